@@ -1,0 +1,286 @@
+"""What changed between two goldens, sorted by what it means, as prose for a pull request."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pytest_traincheck.golden.model import Clause, Golden, Invariant, Scope
+from pytest_traincheck.golden.wording import conditions, one_line, plural, provenance
+
+
+@dataclass(frozen=True)
+class Change:
+    """One rule that says something else now."""
+
+    old: Invariant
+    new: Invariant
+
+
+@dataclass(frozen=True)
+class GoldenDiff:
+    """The rules that differ; each stands in one category only, sorted by subject.
+
+    `weaker` rules say the same in fewer contexts, `stronger` ones in more. `facts` are differences of provenance
+    (label, old, new): worth a look, but not a change of behaviour.
+    """
+
+    pipeline: str
+    added: tuple[Invariant, ...] = ()
+    removed: tuple[Invariant, ...] = ()
+    weaker: tuple[Change, ...] = ()
+    stronger: tuple[Change, ...] = ()
+    changed: tuple[Change, ...] = ()
+    facts: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the rules are the same."""
+        return not (self.added or self.removed or self.weaker or self.stronger or self.changed)
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Every subject that some rule changed about, sorted."""
+        rules = [*self.added, *self.removed, *(c.new for c in (*self.weaker, *self.stronger, *self.changed))]
+        return tuple(sorted({rule.subject for rule in rules}))
+
+
+def diff(old: Golden, new: Golden) -> GoldenDiff:
+    """Compare two goldens. Wording and support counts are no difference: they do not enter what a rule claims."""
+    old_ids = {rule.id for rule in old.invariants}
+    new_ids = {rule.id for rule in new.invariants}
+    removed = [rule for rule in old.invariants if rule.id not in new_ids]
+    added = [rule for rule in new.invariants if rule.id not in old_ids]
+
+    weaker: list[Change] = []
+    stronger: list[Change] = []
+    changed: list[Change] = []
+    same_claim, removed, added = _pair(removed, added, [_whole_claim])
+    for change in same_claim:
+        direction = _direction(change)
+        (stronger if direction > 0 else weaker if direction < 0 else changed).append(change)
+    # Most alike first: other numbers only, then one value of any kind, then whatever is alone with its kind of claim.
+    values, removed, added = _pair(removed, added, [_names_only, *_one_value_left_out(removed), _keys_if_alone])
+    changed += values
+    return GoldenDiff(
+        pipeline=new.pipeline,
+        added=tuple(sorted(added, key=_order)),
+        removed=tuple(sorted(removed, key=_order)),
+        weaker=_sorted_changes(weaker),
+        stronger=_sorted_changes(stronger),
+        changed=_sorted_changes(changed),
+        facts=_facts(old, new),
+    )
+
+
+def render_diff(diff: GoldenDiff) -> str:
+    """The difference as Markdown that also reads well as plain text; "no change" where there is none."""
+    if diff.is_empty:
+        text = f"`{one_line(diff.pipeline)}`: no change"
+        return "\n".join([text, "", *_fact_lines(diff)]) if diff.facts else text
+    categories = [
+        ("Changed", "say something else now", [_changed_lines(change) for change in diff.changed]),
+        ("Weaker", "hold in fewer places now", [_context_lines(change) for change in diff.weaker]),
+        ("Removed", "are no longer checked", [[rule.sentence] for rule in diff.removed]),
+        ("Stronger", "hold in more places now", [_context_lines(change) for change in diff.stronger]),
+        ("Added", "are new", [[rule.sentence] for rule in diff.added]),
+    ]
+    counts = ", ".join(f"{len(entries)} {name.lower()}" for name, _, entries in categories if entries)
+    total = sum(len(entries) for _, _, entries in categories)
+    lines = [f"### `{one_line(diff.pipeline)}`: {plural(total, 'rule')} differ{'s' if total == 1 else ''} ({counts})"]
+    rules: dict[str, Sequence[Invariant]] = {
+        "Changed": [change.new for change in diff.changed],
+        "Weaker": [change.new for change in diff.weaker],
+        "Removed": diff.removed,
+        "Stronger": [change.new for change in diff.stronger],
+        "Added": diff.added,
+    }
+    for name, meaning, entries in categories:
+        if not entries:
+            continue
+        lines += ["", f"**{name}** - {plural(len(entries), 'rule')} that {meaning}"]
+        subject = None
+        for rule, entry in zip(rules[name], entries, strict=True):
+            if rule.subject != subject:
+                subject = rule.subject
+                lines += ["", f"`{one_line(subject)}`", ""]
+            lines.append(f"- {one_line(entry[0])}")
+            lines += [f"  - {one_line(part)}" for part in entry[1:]]
+    if diff.facts:
+        lines += ["", *_fact_lines(diff)]
+    return "\n".join(lines)
+
+
+def _changed_lines(change: Change) -> list[str]:
+    lines = [change.new.sentence]
+    if change.old.sentence != change.new.sentence:
+        lines.append(f"was: {change.old.sentence}")
+    if change.old.when != change.new.when:
+        lines.append(f"when: {conditions(change.new.when)} (was: {conditions(change.old.when)})")
+    lines += [f"{name}: {new} (was: {old})" for name, old, new in _tags(change)]
+    return lines
+
+
+def _context_lines(change: Change) -> list[str]:
+    lines = [change.new.sentence]
+    if change.old.when != change.new.when:
+        lines.append(f"now: {conditions(change.new.when)}; was: {conditions(change.old.when)}")
+    lines += [f"{name}: {new} (was: {old})" for name, old, new in _tags(change)]
+    return lines
+
+
+def _tags(change: Change) -> list[tuple[str, str, str]]:
+    pairs = [
+        ("scope", change.old.scope.value, change.new.scope.value),
+        ("kind", change.old.kind.value, change.new.kind.value),
+    ]
+    return [pair for pair in pairs if pair[1] != pair[2]]
+
+
+def _fact_lines(diff: GoldenDiff) -> list[str]:
+    return [
+        "**Learned from**",
+        "",
+        *(f"- {name}: {new or 'none'} (was: {old or 'none'})" for name, old, new in diff.facts),
+    ]
+
+
+def _facts(old: Golden, new: Golden) -> tuple[tuple[str, str, str], ...]:
+    before = dict(provenance(replace(old, environment={}, reason="")))
+    after = dict(provenance(replace(new, environment={}, reason="")))
+    before |= {key: one_line(text) for key, text in old.environment.items()}
+    after |= {key: one_line(text) for key, text in new.environment.items()}
+    names = [*after, *(name for name in before if name not in after)]
+    return tuple(
+        (name, before.get(name, ""), after.get(name, "")) for name in names if before.get(name) != after.get(name)
+    )
+
+
+def _order(rule: Invariant) -> tuple[str, str, str, str]:
+    return (rule.subject, rule.relation, rule.sentence, rule.id)
+
+
+def _sorted_changes(changes: Iterable[Change]) -> tuple[Change, ...]:
+    return tuple(sorted(changes, key=lambda change: _order(change.new)))
+
+
+# How strong a rule is.
+
+
+def _direction(change: Change) -> int:
+    """1 where the new rule speaks in more places than the old one, -1 in fewer, 0 where they cannot be compared."""
+    directions = {_compare(_implies(change.old.when, change.new.when), _implies(change.new.when, change.old.when))}
+    if change.old.scope is not change.new.scope:
+        directions.add(1 if change.new.scope is Scope.TRANSFERABLE else -1)
+    if change.old.kind is not change.new.kind or directions >= {1, -1} or None in directions:
+        return 0
+    return next((direction for direction in directions if direction), 0)
+
+
+def _compare(old_implies_new: bool, new_implies_old: bool) -> int | None:
+    if old_implies_new and new_implies_old:
+        return 0
+    if old_implies_new:
+        return 1
+    return -1 if new_implies_old else None
+
+
+def _implies(narrow: Sequence[Clause], wide: Sequence[Clause]) -> bool:
+    """Whether every context that meets all of `narrow` meets all of `wide`, as far as the clauses alone tell."""
+    return all(any(_clause_implies(mine, theirs) for mine in narrow) for theirs in wide)
+
+
+def _clause_implies(narrow: Clause, wide: Clause) -> bool:
+    if narrow.field != wide.field:
+        return False
+    mine, theirs = set(narrow.values), set(wide.values)
+    if narrow.negated:
+        return wide.negated and mine >= theirs
+    return not mine & theirs if wide.negated else mine <= theirs
+
+
+# Which old rule became which new one.
+
+_FINDINGS = {"value", "values"}
+"""Claim keys for what a relation found; the other keys of such a claim say where, so they tell rules apart."""
+
+_Key = Callable[[Invariant], Hashable]
+_Group = tuple[str, str, Hashable]
+
+
+def _pair(
+    old: Sequence[Invariant], new: Sequence[Invariant], keys: Sequence[_Key]
+) -> tuple[list[Change], list[Invariant], list[Invariant]]:
+    """Pair old with new rules that agree in the first of `keys` that they agree in; linear in the number of rules."""
+    changes: list[Change] = []
+    for key in keys:
+        groups: defaultdict[_Group, tuple[list[Invariant], list[Invariant]]] = defaultdict(lambda: ([], []))
+        for side, rules in enumerate((old, new)):
+            for rule in sorted(rules, key=_order):
+                groups[rule.relation, rule.subject, key(rule)][side].append(rule)
+        paired: set[str] = set()
+        for (_, _, value), (olds, news) in groups.items():
+            if value is None or (key is _keys_if_alone and (len(olds), len(news)) != (1, 1)):
+                continue
+            for change in _match(olds, news):
+                changes.append(change)
+                paired |= {change.old.id, change.new.id}
+        old = [rule for rule in old if rule.id not in paired]
+        new = [rule for rule in new if rule.id not in paired]
+    return changes, list(old), list(new)
+
+
+def _match(olds: list[Invariant], news: list[Invariant]) -> list[Change]:
+    """Pair the rules of one group: those with the same context first, then comparable ones, then in order."""
+    changes = []
+    tests: list[Callable[[Invariant, Invariant], bool]] = [
+        lambda a, b: a.when == b.when,
+        lambda a, b: _direction(Change(a, b)) != 0,
+        lambda _a, _b: True,
+    ]
+    for test in tests:
+        for rule in list(olds):
+            partner = next((candidate for candidate in news if test(rule, candidate)), None)
+            if partner is not None:
+                changes.append(Change(rule, partner))
+                olds.remove(rule)
+                news.remove(partner)
+    return changes
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _whole_claim(rule: Invariant) -> Hashable:
+    return _text(dict(rule.claim))
+
+
+def _names_only(rule: Invariant) -> Hashable:
+    """The claim without its numbers: names say what a rule is about, numbers what it found."""
+    names = {key: value for key, value in rule.claim.items() if isinstance(value, str)}
+    return (_text(sorted(rule.claim)), _text(names)) if names else None
+
+
+def _one_value_left_out(rules: Iterable[Invariant]) -> list[_Key]:
+    """One grouping per claim key: rules that differ in that value alone."""
+
+    def without(key: str) -> _Key:
+        def rest(rule: Invariant) -> Hashable:
+            found = _FINDINGS & rule.claim.keys()
+            if key not in rule.claim or (found and key not in found):
+                return None
+            return (key, _text({name: value for name, value in rule.claim.items() if name != key}))
+
+        return rest
+
+    return [without(key) for key in sorted({key for rule in rules for key in rule.claim})]
+
+
+def _keys_if_alone(rule: Invariant) -> Hashable:
+    if _FINDINGS & rule.claim.keys():
+        return None
+    return _text(sorted(rule.claim))

@@ -1,0 +1,7 @@
+"""What goes wrong with a golden file."""
+
+from __future__ import annotations
+
+
+class GoldenError(Exception):
+    """A golden file cannot be read or written; the message says what happened, to which file, and what to do now."""

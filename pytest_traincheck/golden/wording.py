@@ -1,0 +1,52 @@
+"""Preconditions and provenance in words, for everything that shows rules to a person."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from pytest_traincheck.golden.model import Clause, Golden
+
+UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Cn", "Co"})
+"""Unicode categories that steer a terminal, reverse the reading direction or cannot stand in XML."""
+
+
+ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+"""What a program writes to colour its output or to move the cursor."""
+
+
+def one_line(text: str) -> str:
+    """`text` on one line, without characters that do not print."""
+    kept = (" " if character.isspace() else character for character in ESCAPE_SEQUENCE.sub("", text))
+    visible = "".join(character for character in kept if unicodedata.category(character) not in UNPRINTABLE)
+    return " ".join(visible.split())
+
+
+def conditions(when: Sequence[Clause]) -> str:
+    """A precondition in words: "stage is train or eval, and autocast is not bfloat16"; "always" for none."""
+    if not when:
+        return "always"
+    return ", and ".join(
+        one_line(f"{clause.field} is {'not ' if clause.negated else ''}{' or '.join(clause.values)}") for clause in when
+    )
+
+
+def plural(count: int, noun: str) -> str:
+    """ "1 rule", "2 rules"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def provenance(golden: Golden) -> list[tuple[str, str]]:
+    """Where a golden comes from, as label and text; facts that are not known are left out."""
+    seeds = ", ".join(map(str, golden.seeds))
+    facts = [
+        ("learned from", plural(golden.runs, "run") + (f" (seeds {seeds})" if seeds else "")),
+        ("commit", golden.commit),
+        ("spec", golden.spec),
+        ("environment", ", ".join(f"{key} {golden.environment[key]}" for key in sorted(golden.environment))),
+        ("models", ", ".join(f"{root} ({plural(len(shapes), 'variable')})" for root, shapes in golden.models.items())),
+        ("optimizers", ", ".join(golden.optimizers)),
+        ("reason", golden.reason),
+    ]
+    return [(label, one_line(text)) for label, text in facts if text]
