@@ -1,0 +1,81 @@
+"""Export of a run's trace to Parquet, one row an event, with symbols resolved to names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.trace.process import STAGES, Process
+from pytest_traincheck.trace.show import processes_of
+from pytest_traincheck.trace.variables import Variables
+
+
+def to_parquet(run_dir: Path, path: Path) -> int:
+    """Writes all processes of a run into one Parquet file and returns the number of rows.
+
+    Raises:
+        TraceError: nothing was observed, or pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise TraceError(
+            "Parquet export needs pyarrow, which is not installed: run `pip install 'pytest-traincheck[parquet]'`"
+        ) from error
+    processes = processes_of(run_dir)
+    if not processes:
+        raise TraceError(f"no process was observed in {run_dir}; give the directory of a run")
+    tables = [pa.table(_columns(process)) for process in processes]
+    table = pa.concat_tables(tables)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".part")
+    pq.write_table(table, temporary)
+    temporary.replace(path)
+    return int(table.num_rows)
+
+
+def _columns(process: Process) -> dict[str, object]:
+    events = process.events
+    variables = Variables.of(process)
+    is_call = process.is_call
+    subject = events["subject"]
+    size = len(events)
+    return {
+        "rank": np.full(size, process.rank),
+        "pid": np.full(size, int(process.raw.meta.get("pid", 0))),
+        "kind": np.where(is_call, "call", "change").astype(object),
+        "seq": events["seq"].astype(np.int64),
+        "end": events["end"].astype(np.int64),
+        "parent": events["parent"].astype(np.int64),
+        "step": process.window.astype(np.int64),
+        "stage": _named(process.stage, STAGES),
+        "name": np.where(
+            is_call,
+            _named(np.where(is_call, subject, 0), process.api_names),
+            _named(np.where(is_call, 0, subject), process.names.variables),
+        ),
+        "type": np.where(
+            is_call,
+            _named(np.where(is_call, subject, 0), process.api_types),
+            _named(np.where(is_call, 0, subject), [variables.kind[i] for i in range(len(variables.symbols))]),
+        ),
+        "module": _named(events["mod"], process.names.modules),
+        "optimizer": _named(events["opt"], process.names.optimizers),
+        "source": _named(events["src"], [f"{s['file']}:{s['line']}" if s else "" for s in process.raw.symbols["src"]]),
+        "old": _named(events["old"], fmt.STATE_NAMES),
+        "new": _named(events["new"], fmt.STATE_NAMES),
+        "digest": events["digest"].astype(np.uint64),
+        "value": events["value"].astype(np.float64),
+        "raised": (events["flags"] & fmt.RAISED) != 0,
+    }
+
+
+def _named(codes: npt.ArrayLike, table: Sequence[str]) -> npt.NDArray[np.object_]:
+    names: npt.NDArray[np.object_] = np.array(list(table), dtype=np.object_)
+    return names[np.asarray(codes, dtype=np.int64)]

@@ -1,0 +1,40 @@
+"""The layout of `events.bin`, as `docs/trace-format.md` defines it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+FORMAT = 1
+
+EVENT = np.dtype(
+    [
+        ("kind", "<u1"),
+        ("flags", "<u1"),
+        ("thread", "<u2"),
+        ("seq", "<u4"),
+        ("end", "<u4"),
+        ("parent", "<u4"),
+        ("subject", "<u4"),
+        ("ctx", "<u4"),
+        ("args", "<u4"),
+        ("ret", "<u4"),
+        ("src", "<u4"),
+        ("mod", "<u4"),
+        ("opt", "<u2"),
+        ("old", "<u1"),
+        ("new", "<u1"),
+        ("spare", "<u4"),
+        ("digest", "<u8"),
+        ("value", "<f8"),
+    ]
+)
+
+END, CALL, CHANGE = 0, 1, 2
+
+RAISED, ENTRY, TRAINING, NONFINITE_RESULT = 1, 2, 4, 8
+
+ABSENT, ZERO, NONZERO, NONFINITE, FALSE, TRUE, VALUE, UNSEEN = range(8)
+
+STATE_NAMES = ("absent", "zero", "nonzero", "non-finite", "false", "true", "value", "not seen before")
+
+SYMBOL_KINDS = ("api", "ctx", "args", "ret", "src", "root", "mod", "opt", "group", "var", "thread")

@@ -1,0 +1,295 @@
+"""One process of a run, with the columns that rules are made of. Everything is derived from the trace; nothing is
+stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
+from pytest_traincheck.trace.names import Names, build_names
+from pytest_traincheck.trace.reader import RawTrace
+
+T = TypeVar("T")
+
+STAGES = ("init", "train", "eval")
+
+# Calls that belong to training whatever model was called last: a `zero_grad` at the top of the loop follows the
+# evaluation of the last epoch.
+TRAINING_TYPES = frozenset({"optimizer", "zero_grad", "autograd", "clip", "scaler", "scheduler", "update"})
+
+
+@dataclass(frozen=True)
+class OptimizerStep:
+    """One call of an optimizer's `step`: position of its row, number among this optimizer's steps, and the interval."""
+
+    row: int
+    optimizer: int
+    number: int
+    previous_end: int
+    begin: int
+    end: int
+
+
+@dataclass(eq=False)
+class Process:
+    """Columns over the events of one process; `row` always means a position in `events`, which are sorted by `seq`."""
+
+    raw: RawTrace
+    root_names: Mapping[str, str] = field(default_factory=dict)
+    optimizer_names: Mapping[str, str] = field(default_factory=dict)
+    _memo: dict[object, Any] = field(default_factory=dict, repr=False)
+
+    def memo(self, key: object, compute: Callable[[], T]) -> T:
+        """The value of `compute()`, computed once: several rules look at the same table."""
+        if key not in self._memo:
+            self._memo[key] = compute()
+        value: T = self._memo[key]
+        return value
+
+    @property
+    def rank(self) -> int:
+        return int(self.raw.meta.get("rank", 0))
+
+    @property
+    def world_size(self) -> int:
+        return int(self.raw.meta.get("world_size", 1))
+
+    @property
+    def events(self) -> npt.NDArray[np.void]:
+        return self.raw.events
+
+    @cached_property
+    def names(self) -> Names:
+        return build_names(self.raw, self.root_names, self.optimizer_names)
+
+    @cached_property
+    def is_call(self) -> Bools:
+        return np.asarray(self.events["kind"] == fmt.CALL)
+
+    @cached_property
+    def api_names(self) -> tuple[str, ...]:
+        return tuple(symbol.get("name", "") for symbol in self.raw.symbols["api"])
+
+    @cached_property
+    def api_types(self) -> tuple[str, ...]:
+        return tuple(symbol.get("type", "") for symbol in self.raw.symbols["api"])
+
+    @cached_property
+    def type_codes(self) -> Labels:
+        """The type of each call (`module`, `function`, `optimizer`, ...); empty for changes."""
+        return Labels.of(np.where(self.is_call, self.events["subject"], 0), self.api_types)
+
+    def rows_of_type(self, *types: str) -> Ints:
+        """Rows of calls whose API is of one of these types, in order."""
+        return np.flatnonzero(self.type_codes.isin(types))
+
+    @cached_property
+    def api(self) -> Labels:
+        """The API name of each call; empty for changes."""
+        return Labels.of(np.where(self.is_call, self.events["subject"], 0), self.api_names)
+
+    @cached_property
+    def entry_rows(self) -> Ints:
+        """Calls of a model from outside any module: what a person calls the forward pass.
+
+        A model has parameters, so a criterion is none.
+        """
+        rows = np.flatnonzero(self.is_call & ((self.events["flags"] & fmt.ENTRY) != 0))
+        with_parameters = {
+            symbol.get("root", 0) for symbol in self.raw.symbols["var"][1:] if symbol.get("kind") == "parameter"
+        }
+        roots = np.array([symbol.get("root", 0) in with_parameters for symbol in self.raw.symbols["mod"]], dtype=bool)
+        roots[0] = False
+        models: Ints = rows[roots[self.events["mod"][rows]]]
+        return models
+
+    def row_at(self, seq: npt.ArrayLike) -> Ints:
+        """Rows whose `seq` is given; -1 where there is none (0, or a call that was still open when the process
+        died).
+        """
+        wanted = np.asarray(seq, dtype=np.int64)
+        column = self.events["seq"].astype(np.int64)
+        position = np.searchsorted(column, wanted)
+        inside = position < len(column)
+        found = np.where(inside, position, 0)
+        if not len(column):
+            return np.full(wanted.shape, -1)
+        return np.where(inside & (column[found] == wanted), found, -1)
+
+    @cached_property
+    def parent_row(self) -> Ints:
+        return self.row_at(self.events["parent"])
+
+    @cached_property
+    def outer_types(self) -> Ints:
+        """A bit set of the API types that enclose each event, over `TRAINING_TYPES`, "function", "module",
+        "compile".
+        """
+        parents = self.parent_row
+        own = np.array([_type_bit(name) for name in self.type_codes.values], dtype=np.int64)[self.type_codes.codes]
+        result = np.zeros(len(parents), dtype=np.int64)
+        # Parents come before their children in `seq` order, but depth is small: iterate by level, not by event.
+        current = parents.copy()
+        while True:
+            inside = current >= 0
+            if not inside.any():
+                return result
+            result[inside] |= own[current[inside]]
+            current = np.where(inside, parents[np.where(inside, current, 0)], -1)
+
+    def inside(self, *types: str) -> Bools:
+        """Which events lie within a call of one of these types."""
+        bits = 0
+        for name in types:
+            bits |= _type_bit(name)
+        return np.asarray((self.outer_types & bits) != 0)
+
+    @cached_property
+    def steps(self) -> tuple[OptimizerStep, ...]:
+        """Every outermost optimizer step that returned, in order."""
+        ended: dict[int, int] = {}
+        numbers: dict[int, int] = {}
+        steps: list[OptimizerStep] = []
+        nested = self.inside("optimizer")
+        for row in self.rows_of_type("optimizer").tolist():
+            event = self.events[row]
+            if nested[row] or int(event["flags"]) & fmt.RAISED:
+                continue
+            optimizer = int(event["opt"])
+            number = numbers.get(optimizer, 0)
+            steps.append(
+                OptimizerStep(row, optimizer, number, ended.get(optimizer, 0), int(event["seq"]), int(event["end"]))
+            )
+            ended[optimizer] = int(event["end"])
+            numbers[optimizer] = number + 1
+        return tuple(steps)
+
+    @cached_property
+    def lead_optimizer(self) -> int:
+        """The optimizer whose steps count the iterations: of those that step regularly, the one that is last in an
+        iteration.
+        """
+        counts: dict[int, int] = {}
+        first: dict[int, int] = {}
+        for step in self.steps:
+            counts[step.optimizer] = counts.get(step.optimizer, 0) + 1
+            first.setdefault(step.optimizer, step.begin)
+        if not counts:
+            return 0
+        most = max(counts.values())
+        regular = [optimizer for optimizer, count in counts.items() if 5 * count >= most]
+        return max(regular, key=lambda optimizer: first[optimizer])
+
+    @cached_property
+    def step_ends(self) -> Ints:
+        """The end of every step of the lead optimizer: the borders between windows."""
+        return np.array([step.end for step in self.steps if step.optimizer == self.lead_optimizer], dtype=np.int64)
+
+    @property
+    def windows(self) -> int:
+        """How many complete windows there are; window k ends with step k of the lead optimizer."""
+        return len(self.step_ends)
+
+    @cached_property
+    def window(self) -> Ints:
+        """The window of each event; the events after the last step have the number `windows`."""
+        return np.searchsorted(self.step_ends, self.events["seq"].astype(np.int64), side="left")
+
+    @cached_property
+    def stage(self) -> Ints:
+        """Index into `STAGES` for each event.
+
+        A forward pass belongs to training if gradients are recorded and a backward pass follows before the model is
+        called in another
+        mode; so a model left in eval mode is still seen to train, and an evaluation without `no_grad` is still an
+        evaluation.
+        """
+        entries = self.entry_rows
+        events = self.events
+        result = np.zeros(len(events), dtype=np.int64)
+        if entries.size:
+            seq = events["seq"].astype(np.int64)
+            training = (events["flags"][entries] & fmt.TRAINING) != 0
+            grad = self.grad_mode[entries]
+            mode = training.astype(np.int64) * 2 + grad
+            border = np.flatnonzero(np.concatenate([[True], mode[1:] != mode[:-1]]))
+            start = seq[entries[border]]
+            backward = self.rows_of_type("autograd")
+            backward_seq = seq[backward]
+            first_after = np.searchsorted(backward_seq, start)
+            limit = np.append(start[1:], np.iinfo(np.int64).max)
+            has_backward = np.zeros(len(border), dtype=bool)
+            some = first_after < len(backward_seq)
+            has_backward[some] = backward_seq[first_after[some]] < limit[some]
+            trains = has_backward & (grad[border] == 1) | ((mode[border] == 3) & ~has_backward & ~has_backward.any())
+            block = np.searchsorted(start, seq, side="right") - 1
+            result = np.where(block >= 0, np.where(trains[np.maximum(block, 0)], 1, 2), 0)
+        result[self.type_codes.isin(TRAINING_TYPES)] = 1
+        return np.asarray(result, dtype=np.int64)
+
+    @cached_property
+    def stage_labels(self) -> Labels:
+        return Labels.of(self.stage, STAGES)
+
+    @cached_property
+    def grad_mode(self) -> Ints:
+        table = np.array([int(bool(symbol.get("grad", True))) for symbol in self.raw.symbols["ctx"]], dtype=np.int64)
+        modes: Ints = table[self.events["ctx"]]
+        return modes
+
+    @cached_property
+    def autocast(self) -> Labels:
+        table = [str(symbol.get("autocast") or "off") for symbol in self.raw.symbols["ctx"]]
+        return Labels.of(self.events["ctx"], table)
+
+    def source(self, row: int) -> str:
+        """`file:line` of the user's code that made the event, or of the nearest enclosing call that has one."""
+        while row >= 0:
+            symbol = self.raw.symbols["src"][int(self.events["src"][row])]
+            if symbol:
+                return f"{symbol['file']}:{symbol['line']}"
+            row = int(self.parent_row[row])
+        return ""
+
+    def module_name(self, row: int) -> str:
+        number = int(self.events["mod"][row])
+        return self.names.modules[number] if number < len(self.names.modules) else ""
+
+    def step_number(self, row: int) -> int:
+        return int(self.window[row])
+
+    def stage_name(self, row: int) -> str:
+        return STAGES[int(self.stage[row])]
+
+
+_TYPE_BITS = {
+    name: 1 << position
+    for position, name in enumerate(
+        [
+            "optimizer",
+            "autograd",
+            "scheduler",
+            "scaler",
+            "clip",
+            "update",
+            "zero_grad",
+            "function",
+            "compile",
+            "module",
+            "collective",
+            "mode",
+        ]
+    )
+}
+
+
+def _type_bit(name: str) -> int:
+    return _TYPE_BITS.get(name, 0)

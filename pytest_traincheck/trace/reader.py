@@ -1,0 +1,107 @@
+"""Reads one process directory of a trace: `meta.json`, `symbols.jsonl`, `events.bin`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.trace.format import END, EVENT, FORMAT, SYMBOL_KINDS
+
+Symbol = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RawTrace:
+    """What one process left: its description, its symbols by kind and id, and its events in the order of `seq`."""
+
+    path: Path
+    meta: Mapping[str, Any]
+    symbols: Mapping[str, Sequence[Symbol]]
+    events: npt.NDArray[np.void]
+
+
+def read_process(path: Path) -> RawTrace:
+    """Maps one process directory.
+
+    Raises:
+        TraceError: a file is missing, of a newer format, or refers to a symbol that was never written.
+    """
+    meta = _read_meta(path / "meta.json")
+    symbols = _read_symbols(path / "symbols.jsonl")
+    events = _read_events(path / "events.bin")
+    return RawTrace(path, meta, symbols, _without_dangling(events, symbols))
+
+
+def _read_meta(path: Path) -> Mapping[str, Any]:
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TraceError(f"the trace description cannot be read: {path}: {error}; collect the run again") from error
+    if not isinstance(meta, dict) or not isinstance(meta.get("format"), int):
+        raise TraceError(f"the trace description has no format number: {path}; collect the run again")
+    if meta["format"] > FORMAT:
+        raise TraceError(
+            f"the trace has format {meta['format']}, this version reads up to {FORMAT}: {path}; "
+            "use the version of pytest-traincheck that recorded it"
+        )
+    return meta
+
+
+def _read_symbols(path: Path) -> Mapping[str, Sequence[Symbol]]:
+    # Entry 0 of every table stands for "none", so that ids index directly.
+    tables: dict[str, list[Symbol]] = {kind: [{}] for kind in SYMBOL_KINDS}
+    if not path.exists():
+        return tables
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            try:
+                symbol = json.loads(line)
+            except ValueError:
+                break  # The process was killed while it wrote its last line.
+            table = tables.get(symbol.get("k", ""))
+            if table is None:
+                continue
+            number = symbol["i"]
+            while len(table) <= number:
+                table.append({})
+            table[number] = symbol
+    return tables
+
+
+def _read_events(path: Path) -> npt.NDArray[np.void]:
+    size = path.stat().st_size if path.exists() else 0
+    rows = size // EVENT.itemsize
+    if rows == 0:
+        return np.empty(0, dtype=EVENT)
+    events: npt.NDArray[np.void] = np.memmap(path, dtype=EVENT, mode="r", shape=(rows,))
+    ended = np.flatnonzero(events["kind"] == END)
+    if ended.size:
+        events = events[: int(ended[0])]
+    order = np.argsort(events["seq"], kind="stable")
+    return np.asarray(events)[order]
+
+
+def _without_dangling(events: npt.NDArray[np.void], symbols: Mapping[str, Sequence[Symbol]]) -> npt.NDArray[np.void]:
+    """Drops rows whose symbols were lost with a killed process; a row is written after its symbols, so these are
+    the last few.
+    """
+    keep = np.ones(len(events), dtype=bool)
+    for column, kind in (
+        ("ctx", "ctx"),
+        ("args", "args"),
+        ("ret", "ret"),
+        ("src", "src"),
+        ("mod", "mod"),
+        ("opt", "opt"),
+    ):
+        keep &= events[column] < len(symbols[kind])
+    is_call = events["kind"] == 1
+    keep &= np.where(is_call, events["subject"] < len(symbols["api"]), events["subject"] < len(symbols["var"]))
+    return events if keep.all() else events[keep]

@@ -1,0 +1,108 @@
+"""One run of a pipeline: the processes that trained, by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.trace.process import Process
+from pytest_traincheck.trace.reader import RawTrace, read_process
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Run:
+    """The training processes of one run, sorted by rank and then by start."""
+
+    path: Path
+    processes: tuple[Process, ...]
+    _memo: dict[object, Any] = field(default_factory=dict, repr=False)
+
+    def memo(self, key: object, compute: Callable[[], T]) -> T:
+        if key not in self._memo:
+            self._memo[key] = compute()
+        value: T = self._memo[key]
+        return value
+
+    @property
+    def events(self) -> int:
+        return sum(len(process.events) for process in self.processes)
+
+    @property
+    def peers(self) -> tuple[tuple[int, ...], ...]:
+        """Positions of processes that train together: one tuple for each launch of several ranks."""
+        by_rank: dict[int, list[int]] = {}
+        for position, process in enumerate(self.processes):
+            by_rank.setdefault(process.rank, []).append(position)
+        launches = max((len(positions) for positions in by_rank.values()), default=0)
+        groups = (
+            tuple(positions[number] for positions in by_rank.values() if number < len(positions))
+            for number in range(launches)
+        )
+        return tuple(group for group in groups if len(group) > 1)
+
+    def renamed(self, roots: Mapping[str, str], optimizers: Mapping[str, str]) -> Run:
+        """The same run with roots and optimizers called as the golden calls them."""
+        if not roots and not optimizers:
+            return self
+        processes = tuple(
+            Process(process.raw, {**process.root_names, **roots}, {**process.optimizer_names, **optimizers})
+            for process in self.processes
+        )
+        return Run(self.path, processes)
+
+
+def load_run(path: Path) -> Run:
+    """Reads a run directory and makes sure that it is a reliable record of a training.
+
+    Raises:
+        TraceError: nothing was observed, nothing was trained, a training process did not finish or lost events, or
+        the probe
+            failed inside it.
+    """
+    directories = sorted(path.glob("proc-*")) if path.is_dir() else []
+    if not directories:
+        raise TraceError(
+            f"the probe observed no process: {path}; run the pipeline with a Python that imports torch, "
+            "and without `-I`, `-E` or `-S`, which hide the probe from it"
+        )
+    raws = [read_process(directory) for directory in directories if (directory / "meta.json").exists()]
+    training = [process for process in (Process(raw) for raw in raws) if _trains(process)]
+    if not training:
+        for raw in raws:
+            _reject_unreliable(raw)
+        raise TraceError(
+            f"nothing was trained: no `backward` and no optimizer step in {len(raws)} observed process(es) of {path}; "
+            "let the command run at least two training steps"
+        )
+    for process in training:
+        _reject_unreliable(process.raw)
+    training.sort(key=lambda process: (process.rank, float(process.raw.meta.get("started", 0.0))))
+    return Run(path, tuple(training))
+
+
+def _trains(process: Process) -> bool:
+    return bool(process.steps) or bool(process.rows_of_type("autograd").size)
+
+
+def _reject_unreliable(raw: RawTrace) -> None:
+    meta = raw.meta
+    rank = meta.get("rank", 0)
+    if meta.get("probe_error_count", 0) or meta.get("probe_errors"):
+        first = (meta.get("probe_errors") or [{}])[0]
+        raise TraceError(
+            f"the probe failed inside the training process of rank {rank}: {first.get('where', '?')}: "
+            f"{first.get('error', '?')}; the run is unreliable: please report this as a bug of pytest-traincheck"
+        )
+    if meta.get("lost_events", 0):
+        raise TraceError(
+            f"{meta['lost_events']} events were lost on rank {rank}: {raw.path}; free disk space and run again"
+        )
+    if not meta.get("finished", False):
+        raise TraceError(
+            f"the training process of rank {rank} did not finish: {raw.path}; look at its output for the reason"
+        )

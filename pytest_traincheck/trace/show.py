@@ -1,0 +1,84 @@
+"""A trace in text: a summary of a run, and its events as an indented call tree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.process import Process
+from pytest_traincheck.trace.reader import read_process
+from pytest_traincheck.trace.variables import Variables
+
+
+def processes_of(run_dir: Path) -> tuple[Process, ...]:
+    """All observed processes of a run, trained or not, reliable or not.
+
+    Raises:
+        TraceError: a trace file cannot be read.
+    """
+    directories = sorted(path for path in run_dir.glob("proc-*") if (path / "meta.json").exists())
+    return tuple(Process(read_process(path)) for path in directories)
+
+
+def summarise(run_dir: Path) -> str:
+    """What each process of the run did, a paragraph each."""
+    paragraphs = [_summary(process) for process in processes_of(run_dir)]
+    return "\n\n".join(paragraphs) if paragraphs else f"no process was observed in {run_dir}"
+
+
+def _summary(process: Process) -> str:
+    meta = process.raw.meta
+    events = process.events
+    calls = Counter(process.api[row] for row in (events["kind"] == fmt.CALL).nonzero()[0].tolist())
+    changes = Counter(
+        Variables.of(process).kind[int(number)] for number in events["subject"][events["kind"] == fmt.CHANGE]
+    )
+    state = "finished" if meta.get("finished") else "did not finish"
+    lines = [
+        f"process {meta.get('pid')} (rank {process.rank} of {process.world_size}), {state}: {len(events)} events, "
+        f"{events.nbytes} bytes",
+        f"  command    {' '.join(map(str, meta.get('argv', [])))}",
+        "  libraries  " + ", ".join(f"{name} {version}" for name, version in sorted(meta.get("versions", {}).items())),
+        f"  steps      {process.windows} of {process.names.optimizers[process.lead_optimizer] or 'no optimizer'}",
+        "  models     " + (", ".join(name for name in process.names.roots if name) or "none"),
+        "  changes    " + (", ".join(f"{kind} {count}" for kind, count in sorted(changes.items())) or "none"),
+        "  calls",
+    ]
+    lines += [f"    {count:7d}  {name}" for name, count in calls.most_common(20)]
+    if len(calls) > 20:
+        lines.append(f"             and {len(calls) - 20} more APIs")
+    return "\n".join(lines)
+
+
+def print_events(run_dir: Path, limit: int = 200) -> str:
+    """The first `limit` events of each process as a call tree."""
+    parts = []
+    for process in processes_of(run_dir):
+        head = f"process {process.raw.meta.get('pid')} (rank {process.rank})"
+        parts.append("\n".join([head, *_tree(process, limit)]))
+    return "\n\n".join(parts) if parts else f"no process was observed in {run_dir}"
+
+
+def _tree(process: Process, limit: int) -> Iterator[str]:
+    events = process.events
+    depth: dict[int, int] = {-1: -1}
+    for row in range(min(limit, len(events))):
+        level = depth.get(int(process.parent_row[row]), -1) + 1
+        depth[row] = level
+        event = events[row]
+        where = f"{int(process.window[row]):4d} {process.stage_name(row):5s} {'  ' * level}"
+        if int(event["kind"]) == fmt.CALL:
+            module = process.module_name(row)
+            source = process.raw.symbols["src"][int(event["src"])]
+            place = f"  {source['file']}:{source['line']}" if source else ""
+            raised = "  raised" if int(event["flags"]) & fmt.RAISED else ""
+            yield f"{where}{process.api[row]}{f' [{module}]' if module else ''}{raised}{place}"
+        else:
+            number = int(event["subject"])
+            kind = Variables.of(process).kind[number]
+            old, new = fmt.STATE_NAMES[int(event["old"])], fmt.STATE_NAMES[int(event["new"])]
+            yield f"{where}{kind} {process.names.variables[number]}: {old} -> {new}"
+    if len(events) > limit:
+        yield f"... {len(events) - limit} more events"

@@ -1,0 +1,201 @@
+"""Tracked variables of one process: their states over time, and which optimizer holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
+from pytest_traincheck.trace.process import OptimizerStep, Process
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The parameters an optimizer holds at one time: variable ids, the group index of each, and each group's hyper-
+    parameters.
+    """
+
+    variables: Ints
+    groups: Ints
+    hyper: Mapping[int, Mapping[str, Any]]
+
+
+@dataclass(eq=False)
+class Variables:
+    """The `change` events of a process, sorted by variable and time, with lookups by (variable, time)."""
+
+    process: Process
+
+    @staticmethod
+    def of(process: Process) -> Variables:
+        return process.memo(Variables, lambda: Variables(process))
+
+    @cached_property
+    def symbols(self) -> tuple[Mapping[str, Any], ...]:
+        return tuple(self.process.raw.symbols["var"])
+
+    @cached_property
+    def kind(self) -> Labels:
+        return Labels.of(np.arange(len(self.symbols)), [symbol.get("kind", "") for symbol in self.symbols])
+
+    @cached_property
+    def root(self) -> Ints:
+        return np.array([symbol.get("root", 0) for symbol in self.symbols], dtype=np.int64)
+
+    @cached_property
+    def first_name(self) -> Ints:
+        """The variable that first named the same tensor: itself unless it is a tied name."""
+        return np.array([symbol.get("same", 0) or number for number, symbol in enumerate(self.symbols)], dtype=np.int64)
+
+    @cached_property
+    def _companions(self) -> Mapping[tuple[str, int, str], int]:
+        return {
+            (symbol.get("kind", ""), symbol.get("root", 0), symbol.get("name", "")): number
+            for number, symbol in enumerate(self.symbols)
+            if number
+        }
+
+    def companion(self, kind: str) -> Ints:
+        """For each variable the id of the variable of `kind` with the same root and name; 0 where there is none."""
+        table = self._companions
+        return self.process.memo(
+            ("companion", kind),
+            lambda: np.array(
+                [0]
+                + [table.get((kind, symbol.get("root", 0), symbol.get("name", "")), 0) for symbol in self.symbols[1:]],
+                dtype=np.int64,
+            ),
+        )
+
+    def ids(self, kind: str, *, tied: bool = False) -> Ints:
+        """Variables of a kind, each tensor once unless `tied`."""
+        mask = self.kind.isin([kind])
+        if not tied:
+            mask &= self.first_name == np.arange(len(self.symbols))
+        mask[0] = False
+        return np.flatnonzero(mask)
+
+    @cached_property
+    def rows(self) -> Ints:
+        """Rows of change events, sorted by variable and then time."""
+        rows = np.flatnonzero(~self.process.is_call)
+        events = self.process.events
+        return rows[np.lexsort((events["seq"][rows], events["subject"][rows]))]
+
+    @cached_property
+    def _key(self) -> Ints:
+        events = self.process.events
+        return (events["subject"][self.rows].astype(np.int64) << 32) + events["seq"][self.rows].astype(np.int64)
+
+    def last(self, variable: Ints, seq: Ints) -> Ints:
+        """Row of the last change of each variable at or before a time; -1 if it was not seen by then."""
+        position = np.searchsorted(self._key, (variable << 32) + seq, side="right") - 1
+        safe = np.maximum(position, 0)
+        if not len(self.rows):
+            return np.full(np.shape(variable), -1)
+        rows = self.rows[safe]
+        same = (position >= 0) & (self.process.events["subject"][rows] == variable)
+        return np.where(same, rows, -1)
+
+    def state(self, variable: Ints, seq: Ints) -> Ints:
+        """State code of each variable at a time; `ABSENT` for a variable not seen by then."""
+        rows = self.last(variable, seq)
+        return np.where(rows >= 0, self.process.events["new"][rows], fmt.ABSENT).astype(np.int64)
+
+    def first_seen(self, variable: Ints) -> Ints:
+        """Time at which each variable was first seen; the largest integer if it never was."""
+        position = np.searchsorted(self._key, variable << 32)
+        never = np.iinfo(np.int64).max
+        if not len(self.rows):
+            return np.full(np.shape(variable), never)
+        rows = self.rows[np.minimum(position, len(self.rows) - 1)]
+        events = self.process.events
+        known = (position < len(self.rows)) & (events["subject"][rows] == variable)
+        return np.where(known, events["seq"][rows].astype(np.int64), never)
+
+    def changed(self, variable: Ints, after: Ints, until: Ints) -> Bools:
+        """Whether each variable took a new state in the interval (after, until]; a first sight is not a change."""
+        low = np.searchsorted(self._real_key, (variable << 32) + after, side="right")
+        high = np.searchsorted(self._real_key, (variable << 32) + until, side="right")
+        return np.asarray(high > low)
+
+    @cached_property
+    def _real_key(self) -> Ints:
+        old = self.process.events["old"][self.rows]
+        real: Ints = self._key[old != fmt.UNSEEN]
+        return real
+
+    def membership(self, optimizer: int, seq: int) -> Membership:
+        """What an optimizer held at a time: the last recorded shape of each of its groups."""
+        latest: dict[int, Mapping[str, Any]] = {}
+        for group in self._groups.get(optimizer, ()):
+            if group.get("seq", 0) <= seq or group.get("index", 0) not in latest:
+                latest[group.get("index", 0)] = group
+        key = ("membership", optimizer, tuple(sorted(group["i"] for group in latest.values())))
+        return self.process.memo(key, lambda: _membership(latest))
+
+    @cached_property
+    def _groups(self) -> Mapping[int, list[Mapping[str, Any]]]:
+        groups: dict[int, list[Mapping[str, Any]]] = {}
+        for group in self.process.raw.symbols["group"][1:]:
+            groups.setdefault(group.get("opt", 0), []).append(group)
+        return groups
+
+    @cached_property
+    def step_table(self) -> StepTable:
+        """One line for every parameter that an optimizer holds at each of its steps."""
+        steps, variables, groups = [], [], []
+        for number, step in enumerate(self.process.steps):
+            members = self.membership(step.optimizer, step.begin)
+            steps.append(np.full(len(members.variables), number, dtype=np.int64))
+            variables.append(members.variables)
+            groups.append(members.groups)
+        return StepTable(
+            self.process.steps,
+            np.concatenate(steps) if steps else np.empty(0, dtype=np.int64),
+            np.concatenate(variables) if variables else np.empty(0, dtype=np.int64),
+            np.concatenate(groups) if groups else np.empty(0, dtype=np.int64),
+        )
+
+    @cached_property
+    def held(self) -> Bools:
+        """Variables that some optimizer holds at some time, under any of their names."""
+        mask = np.zeros(len(self.symbols), dtype=bool)
+        for group in self.process.raw.symbols["group"][1:]:
+            numbers = [number for number in group.get("params", ()) if number < len(mask)]
+            mask[self.first_name[numbers]] = True
+        return mask[self.first_name]
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """Parallel columns: position in `steps`, variable id, group index."""
+
+    steps: tuple[OptimizerStep, ...]
+    step: Ints
+    variable: Ints
+    group: Ints
+
+    def column(self, name: str) -> Ints:
+        """A field of the step for every line: `row`, `begin`, `end`, `previous_end`, `number`, `optimizer`."""
+        values = np.array([getattr(step, name) for step in self.steps], dtype=np.int64)
+        return values[self.step] if len(values) else np.empty(0, dtype=np.int64)
+
+
+def _membership(latest: Mapping[int, Mapping[str, Any]]) -> Membership:
+    variables: list[int] = []
+    groups: list[int] = []
+    for index in sorted(latest):
+        params = latest[index].get("params", ())
+        variables.extend(params)
+        groups.extend([index] * len(params))
+    return Membership(
+        np.array(variables, dtype=np.int64),
+        np.array(groups, dtype=np.int64),
+        {index: group.get("hyper", {}) for index, group in latest.items()},
+    )
