@@ -1,0 +1,102 @@
+"""Evaluates golden invariants on a candidate run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_traincheck.check.explain import explain
+from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation
+from pytest_traincheck.golden.model import Golden, Invariant, Scope
+from pytest_traincheck.relations import Examples, Relation, relations
+from pytest_traincheck.relations.base import variable_names
+from pytest_traincheck.trace import Run
+from pytest_traincheck.trace.description import (
+    align_models,
+    align_optimizers,
+    describe_models,
+    describe_optimizers,
+    held_models,
+)
+from pytest_traincheck.trace.labels import Ints
+
+
+@dataclass(frozen=True)
+class CheckOutcome:
+    """The verdict on every golden invariant, and the incidents, cause first."""
+
+    verdicts: tuple[InvariantVerdict, ...]
+    incidents: tuple[Incident, ...]
+
+
+def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
+    """Checks one candidate run.
+
+    Args:
+        same_spec: whether the candidate ran what the golden ran; otherwise pinned invariants are not evaluated.
+    """
+    table = relations()
+    aligned = align(golden, run)
+    verdicts: list[InvariantVerdict] = []
+    violations: list[Violation] = []
+    for invariant in golden.invariants:
+        relation = table.get(invariant.relation)
+        if relation is None:
+            reason = f"no relation named {invariant.relation!r} is installed"
+            verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
+        elif invariant.scope is Scope.PINNED and not same_spec:
+            reason = "pinned to the golden's own command, and the candidate ran another"
+            verdicts.append(InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, reason))
+        else:
+            verdict, violation = _evaluate(relation, invariant, aligned)
+            verdicts.append(verdict)
+            if violation is not None:
+                violations.append(violation)
+    return CheckOutcome(tuple(verdicts), explain(violations))
+
+
+def align(golden: Golden, run: Run) -> Run:
+    """The run with its models and optimizers called as the golden calls them, so that renamed classes are no change."""
+    trained = held_models(golden.optimizers), held_models(describe_optimizers(run))
+    renamed = run.renamed(align_models(golden.models, describe_models(run), trained), {})
+    return renamed.renamed({}, align_optimizers(golden.optimizers, describe_optimizers(renamed)))
+
+
+def _evaluate(relation: Relation, invariant: Invariant, run: Run) -> tuple[InvariantVerdict, Violation | None]:
+    examples = relation.examples(invariant.claim, run)
+    triggered = examples.where(invariant.when)
+    if not triggered.any():
+        return InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, "its context never came up in this run"), None
+    broken = np.flatnonzero(triggered & ~examples.holds)
+    if not broken.size:
+        return InvariantVerdict(invariant, Verdict.HELD), None
+    broken = broken[np.argsort(examples.row[broken], kind="stable")]
+    return InvariantVerdict(invariant, Verdict.VIOLATED), _violation(relation, invariant, run, examples, broken)
+
+
+def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Violation:
+    processes = [run.processes[int(number)] for number in examples.process[broken]]
+    steps = np.array(
+        [process.step_number(int(row)) for process, row in zip(processes, examples.row[broken], strict=True)]
+    )
+    # What a person is told is the first step in which it happened, and all that broke there.
+    first_step = int(steps.min())
+    earliest = broken[steps == first_step]
+    place = int(earliest[0])
+    process, row = run.processes[int(examples.process[place])], int(examples.row[place])
+    finding = relation.finding(invariant, run, examples, earliest)
+    return Violation(
+        invariant=invariant,
+        title=finding.title,
+        golden=finding.golden,
+        candidate=finding.candidate,
+        step=first_step,
+        stage=process.stage_name(row),
+        ranks=tuple(sorted({item.rank for item in processes})),
+        seq=int(process.events["seq"][row]) if len(process.events) else 0,
+        module=process.module_name(row) if len(process.events) else "",
+        variables=variable_names(run, examples, earliest),
+        source=process.source(row) if len(process.events) else "",
+        count=len(broken),
+    )

@@ -1,0 +1,196 @@
+"""The check artefact: verdicts, violations and incidents of one pipeline. Pure data; reports are functions of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from pytest_traincheck.golden.model import Invariant, Kind
+
+JSON_FORMAT = 1
+"""Version of the JSON contract (`--json`)."""
+
+
+class Verdict(str, Enum):
+    """What became of one golden invariant."""
+
+    HELD = "held"
+    VIOLATED = "violated"
+    NOT_TRIGGERED = "not triggered"
+    NOT_OBSERVABLE = "not observable"
+    ACCEPTED = "accepted"
+
+
+class Outcome(str, Enum):
+    """What became of a whole pipeline; exit status 0, 1 and 3."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One invariant broken at one place, the first of `count` places."""
+
+    invariant: Invariant
+    title: str
+    golden: str
+    candidate: str
+    step: int
+    stage: str
+    ranks: tuple[int, ...]
+    seq: int
+    module: str = ""
+    variables: tuple[str, ...] = ()
+    source: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Incident:
+    """The violations that share one root. `root` is the cause as far as it is known; `consequences` follow from it."""
+
+    id: str
+    rank: int
+    root: Violation
+    consequences: tuple[Violation, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        return self.root.invariant.kind
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        return (self.root, *self.consequences)
+
+
+@dataclass(frozen=True)
+class InvariantVerdict:
+    """The verdict on one golden invariant, with the reason where it was not held or violated."""
+
+    invariant: Invariant
+    verdict: Verdict
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class RunError:
+    """A run that failed, timed out or was unreliable: what happened, to which side, and what to do now."""
+
+    side: str
+    message: str
+    remedy: str = ""
+    output: str = ""
+    """Last lines of the user's own output."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Wall seconds. Run times are means over the runs of a side; 0.0 for what did not happen."""
+
+    golden_run_s: float = 0.0
+    candidate_run_s: float = 0.0
+    infer_s: float = 0.0
+    check_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class SideInfo:
+    """Where one side's code and libraries came from."""
+
+    commit: str = ""
+    runs: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    path: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Everything that one check of one pipeline found."""
+
+    pipeline: str
+    verdicts: tuple[InvariantVerdict, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    errors: tuple[RunError, ...] = ()
+    golden: SideInfo = field(default_factory=SideInfo)
+    candidate: SideInfo = field(default_factory=SideInfo)
+    timing: Timing = field(default_factory=Timing)
+    notes: tuple[str, ...] = ()
+    """Things a reader should know that are not failures, e.g. a run retried after an abort in teardown."""
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.errors:
+            return Outcome.ERROR
+        return Outcome.FAIL if self.incidents else Outcome.PASS
+
+    def count(self, verdict: Verdict) -> int:
+        return sum(item.verdict is verdict for item in self.verdicts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of the JSON contract."""
+        held, violated = self.count(Verdict.HELD), self.count(Verdict.VIOLATED)
+        accepted = self.count(Verdict.ACCEPTED)
+        total = len(self.verdicts)
+        return {
+            "format": JSON_FORMAT,
+            "verdict": self.outcome.value,
+            "pipeline": self.pipeline,
+            "golden": _side_json(self.golden),
+            "candidate": _side_json(self.candidate),
+            "invariants": {
+                "golden": total,
+                "checked": held + violated + accepted,
+                "passed": held + accepted,
+                "violated": violated,
+                "not_evaluated": total - held - violated - accepted,
+            },
+            "incidents": [_incident_json(incident) for incident in self.incidents],
+            "timing": {
+                "golden_run_s": round(self.timing.golden_run_s, 4),
+                "candidate_run_s": round(self.timing.candidate_run_s, 4),
+                "infer_s": round(self.timing.infer_s, 4),
+                "check_s": round(self.timing.check_s, 4),
+            },
+            "errors": [
+                {"side": error.side, "message": error.message, "remedy": error.remedy, "output": error.output}
+                for error in self.errors
+            ],
+            "notes": list(self.notes),
+        }
+
+
+def _side_json(side: SideInfo) -> dict[str, Any]:
+    return {
+        "commit": side.commit,
+        "runs": side.runs,
+        "environment": dict(side.environment),
+        "path": side.path,
+        "command": side.command,
+    }
+
+
+def _incident_json(incident: Incident) -> dict[str, Any]:
+    root = incident.root
+    return {
+        "id": incident.id,
+        "rank": incident.rank,
+        "kind": incident.kind.value,
+        "title": root.title,
+        "subject": root.invariant.subject,
+        "relation": root.invariant.relation,
+        "step": root.step,
+        "stage": root.stage,
+        "ranks": list(root.ranks),
+        "module": root.module,
+        "variables": list(root.variables),
+        "source": root.source,
+        "golden": root.golden,
+        "candidate": root.candidate,
+        "invariants": sorted({violation.invariant.id for violation in incident.violations}),
+        "consequences": len(incident.consequences),
+    }

@@ -1,0 +1,157 @@
+"""A check result as plain data (dicts, lists, strings, numbers) and back, without loss; for crossing processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pytest_traincheck.check.result import (
+    CheckResult,
+    Incident,
+    InvariantVerdict,
+    RunError,
+    SideInfo,
+    Timing,
+    Verdict,
+    Violation,
+)
+from pytest_traincheck.golden.model import Clause, Invariant, Kind, Scope
+
+
+def to_plain(result: CheckResult) -> dict[str, Any]:
+    """`result` in JSON-able values. Invariants are written once and referred to by their place in a table."""
+    table = _Table()
+    verdicts = [[table.place(item.invariant), item.verdict.value, item.reason] for item in result.verdicts]
+    incidents = [
+        {
+            "id": incident.id,
+            "rank": incident.rank,
+            "root": _violation_to_plain(incident.root, table),
+            "consequences": [_violation_to_plain(item, table) for item in incident.consequences],
+        }
+        for incident in result.incidents
+    ]
+    return {
+        "pipeline": result.pipeline,
+        "verdicts": verdicts,
+        "incidents": incidents,
+        "errors": [asdict(error) for error in result.errors],
+        "golden": _side_to_plain(result.golden),
+        "candidate": _side_to_plain(result.candidate),
+        "timing": asdict(result.timing),
+        "notes": list(result.notes),
+        "invariants": [_invariant_to_plain(invariant) for invariant in table.invariants],
+    }
+
+
+def from_plain(data: Mapping[str, Any]) -> CheckResult:
+    """The result that `to_plain` wrote. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+    invariants = [_invariant_from_plain(item) for item in data["invariants"]]
+    return CheckResult(
+        pipeline=data["pipeline"],
+        verdicts=tuple(
+            InvariantVerdict(invariants[place], Verdict(verdict), reason) for place, verdict, reason in data["verdicts"]
+        ),
+        incidents=tuple(
+            Incident(
+                item["id"],
+                item["rank"],
+                _violation_from_plain(item["root"], invariants),
+                tuple(_violation_from_plain(entry, invariants) for entry in item["consequences"]),
+            )
+            for item in data["incidents"]
+        ),
+        errors=tuple(RunError(**error) for error in data["errors"]),
+        golden=SideInfo(**data["golden"]),
+        candidate=SideInfo(**data["candidate"]),
+        timing=Timing(**data["timing"]),
+        notes=tuple(data["notes"]),
+    )
+
+
+class _Table:
+    """Numbers invariants in order of first use; equal ones share a number."""
+
+    def __init__(self) -> None:
+        self.invariants: list[Invariant] = []
+        # Support counts and wording do not enter the id, so the sentence stands beside it.
+        self._places: dict[tuple[str, str, int, int], int] = {}
+
+    def place(self, invariant: Invariant) -> int:
+        key = (invariant.id, invariant.sentence, invariant.examples, invariant.runs)
+        if key not in self._places:
+            self._places[key] = len(self.invariants)
+            self.invariants.append(invariant)
+        return self._places[key]
+
+
+def _side_to_plain(side: SideInfo) -> dict[str, Any]:
+    return {
+        "commit": side.commit,
+        "runs": side.runs,
+        "environment": dict(side.environment),
+        "path": side.path,
+        "command": side.command,
+    }
+
+
+def _violation_to_plain(violation: Violation, table: _Table) -> dict[str, Any]:
+    return {
+        "invariant": table.place(violation.invariant),
+        "title": violation.title,
+        "golden": violation.golden,
+        "candidate": violation.candidate,
+        "step": violation.step,
+        "stage": violation.stage,
+        "ranks": list(violation.ranks),
+        "seq": violation.seq,
+        "module": violation.module,
+        "variables": list(violation.variables),
+        "source": violation.source,
+        "count": violation.count,
+    }
+
+
+def _violation_from_plain(data: Mapping[str, Any], invariants: Sequence[Invariant]) -> Violation:
+    return Violation(
+        **{
+            **data,
+            "invariant": invariants[data["invariant"]],
+            "ranks": tuple(data["ranks"]),
+            "variables": tuple(data["variables"]),
+        }
+    )
+
+
+def _invariant_to_plain(invariant: Invariant) -> dict[str, Any]:
+    return {
+        "relation": invariant.relation,
+        "subject": invariant.subject,
+        "claim": _plain(invariant.claim),
+        "when": [[clause.field, list(clause.values), clause.negated] for clause in invariant.when],
+        "scope": invariant.scope.value,
+        "kind": invariant.kind.value,
+        "sentence": invariant.sentence,
+        "examples": invariant.examples,
+        "runs": invariant.runs,
+    }
+
+
+def _invariant_from_plain(data: Mapping[str, Any]) -> Invariant:
+    return Invariant(
+        **{
+            **data,
+            "when": tuple(Clause(field, tuple(values), negated) for field, values, negated in data["when"]),
+            "scope": Scope(data["scope"]),
+            "kind": Kind(data["kind"]),
+        }
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

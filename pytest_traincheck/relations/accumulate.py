@@ -1,0 +1,192 @@
+"""Accumulate: which backward passes are summed in the gradient that an optimizer step consumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant
+from pytest_traincheck.relations.base import Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.context import step_context, variable_context
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Bools, Ints
+from pytest_traincheck.trace.variables import Variables
+
+FRESH, WHOLE, CLEAN = "fresh", "whole", "clean"
+
+
+class Accumulate:
+    """The gradient of a step holds no backward pass from before the previous step (`fresh`), and all of those since
+    (`whole`).
+
+    Judged by the state of the gradients, not by calls: `optimizer.zero_grad()`, `model.zero_grad()` and `p.grad =
+    None` are
+    one, wherever in the loop they stand. Class covered: gradients cleared never, too seldom, too often, or for the
+    wrong
+    parameters.
+    """
+
+    name = "Accumulate"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 2
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for process in run.processes:
+            for optimizer in sorted({step.optimizer for step in process.steps}):
+                subject = _subject(process, optimizer)
+                for what in (FRESH, WHOLE, CLEAN):
+                    yield Hypothesis(self.name, subject, {"gradient": what, "class": _class(process, optimizer)})
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        return Examples.concatenate(
+            [
+                _examples(process, position, claim["gradient"], claim["class"])
+                for position, process in enumerate(run.processes)
+            ]
+        )
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        name = f"`{claim['class']}.step`"
+        if claim["gradient"] == CLEAN:
+            return f"Every backward pass in the closure of {name} starts from cleared gradients{when}."
+        if claim["gradient"] == FRESH:
+            return f"No gradient that {name} consumes still holds a backward pass from before the previous step{when}."
+        return f"Gradients are not cleared between the backward passes that {name} sums{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        names = listed(variable_names(run, examples, broken), 2)
+        if invariant.claim["gradient"] == CLEAN:
+            return Finding(
+                f"`{invariant.subject}`: golden cleared the gradients before each backward pass of the closure; "
+                "the candidate adds "
+                f"to the old ones of {names}: zero_grad is missing or misplaced.",
+                "gradients cleared before each backward pass of the closure",
+                "gradients of the last evaluation are still there in the next",
+            )
+        if invariant.claim["gradient"] == FRESH:
+            return Finding(
+                f"`{invariant.subject}`: golden always cleared the gradients between two steps; the candidate "
+                "adds new gradients to the "
+                f"old ones of {names}: zero_grad is missing or misplaced.",
+                "gradients cleared between one step and the backward passes of the next",
+                "gradients of earlier steps are still there when the next step consumes them",
+            )
+        return Finding(
+            f"`{invariant.subject}`: golden summed all backward passes of a step; the candidate clears the "
+            f"gradients of {names} "
+            "between them: zero_grad is misplaced and only the last backward pass counts.",
+            "gradients accumulate over all backward passes of a step",
+            "gradients are cleared between the backward passes of one step",
+        )
+
+
+def _class(process: Process, optimizer: int) -> str:
+    return str(process.raw.symbols["opt"][optimizer].get("class", ""))
+
+
+def _subject(process: Process, optimizer: int) -> str:
+    return f"{_class(process, optimizer)}.zero_grad"
+
+
+def _examples(process: Process, position: int, what: str, optimizer_class: str) -> Examples:
+    if what == CLEAN:
+        rows, variable, holds = process.memo(("clean", optimizer_class), lambda: _closures(process, optimizer_class))
+    else:
+        table = process.memo("accumulate", lambda: _table(process))
+        mine = np.array([_class(process, int(number)) == optimizer_class for number in table.optimizer], dtype=bool)
+        lines = np.flatnonzero(table.candidates & mine) if len(mine) else np.empty(0, dtype=np.int64)
+        rows, variable = table.row[lines], table.variable[lines]
+        holds = (table.fresh if what == FRESH else table.whole)[lines]
+    context = step_context(process, rows)
+    own = variable_context(process, variable)
+    context.update({name: own[name] for name in ("requires_grad", "shape", "root", "child", "variable")})
+    return Examples(holds, np.full(len(rows), position), rows, variable, context)
+
+
+def _closures(process: Process, optimizer_class: str) -> tuple[Ints, Ints, Bools]:
+    """Gradients that a backward pass inside an optimizer's step added to: rows of the steps, parameters, was "
+    "it cleared before."""
+    variables = Variables.of(process)
+    events = process.events
+    changes = variables.rows
+    gradients = np.isin(events["subject"][changes], variables.ids("gradient", tied=True))
+    inside = (
+        process.inside("autograd")[changes]
+        & process.inside("optimizer")[changes]
+        & (events["new"][changes] != fmt.ABSENT)
+    )
+    changes = changes[gradients & inside]
+    changes = changes[process.parent_row[changes] >= 0]
+    steps = [step for step in process.steps if _class(process, step.optimizer) == optimizer_class]
+    if not len(changes) or not steps:
+        nothing = np.empty(0, dtype=np.int64)
+        return nothing, nothing, np.empty(0, dtype=bool)
+    seq = events["seq"].astype(np.int64)
+    begins = np.array([step.begin for step in steps], dtype=np.int64)
+    ends = np.array([step.end for step in steps], dtype=np.int64)
+    index = np.searchsorted(begins, seq[changes], side="right") - 1
+    mine = (index >= 0) & (seq[changes] < ends[np.maximum(index, 0)])
+    changes, index = changes[mine], index[mine]
+    gradient = events["subject"][changes].astype(np.int64)
+    before = variables.state(gradient, seq[process.parent_row[changes]])
+    step_rows = np.array([step.row for step in steps], dtype=np.int64)
+    return step_rows[index], variables.companion("parameter")[gradient], (before == fmt.ABSENT) | (before == fmt.ZERO)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """For every parameter at every step from its optimizer's second on: is its gradient fresh, is it whole."""
+
+    row: Ints
+    variable: Ints
+    optimizer: Ints
+    candidates: Bools
+    fresh: Bools
+    whole: Bools
+
+
+def _table(process: Process) -> _Table:
+    variables = Variables.of(process)
+    lines = variables.step_table
+    gradient = (
+        variables.companion("gradient")[variables.first_name[lines.variable]] if len(lines.variable) else lines.variable
+    )
+    begin, previous = lines.column("begin"), lines.column("previous_end")
+    events = process.events
+
+    changes = variables.rows
+    is_gradient = np.isin(events["subject"][changes], variables.ids("gradient", tied=True))
+    changes = changes[is_gradient]
+    within = process.inside("autograd")[changes]
+    new = events["new"][changes]
+    added = within & (new != fmt.ABSENT)
+    cleared = ~within & ((new == fmt.ABSENT) | (new == fmt.ZERO))
+    key = (events["subject"][changes].astype(np.int64) << 32) + events["seq"][changes].astype(np.int64)
+    added_key, cleared_key = key[added], key[cleared]
+
+    base = gradient << 32
+    # The last clearing before the step, and how many backward passes were added since.
+    last_clear = np.searchsorted(cleared_key, base + begin) - 1
+    clear_at = np.where(last_clear >= 0, cleared_key[np.maximum(last_clear, 0)] if len(cleared_key) else 0, 0)
+    clear_at = np.maximum(clear_at, base)  # A clearing of another variable does not count.
+    since_clear = _between(added_key, clear_at, base + begin)
+    stale = _between(added_key, clear_at, base + previous)
+    in_window = _between(added_key, base + previous, base + begin)
+    fresh = stale == 0
+    # Whole: what was added since the previous step is all still in the sum.
+    whole = since_clear >= in_window
+    later = lines.column("number") >= 1
+    touched = in_window > 0
+    return _Table(
+        lines.column("row"), lines.variable, lines.column("optimizer"), later & touched & (gradient > 0), fresh, whole
+    )
+
+
+def _between(keys: Ints, low: Ints, high: Ints) -> Ints:
+    count: Ints = np.searchsorted(keys, high, side="left") - np.searchsorted(keys, low, side="right")
+    return np.maximum(count, 0)

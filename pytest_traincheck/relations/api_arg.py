@@ -1,0 +1,223 @@
+"""APIArg: an argument, or a mode in which an API is called, has one value wherever a context holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant, Kind, Scope
+from pytest_traincheck.relations import vocabulary
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.context import call_context
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Ints, Labels
+
+FORWARD = "torch.nn.Module.forward"
+
+MODES: Mapping[str, tuple[str, str]] = {
+    "training": ("torch.nn.Module.train", "the training flag of the model"),
+    "grad_mode": ("torch.no_grad", "gradient recording"),
+    "autocast": ("torch.autocast", "autocast"),
+}
+"""Context of the forward pass that is set by an API of its own: subject, wording."""
+
+ARGUMENT_TYPES = ("clip", "scaler")
+
+MAX_VALUES = 6
+"""An argument with more distinct values than this is data, not configuration."""
+
+
+class APIArg:
+    """A scalar argument is constant, or constant in a context: `dropout(training=...)` per stage,
+    `clip_grad_norm_(max_norm=...)`.
+
+    The modes in which the model is called (training flag, gradient recording, autocast) count as arguments of its
+    forward pass.
+    """
+
+    name = "APIArg"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 1 if "mode" in claim else 2
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for process in run.processes:
+            for mode, (subject, _) in MODES.items():
+                values = _mode(process, mode, process.entry_rows).values if process.entry_rows.size else ()
+                for value in sorted(values):
+                    yield Hypothesis(self.name, subject, {"api": FORWARD, "mode": mode, "value": value})
+            for (api, argument), distinct in sorted(_arguments(process).items()):
+                if len(distinct) > MAX_VALUES:
+                    continue
+                flow = process.api_types[_api_ids(process, api)[0]] in ARGUMENT_TYPES
+                kind = Kind.CONFIG if flow else Kind.BEHAVIOUR
+                for value in sorted(distinct):
+                    yield Hypothesis(
+                        self.name,
+                        api,
+                        {"api": api, "argument": argument, "value": value},
+                        kind,
+                        _scope(argument),
+                    )
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        make = _mode_examples if "mode" in claim else _argument_examples
+        return Examples.concatenate([make(process, position, claim) for position, process in enumerate(run.processes)])
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        if "mode" in claim:
+            return f"A model is called with {MODES[claim['mode']][1]} {claim['value']}{when}."
+        return f"`{claim['api']}` is called with {claim['argument']}={claim['value']}{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        claim = invariant.claim
+        seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
+        if "mode" in claim:
+            what = MODES[claim["mode"]][1]
+            stage = examples.context["stage"][int(broken[0])]
+            doing = {"train": "training", "eval": "evaluation"}.get(stage, "set-up")
+            hint = {
+                "training": "`model.train()` or `model.eval()`",
+                "grad_mode": "`torch.no_grad()`",
+                "autocast": "`torch.autocast`",
+            }
+            return Finding(
+                f"In {doing} golden called the model with {what} {claim['value']}; the candidate calls it with "
+                f"{what} {seen} "
+                f"(see {hint[claim['mode']]}).",
+                f"{what} {claim['value']}",
+                f"{what} {seen}",
+            )
+        return Finding(
+            f"`{claim['api']}({claim['argument']})` was {claim['value']} in golden, is {seen} in the candidate.",
+            f"{claim['argument']} = {claim['value']}",
+            f"{claim['argument']} = {seen}",
+        )
+
+
+def _scope(argument: str) -> Scope:
+    # A number is somebody's choice; a flag or the presence of an argument is behaviour.
+    return Scope.TRANSFERABLE if argument == "training" else Scope.PINNED
+
+
+def argument_text(value: Any) -> str:
+    """An argument as rules write it; tensors and other objects only by what they are."""
+    if isinstance(value, Mapping):
+        kind = next(iter(value), "value")
+        return (
+            "a tensor" if kind == "tensor" else f"a {kind}" if kind != "type" else str(value["type"]).rsplit(".", 1)[-1]
+        )
+    if isinstance(value, float):
+        return f"{value:.6g}" if math.isfinite(value) else str(value)
+    return str(value)
+
+
+def _eligible(process: Process) -> Mapping[str, bool]:
+    def compute() -> Mapping[str, bool]:
+        wanted: dict[str, bool] = {}
+        for name, kind in zip(process.api_names, process.api_types, strict=True):
+            if kind in ARGUMENT_TYPES or (
+                kind == "function"
+                and (name in vocabulary.LAYER_FUNCTIONS or name in vocabulary.EMBEDDING or vocabulary.is_loss(name))
+            ):
+                wanted[name] = True
+        return wanted
+
+    return process.memo("eligible", compute)
+
+
+def _api_ids(process: Process, api: str) -> list[int]:
+    return [number for number, name in enumerate(process.api_names) if name == api]
+
+
+def _calls(process: Process) -> Ints:
+    """Calls whose arguments rules may speak of; not those that a library function makes for itself."""
+
+    def compute() -> Ints:
+        mask = process.api.isin(_eligible(process)) & process.is_call & ~process.inside("clip", "scaler")
+        return np.flatnonzero(mask)
+
+    return process.memo("argument calls", compute)
+
+
+def _arguments(process: Process) -> Mapping[tuple[str, str], set[str]]:
+    def compute() -> Mapping[tuple[str, str], set[str]]:
+        found: dict[tuple[str, str], set[str]] = {}
+        events = process.events
+        rows = _calls(process)
+        pairs = {(process.api[row], int(events["args"][row])) for row in rows.tolist()} if len(rows) else set()
+        for api, number in pairs:
+            for argument, value in (process.raw.symbols["args"][number].get("values") or {}).items():
+                if argument not in (
+                    "size_average",
+                    "reduce",
+                    "inplace",
+                    "input",
+                    "target",
+                    "weight",
+                    "bias",
+                    "running_mean",
+                    "running_var",
+                    "normalized_shape",
+                    "parameters",
+                ):
+                    found.setdefault((api, argument), set()).add(argument_text(value))
+        return {key: values for key, values in found.items() if values != {"a tensor"}}
+
+    return process.memo("arguments", compute)
+
+
+def _argument_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    rows = process.memo(
+        ("calls", claim["api"]), lambda: _calls(process)[process.api.isin([claim["api"]])[_calls(process)]]
+    )
+    if not len(rows):
+        return EMPTY
+    symbols = process.raw.symbols["args"]
+    used, inverse = np.unique(process.events["args"][rows], return_inverse=True)
+    texts = []
+    for number in used.tolist():
+        values = symbols[number].get("values") or {}
+        texts.append(argument_text(values[claim["argument"]]) if claim["argument"] in values else "")
+    present = np.array([text != "" for text in texts], dtype=bool)[inverse]
+    rows, inverse = rows[present], inverse[present]
+    observed = Labels.of(inverse, texts)
+    context = process.memo(("context", claim["api"], len(rows)), lambda: call_context(process, rows))
+    return Examples(
+        observed.isin([claim["value"]]),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {name: column for name, column in context.items() if name not in ("autocast", "grad_mode")},
+        observed,
+    )
+
+
+def _mode(process: Process, mode: str, rows: Ints) -> Labels:
+    if mode == "autocast":
+        return process.autocast.take(rows)
+    if mode == "grad_mode":
+        return Labels.flags(process.grad_mode[rows] == 1, "enabled", "disabled")
+    return Labels.flags((process.events["flags"][rows] & fmt.TRAINING) != 0, "on", "off")
+
+
+def _mode_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    rows = process.entry_rows
+    if not len(rows):
+        return EMPTY
+    observed = _mode(process, claim["mode"], rows)
+    context = call_context(process, rows)
+    # Stage says what the call is for; the modes themselves must not explain each other away.
+    kept = {name: context[name] for name in ("stage", "rank", "root")}
+    return Examples(
+        observed.isin([claim["value"]]),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        kept,
+        observed,
+    )

@@ -1,0 +1,138 @@
+"""APIOutput: the dtype of results, and that they are finite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant, Kind, Scope
+from pytest_traincheck.relations import vocabulary
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.context import call_context
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Ints, Labels
+
+LOSS = "a loss function"
+
+
+class APIOutput:
+    """A function returns tensors of one dtype in a context (under autocast, in training); a loss is finite."""
+
+    name = "APIOutput"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 3
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for process in run.processes:
+            rows = _rows(process)
+            if len(rows):
+                pairs = {(process.api[row], _dtype(process)[int(process.events["ret"][row])]) for row in rows.tolist()}
+                for api, dtype in sorted(pair for pair in pairs if pair[1]):
+                    yield Hypothesis(self.name, api, {"api": api, "dtype": dtype}, Kind.BEHAVIOUR, Scope.TRANSFERABLE)
+            if len(_loss_rows(process)):
+                yield Hypothesis(self.name, "torch.nn.functional", {"api": LOSS, "finite": True})
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        make = _finite if "finite" in claim else _typed
+        return Examples.concatenate([make(process, position, claim) for position, process in enumerate(run.processes)])
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        if "finite" in claim:
+            return f"The result of every loss function is finite{when}."
+        return f"`{subject}` returns {claim['dtype']}{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        claim = invariant.claim
+        first = int(broken[0])
+        process = run.processes[int(examples.process[first])]
+        if "finite" in claim:
+            api = process.api[int(examples.row[first])]
+            return Finding(
+                f"`{api}` returned finite losses in golden; in the candidate its result is not finite.",
+                "finite",
+                "NaN or infinite",
+            )
+        seen = examples.observed[first] if examples.observed is not None else "?"
+        return Finding(
+            f"`{claim['api']}` returned {claim['dtype']} in golden; in the candidate it returns {seen}.",
+            claim["dtype"],
+            seen,
+        )
+
+
+def _rows(process: Process) -> Ints:
+    def compute() -> Ints:
+        mask = process.is_call & ~process.inside("function", "clip", "optimizer")
+        names = [
+            name
+            for name in process.api.values
+            if name in vocabulary.LINEAR_ALGEBRA or name in vocabulary.LAYER_FUNCTIONS or vocabulary.is_loss(name)
+        ]
+        mask &= process.api.isin(names)
+        closure = process.is_call & process.inside("optimizer") & process.api.isin(names) & ~process.inside("function")
+        return np.flatnonzero(mask | closure)
+
+    return process.memo("output rows", compute)
+
+
+def _dtype(process: Process) -> tuple[str, ...]:
+    """dtype of the first tensor of each interned result; empty if it has none."""
+    return process.memo(
+        "result dtypes", lambda: tuple(_first_dtype(symbol.get("value")) for symbol in process.raw.symbols["ret"])
+    )
+
+
+def _first_dtype(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return ""
+    if "tensor" in value:
+        return str(value["tensor"].get("dtype", ""))
+    for key in ("tuple", "list"):
+        for item in value.get(key, ()):
+            found = _first_dtype(item)
+            if found:
+                return found
+    return ""
+
+
+def _typed(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    rows = _rows(process)
+    rows = rows[process.api.isin([claim["api"]])[rows]]
+    if not len(rows):
+        return EMPTY
+    observed = Labels.of(process.events["ret"][rows], _dtype(process))
+    known = ~observed.isin([""])
+    rows, observed = rows[known], observed.take(known)
+    context = call_context(process, rows)
+    kept = {name: context[name] for name in ("autocast", "stage", "backward", "rank", "root", "module")}
+    return Examples(
+        observed.isin([claim["dtype"]]),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        kept,
+        observed,
+    )
+
+
+def _loss_rows(process: Process) -> Ints:
+    names = [name for name in process.api.values if vocabulary.is_loss(name)]
+    scalar = ~np.isnan(process.events["value"]) | ((process.events["flags"] & fmt.NONFINITE_RESULT) != 0)
+    return np.flatnonzero(process.is_call & process.api.isin(names) & scalar)
+
+
+def _finite(process: Process, position: int, _claim: Mapping[str, Any]) -> Examples:
+    rows = _loss_rows(process)
+    holds = (process.events["flags"][rows] & fmt.NONFINITE_RESULT) == 0
+    context = call_context(process, rows)
+    return Examples(
+        np.asarray(holds, dtype=bool),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {"stage": context["stage"], "rank": context["rank"]},
+    )

@@ -1,0 +1,184 @@
+"""APISequence: calls that come in one order in every training step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.context import rank_label, step_context
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace.labels import Ints, Labels
+
+BACKWARD = "torch.autograd.backward"
+GRADIENT_TYPES = ("clip", "scaler", "collective")
+
+
+class APISequence:
+    """What happens to gradients between the last `backward` and the optimizer's step, and in which order; and what
+    an optimizer's first
+    step precedes.
+
+    Only calls that follow from one another by the data they touch are ordered, so independent statements may swap.
+    """
+
+    name = "APISequence"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 1
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for process in run.processes:
+            between = _between(process)
+            apis = sorted(set(between.api))
+            for api in apis:
+                yield Hypothesis(self.name, api, {"order": [BACKWARD, api, "step"]})
+            for first in apis:
+                for second in apis:
+                    if first != second:
+                        yield Hypothesis(self.name, second, {"order": [first, second]})
+            for scheduler in _scheduler_calls(process):
+                yield Hypothesis(self.name, scheduler, {"order": ["step", scheduler], "per": "run"})
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        order = list(claim["order"])
+        parts = []
+        for position, process in enumerate(run.processes):
+            if claim.get("per") == "run":
+                parts.append(_first_step_before(process, position, order[1]))
+            elif order[0] == BACKWARD:
+                parts.append(_present(process, position, order[1]))
+            else:
+                parts.append(_ordered(process, position, order[0], order[1]))
+        return Examples.concatenate(parts)
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        order = list(claim["order"])
+        if claim.get("per") == "run":
+            return f"The optimizer steps before `{subject}` is first called{when}."
+        if order[0] == BACKWARD:
+            return f"`{subject}` is called between the last `backward` and the optimizer's step{when}."
+        return f"`{order[0]}` is called before `{order[1]}` in every step in which both are called{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        order = list(invariant.claim["order"])
+        subject = invariant.subject
+        if invariant.claim.get("per") == "run":
+            return Finding(
+                f"`{subject}` was first called after an optimizer step in golden; the candidate calls it before "
+                "the first step.",
+                "called after the optimizer's first step",
+                "called before the optimizer's first step",
+            )
+        if order[0] == BACKWARD:
+            elsewhere = any(subject in process.api.values for process in run.processes)
+            candidate = "calls it elsewhere" if elsewhere else "never calls it"
+            return Finding(
+                f"`{subject}` was called between `backward` and the optimizer's step in golden; the candidate "
+                f"{candidate}.",
+                "called between the last backward and every optimizer step",
+                "called, but not between the last backward and the optimizer's step" if elsewhere else "never called",
+            )
+        return Finding(
+            f"`{order[0]}` was called before `{order[1]}` in golden; the candidate calls them the other way round.",
+            f"{order[0]} before {order[1]}",
+            f"{order[1]} before {order[0]}",
+        )
+
+
+class _Between:
+    """Calls on gradients between the last backward and a step: parallel columns of step position, API and row."""
+
+    def __init__(self, process: Process) -> None:
+        events = process.events
+        self.steps: list[int] = []
+        self.step: list[int] = []
+        self.api: list[str] = []
+        self.row: list[int] = []
+        seq = events["seq"].astype(np.int64)
+        backward = process.rows_of_type("autograd")
+        backward = backward[~process.inside("autograd")[backward]]
+        backward = backward[np.array([process.api[row] == BACKWARD for row in backward.tolist()], dtype=bool)]
+        backward_seq = seq[backward]
+        others = process.rows_of_type(*GRADIENT_TYPES)
+        others = others[~process.inside(*GRADIENT_TYPES, "autograd", "optimizer", "module")[others]]
+        other_seq = seq[others]
+        for number, step in enumerate(process.steps):
+            last = int(np.searchsorted(backward_seq, step.begin)) - 1
+            if last < 0 or backward_seq[last] <= step.previous_end:
+                continue  # The closure of this step calls backward itself, or no gradient was computed for it.
+            self.steps.append(number)
+            low = int(np.searchsorted(other_seq, backward_seq[last]))
+            high = int(np.searchsorted(other_seq, step.begin))
+            for row in others[low:high].tolist():
+                if int(events["end"][row]) > step.begin:
+                    name = process.api[row]
+                    if not name.endswith(".step"):
+                        continue
+                self.step.append(number)
+                self.api.append(process.api[row])
+                self.row.append(row)
+
+
+def _between(process: Process) -> _Between:
+    return process.memo(_Between, lambda: _Between(process))
+
+
+def _present(process: Process, position: int, api: str) -> Examples:
+    between = _between(process)
+    having = {step for step, name in zip(between.step, between.api, strict=True) if name == api}
+    rows = np.array([process.steps[number].row for number in between.steps], dtype=np.int64)
+    holds = np.array([number in having for number in between.steps], dtype=bool)
+    return Examples(
+        holds,
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        step_context(process, rows),
+        Labels.flags(holds, "called", "not called"),
+    )
+
+
+def _ordered(process: Process, position: int, first: str, second: str) -> Examples:
+    between = _between(process)
+    last: dict[int, dict[str, int]] = {}
+    for step, name, row in zip(between.step, between.api, between.row, strict=True):
+        if name in (first, second):
+            last.setdefault(step, {})[name] = row
+    both = [rows for rows in last.values() if len(rows) == 2]
+    if not both:
+        return EMPTY
+    rows = np.array([places[second] for places in both], dtype=np.int64)
+    holds = np.array([places[first] < places[second] for places in both], dtype=bool)
+    return Examples(
+        holds,
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {"first_step": Labels.flags(process.window[rows] == 0), "rank": rank_label(process, len(rows))},
+    )
+
+
+def _scheduler_calls(process: Process) -> dict[str, int]:
+    """The first call of each scheduler's step."""
+    first: dict[str, int] = {}
+    for row in process.rows_of_type("scheduler").tolist():
+        first.setdefault(process.api[row], row)
+    return first
+
+
+def _first_step_before(process: Process, position: int, scheduler: str) -> Examples:
+    calls = _scheduler_calls(process)
+    if scheduler not in calls or not process.steps:
+        return EMPTY
+    row = calls[scheduler]
+    return Examples(
+        np.array([process.steps[0].row < row]),
+        np.array([position]),
+        np.array([row]),
+        np.zeros(1, dtype=np.int64),
+        {"rank": rank_label(process, 1)},
+    )

@@ -1,0 +1,38 @@
+"""The relations that come with the package."""
+
+from __future__ import annotations
+
+import pluggy
+
+from pytest_traincheck.hookspecs import PROJECT
+from pytest_traincheck.relations.accumulate import Accumulate
+from pytest_traincheck.relations.api_arg import APIArg
+from pytest_traincheck.relations.api_output import APIOutput
+from pytest_traincheck.relations.api_sequence import APISequence
+from pytest_traincheck.relations.base import Relation
+from pytest_traincheck.relations.consistent import Consistent
+from pytest_traincheck.relations.count import Count
+from pytest_traincheck.relations.covered import Covered
+from pytest_traincheck.relations.event_contain import EventContain
+from pytest_traincheck.relations.hyperparameter import Hyperparameter
+from pytest_traincheck.relations.moves import Moves
+from pytest_traincheck.relations.schedule import Schedule
+
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookimpl
+def pytest_traincheck_relations() -> list[Relation]:
+    return [
+        Count(),
+        APISequence(),
+        APIArg(),
+        Covered(),
+        Hyperparameter(),
+        Accumulate(),
+        EventContain(),
+        APIOutput(),
+        Moves(),
+        Schedule(),
+        Consistent(),
+    ]

@@ -1,0 +1,138 @@
+"""Consistent: two variables have equal values while they may change: across ranks, and under tied names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant, Kind, Scope
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.context import variable_context
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.variables import Variables
+
+PLURALS = {"parameter": "Parameters", "gradient": "Gradients", "buffer": "Buffers"}
+
+
+class Consistent:
+    """Parameters, buffers or gradients are equal on all ranks at every optimizer step; two names always hold one
+    value (tied weights).
+
+    Values are compared by content hash, so equal means equal to the last bit.
+    """
+
+    name = "Consistent"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 2 if "tied" in claim else 5
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        if run.peers:
+            for kind in PLURALS:
+                yield Hypothesis(
+                    self.name, f"torch.nn.Parameter across ranks ({kind})", {"across": "ranks", "kind": kind}
+                )
+        for process in run.processes:
+            variables = Variables.of(process)
+            names = process.names.variables
+            for number in variables.ids("parameter", tied=True).tolist():
+                first = int(variables.first_name[number])
+                if first != number and names[first] != names[number]:
+                    claim = {"tied": sorted([names[first], names[number]])}
+                    yield Hypothesis(self.name, "torch.nn.Parameter", claim, Kind.BEHAVIOUR, Scope.PINNED)
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        if "tied" in claim:
+            return Examples.concatenate(
+                [_tied(process, position, claim["tied"]) for position, process in enumerate(run.processes)]
+            )
+        return Examples.concatenate([_across(run, peers, claim["kind"]) for peers in run.peers])
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        if "tied" in claim:
+            return f"`{claim['tied'][0]}` and `{claim['tied'][1]}` are tied: they always hold the same value{when}."
+        time = "when an optimizer step begins" if claim["kind"] == "gradient" else "after every optimizer step"
+        return f"{PLURALS[claim['kind']]} are equal on all ranks {time}{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        claim = invariant.claim
+        if "tied" in claim:
+            first, second = claim["tied"]
+            return Finding(
+                f"`{first}` and `{second}` were tied in golden (one value, always); in the candidate they differ.",
+                "the two names hold one value",
+                "the two names hold different values",
+            )
+        names = listed(variable_names(run, examples, broken))
+        kind = PLURALS[claim["kind"]].lower()
+        return Finding(
+            f"{PLURALS[claim['kind']]} were equal on all ranks in golden; in the candidate the {kind} of "
+            f"{names} differ between ranks.",
+            "equal on all ranks",
+            f"different between ranks: {names}",
+        )
+
+
+def _digests(process: Process, variable: Ints, seq: Ints) -> Any:
+    rows = Variables.of(process).last(variable, seq)
+    events = process.events
+    return np.where(rows >= 0, events["digest"][np.maximum(rows, 0)], 0)
+
+
+def _across(run: Run, peers: tuple[int, ...], kind: str) -> Examples:
+    """One example for each variable at each step of the lead optimizer, compared with the first rank of the "
+    "launch."""
+    first = run.processes[peers[0]]
+    ids = Variables.of(first).ids(kind)
+    if not len(ids):
+        return EMPTY
+    names = [first.names.variables[int(number)] for number in ids]
+    steps = min(run.processes[position].windows for position in peers)
+    if not steps:
+        return EMPTY
+    columns = []
+    for position in peers:
+        process = run.processes[position]
+        variables = Variables.of(process)
+        table = {process.names.variables[int(number)]: int(number) for number in variables.ids(kind)}
+        mine = np.array([table.get(name, 0) for name in names], dtype=np.int64)
+        lead = [step for step in process.steps if step.optimizer == process.lead_optimizer][:steps]
+        times = np.array([step.begin if kind == "gradient" else step.end for step in lead], dtype=np.int64)
+        columns.append(_digests(process, np.tile(mine, steps), np.repeat(times, len(mine))))
+    equal = np.ones(len(columns[0]), dtype=bool)
+    for column in columns[1:]:
+        equal &= column == columns[0]
+    lead_rows = np.array(
+        [step.row for step in first.steps if step.optimizer == first.lead_optimizer][:steps], dtype=np.int64
+    )
+    rows, variable = np.repeat(lead_rows, len(ids)), np.tile(ids, steps)
+    context = variable_context(first, variable)
+    kept = {"first_step": Labels.flags(first.window[rows] == 0)}
+    kept.update({name: context[name] for name in ("requires_grad", "root", "child", "variable")})
+    return Examples(equal, np.full(len(rows), peers[0]), rows, variable, kept)
+
+
+def _tied(process: Process, position: int, pair: list[str]) -> Examples:
+    variables = Variables.of(process)
+    table = {process.names.variables[int(number)]: int(number) for number in variables.ids("parameter", tied=True)}
+    if pair[0] not in table or pair[1] not in table or not process.steps:
+        return EMPTY
+    numbers = np.array([table[name] for name in pair], dtype=np.int64)
+    ends = np.concatenate([[process.steps[0].begin], process.step_ends])
+    rows = np.array(
+        [process.steps[0].row] + [step.row for step in process.steps if step.optimizer == process.lead_optimizer],
+        dtype=np.int64,
+    )
+    # Two names of one tensor are equal by nature; otherwise the values decide.
+    same = variables.first_name[numbers[0]] == variables.first_name[numbers[1]]
+    values = [_digests(process, np.full(len(ends), number), ends) for number in variables.first_name[numbers]]
+    equal = np.full(len(ends), True) if same else values[0] == values[1]
+    return Examples(
+        np.asarray(equal, dtype=bool),
+        np.full(len(rows), position),
+        rows,
+        np.full(len(rows), int(numbers[1])),
+    )

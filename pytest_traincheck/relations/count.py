@@ -1,0 +1,242 @@
+"""Count: how often an API is called, per training step or per run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant, Kind, Scope
+from pytest_traincheck.relations import vocabulary
+from pytest_traincheck.relations.base import Examples, Finding, Hypothesis
+from pytest_traincheck.relations.context import rank_label, step_context
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.process import OptimizerStep
+
+FORWARD = "torch.nn.Module.forward"
+
+STEP = "torch.optim.Optimizer.step"
+
+TIMES = {"once": "exactly once", "some": "at least once", "at most once": "at most once"}
+
+
+class Count:
+    """An API is called once, or at least once, in every training step; or at least once in every run.
+
+    A call that vanished is a violation here, where rules about the call itself would only not be triggered.
+    """
+
+    name = "Count"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 1
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for process in run.processes:
+            for api, rows in sorted(_counted(process).items()):
+                if not len(rows):
+                    continue
+                subject, optimizer = _subject(api)
+                exact = (
+                    not api.startswith((FORWARD, *vocabulary.PARALLEL_WRAPPERS))
+                    and api not in vocabulary.LAYER_FUNCTIONS
+                )
+                alternatives = [("step", "once"), ("step", "some")] if exact else [("step", "some")]
+                runwide = [("run", "some")]
+                scope = Scope.PINNED if optimizer or api.startswith(FORWARD) else Scope.TRANSFERABLE
+                for per, times in alternatives + runwide:
+                    claim = {"api": api, "per": per, "times": times}
+                    yield Hypothesis(self.name, subject, claim, Kind.BEHAVIOUR, scope, family=f"count {api}")
+                if exact and _at_most_once(process, rows):
+                    once = Hypothesis(self.name, subject, {"api": api, "per": "step", "times": "once"})
+                    limit = {"api": api, "per": "step", "times": "at most once"}
+                    yield Hypothesis(self.name, subject, limit, Kind.BEHAVIOUR, scope, implied_by=once.key)
+            if len({step.optimizer for step in process.steps}) > 1:
+                yield Hypothesis(self.name, STEP, {"api": STEP, "per": "backward", "times": "at most once"})
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        parts = []
+        for position, process in enumerate(run.processes):
+            if claim["per"] == "backward":
+                parts.append(_per_backward(process, position))
+                continue
+            rows = _counted(process).get(claim["api"], np.empty(0, dtype=np.int64))
+            parts.append(
+                _per_run(process, position, rows)
+                if claim["per"] == "run"
+                else _per_step(process, position, rows, claim["times"])
+            )
+        return Examples.concatenate(parts)
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        if claim["per"] == "backward":
+            return f"After a backward pass one optimizer steps, not several{when}."
+        place = "every run" if claim["per"] == "run" else "every training step"
+        return f"`{_spoken(claim['api'])}` is called {TIMES[claim['times']]} in {place}{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        claim = invariant.claim
+        if claim["per"] == "backward":
+            seen = examples.observed[int(broken[0])] if examples.observed is not None else "several"
+            return Finding(
+                f"In golden one optimizer stepped after each backward pass; in the candidate {seen} step after the same one, so a "
+                "step also updates the parameters of another model.",
+                "one optimizer steps after each backward pass",
+                f"after one backward pass {seen} step",
+            )
+        spoken = _spoken(claim["api"])
+        place = "run" if claim["per"] == "run" else "training step"
+        never = not any(len(_counted(process).get(claim["api"], ())) for process in run.processes)
+        seen = "never" if never else (examples.observed[int(broken[0])] if examples.observed is not None else "never")
+        golden = f"called {TIMES[claim['times']]} in every {place}"
+        what = "never calls it" if never else f"calls it {seen} in step {_step(run, examples, broken)}"
+        return Finding(
+            f"`{spoken}` was {golden} of golden; the candidate {what}.",
+            golden,
+            "never called" if never else f"called {seen}",
+        )
+
+
+def _step(run: Run, examples: Examples, broken: Ints) -> int:
+    first = int(broken[0])
+    return run.processes[int(examples.process[first])].step_number(int(examples.row[first]))
+
+
+def _spoken(api: str) -> str:
+    subject, optimizer = _subject(api)
+    return f"{subject} of {optimizer}" if optimizer else subject
+
+
+def _subject(api: str) -> tuple[str, str]:
+    """The API's public name, and the optimizer or model it belongs to if that is part of the claim."""
+    name, _, owner = api.partition("|")
+    return name, owner
+
+
+def _counted(process: Process) -> Mapping[str, Ints]:
+    """Rows of every counted API. Steps of several optimizers are counted apart:
+    `torch.optim.Adam.step|Adam[Generator]`.
+    """
+    return process.memo("counted", lambda: _count(process))
+
+
+def _count(process: Process) -> Mapping[str, Ints]:
+    events = process.events
+    found: dict[str, Ints] = {}
+    succeeded = (events["flags"] & fmt.RAISED) == 0
+
+    def add(rows: Ints, names: Iterable[str]) -> None:
+        collected: dict[str, list[int]] = {}
+        for row, name in zip(rows.tolist(), names, strict=True):
+            if succeeded[row]:
+                collected.setdefault(name, []).append(row)
+        for name, numbers in collected.items():
+            found[name] = np.array(numbers, dtype=np.int64)
+
+    flow = process.rows_of_type(*vocabulary.FLOW_TYPES)
+    nested = process.inside(*vocabulary.FLOW_TYPES, "function")
+    flow = flow[~nested[flow]]
+    add(flow, (process.api[row] for row in flow.tolist()))
+
+    steps = process.rows_of_type("optimizer")
+    steps = steps[~process.inside("optimizer")[steps]]
+    several = len(set(events["opt"][steps].tolist())) > 1
+    labels = process.names.optimizers
+    add(
+        steps,
+        (
+            f"{process.api[row]}|{labels[int(events['opt'][row])]}" if several else process.api[row]
+            for row in steps.tolist()
+        ),
+    )
+
+    wrappers = vocabulary.wrapper_calls(process)
+    add(wrappers, (f"{process.api[row]}.forward" for row in wrappers.tolist()))
+
+    layers = np.flatnonzero(vocabulary.calls_of(process, vocabulary.LAYER_FUNCTIONS) & (process.stage == 1))
+    add(layers, (process.api[row] for row in layers.tolist()))
+
+    entries = process.entry_rows
+    entries = entries[~np.isin(entries, wrappers)]
+    add(
+        entries,
+        (
+            f"{FORWARD}|{process.names.modules[int(events['mod'][row])].split('.')[0]} in {process.stage_name(row)}"
+            for row in entries.tolist()
+        ),
+    )
+    return found
+
+
+def _window_counts(process: Process, rows: Ints) -> Ints:
+    return np.bincount(np.minimum(process.window[rows], process.windows), minlength=process.windows + 1)[
+        : process.windows
+    ]
+
+
+def _at_most_once(process: Process, rows: Ints) -> bool:
+    counts = _window_counts(process, rows)
+    return bool(len(counts)) and int(counts.max()) == 1 and int(counts.sum()) > 1
+
+
+def _step_rows(process: Process) -> Ints:
+    return np.array([step.row for step in process.steps if step.optimizer == process.lead_optimizer], dtype=np.int64)
+
+
+def _per_step(process: Process, position: int, rows: Ints, times: str) -> Examples:
+    counts = _window_counts(process, rows)
+    holds = {"once": counts == 1, "some": counts >= 1, "at most once": counts <= 1}[times]
+    anchors = _step_rows(process)
+    context = step_context(process, anchors)
+    del context["optimizer"]  # The window belongs to the iteration, not to one optimizer.
+    return Examples(
+        holds,
+        np.full(len(holds), position),
+        anchors,
+        np.zeros(len(holds), dtype=np.int64),
+        context,
+        Labels.of(np.minimum(counts, 3), ("never", "once", "twice", "many times")),
+    )
+
+
+def _per_run(process: Process, position: int, rows: Ints) -> Examples:
+    anchors = _step_rows(process)
+    if not len(anchors):
+        anchors = np.zeros(1, dtype=np.int64)
+    return Examples(
+        np.array([len(rows) > 0]),
+        np.array([position]),
+        anchors[:1],
+        np.zeros(1, dtype=np.int64),
+        {"rank": rank_label(process, 1)},
+        Labels.of(np.array([min(len(rows), 1)]), ("never", "at least once")),
+    )
+
+
+def _per_backward(process: Process, position: int) -> Examples:
+    """One example for each backward pass that a step follows before the next: how many optimizers step, and which."""
+    events = process.events
+    backward = process.rows_of_type("autograd")
+    backward = backward[~process.inside("autograd", "optimizer")[backward]]
+    begins = events["seq"][backward].astype(np.int64)
+    stepped: dict[int, list[OptimizerStep]] = {}
+    for step in process.steps:
+        index = int(np.searchsorted(begins, step.begin)) - 1
+        if index >= 0:
+            stepped.setdefault(index, []).append(step)
+    groups = list(stepped.values())
+    names = process.names.optimizers
+    distinct = [sorted({names[step.optimizer] for step in steps}) for steps in groups]
+    rows = np.array([steps[-1].row for steps in groups], dtype=np.int64)
+    texts = [" and ".join(f"`{name}`" for name in labels) for labels in distinct]
+    return Examples(
+        np.array([len(labels) <= 1 for labels in distinct], dtype=bool),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {"first_step": Labels.flags(process.window[rows] == 0), "rank": rank_label(process, len(rows))},
+        Labels.of(np.arange(len(texts)), texts),
+    )

@@ -1,0 +1,229 @@
+"""Covered: which optimizer holds which parameters, and which parameters are trainable at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant, Kind, Scope
+from pytest_traincheck.relations.base import Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.context import rank_label, variable_context
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.variables import Variables
+
+ONE_OPTIMIZER = "every trainable parameter is in exactly one optimizer group"
+TRAINABLE = "every parameter of an optimizer is trainable"
+HOLDS_ONLY = "an optimizer holds parameters of these models only"
+KNOWN = "every parameter of an optimizer belongs to a model"
+FROZEN = "these parameters are frozen"
+TRAINED = "these parameters are trainable"
+
+SUBJECT = "torch.optim.Optimizer.param_groups"
+
+
+class Covered:
+    """The parameters of the models that are trained, against the groups of the optimizers.
+
+    Class covered: parameters left out of every optimizer, held by two, held but frozen, held by the optimizer of
+    another model, left
+    over from before the model was rebuilt, frozen or unfrozen by mistake.
+    """
+
+    name = "Covered"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 1
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for what in (ONE_OPTIMIZER, TRAINABLE, KNOWN):
+            yield Hypothesis(self.name, SUBJECT, {"rule": what})
+        for process in run.processes:
+            for label, roots in sorted(_roots_by_optimizer(process).items()):
+                if roots:
+                    claim = {"rule": HOLDS_ONLY, "optimizer": label, "models": sorted(roots)}
+                    yield Hypothesis(self.name, SUBJECT, claim, Kind.BEHAVIOUR, Scope.PINNED)
+            if len(_parameters(process)):
+                for what in (FROZEN, TRAINED):
+                    yield Hypothesis(
+                        self.name, "torch.nn.Parameter.requires_grad", {"rule": what}, Kind.CONFIG, Scope.PINNED
+                    )
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        return Examples.concatenate(
+            [_examples(process, position, claim) for position, process in enumerate(run.processes) if process.steps]
+        )
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        rule = claim["rule"]
+        if rule == HOLDS_ONLY:
+            return f"`{claim['optimizer']}` holds parameters of {listed(claim['models'], 4)} only."
+        text = {
+            ONE_OPTIMIZER: "Every trainable parameter is in exactly one optimizer group",
+            TRAINABLE: "Every parameter that an optimizer holds is trainable",
+            KNOWN: "Every parameter that an optimizer holds belongs to a model",
+            FROZEN: "Parameters are frozen",
+            TRAINED: "Parameters are trainable",
+        }[rule]
+        return f"{text}{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        rule = invariant.claim["rule"]
+        names = listed(variable_names(run, examples, broken))
+        if rule == ONE_OPTIMIZER:
+            missing = examples.observed is not None and examples.observed[int(broken[0])] == "none"
+            candidate = "in no optimizer" if missing else "in more than one optimizer group"
+            return Finding(
+                f"Every trainable parameter was in exactly one optimizer in golden; in the candidate {names} "
+                f"{'is' if len(broken) == 1 else 'are'} {candidate}.",
+                "every trainable parameter in exactly one optimizer group",
+                f"{names} {candidate}",
+            )
+        if rule == TRAINABLE:
+            return Finding(
+                f"Every parameter of an optimizer was trainable in golden; in the candidate the optimizer holds "
+                f"frozen parameters: {names}.",
+                "optimizers hold trainable parameters only",
+                f"an optimizer holds {names} with requires_grad=False",
+            )
+        if rule == KNOWN:
+            return Finding(
+                "Every parameter of an optimizer belonged to a live model in golden; in the candidate the "
+                "optimizer holds "
+                f"parameters that no model has: {names}.",
+                "optimizers hold parameters of live models only",
+                f"{names} belong to no model",
+            )
+        if rule == HOLDS_ONLY:
+            return Finding(
+                f"`{invariant.claim['optimizer']}` held parameters of {listed(invariant.claim['models'], 4)} "
+                f"only in golden; in the candidate it also holds {names}.",
+                f"parameters of {listed(invariant.claim['models'], 4)} only",
+                f"also holds {names}",
+            )
+        was, now = ("frozen", "trainable") if rule == FROZEN else ("trainable", "frozen")
+        return Finding(
+            f"{names} {'was' if len(broken) == 1 else 'were'} {was} in golden, "
+            f"{'is' if len(broken) == 1 else 'are'} {now} in the candidate.",
+            f"{was} (requires_grad={rule != FROZEN})",
+            f"{now} (requires_grad={rule == FROZEN})",
+        )
+
+
+def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    variables = Variables.of(process)
+    rule = claim["rule"]
+    anchor = process.steps[0].row
+    if rule in (ONE_OPTIMIZER, FROZEN, TRAINED):
+        rows = _parameters(process)
+        trainable = _trainable(process, rows)
+        if rule == ONE_OPTIMIZER:
+            rows = rows[trainable]
+            counts = _memberships(process)[rows]
+            holds = counts == 1
+            observed = Labels.of(np.minimum(counts, 2), ("none", "one", "several"))
+        else:
+            holds = ~trainable if rule == FROZEN else trainable
+            observed = Labels.flags(trainable, "trainable", "frozen")
+        return _make(process, position, anchor, rows, holds, observed)
+    held, optimizer = _held(process)
+    if rule == TRAINABLE:
+        holds = _trainable(process, held)
+    elif rule == KNOWN:
+        holds = variables.root[held] > 0
+    else:
+        mine = np.array(
+            [process.names.optimizers[int(number)] == claim["optimizer"] for number in optimizer], dtype=bool
+        )
+        held = held[mine]
+        models = set(claim["models"])
+        holds = np.array(
+            [_root(process, int(number)) in models or not _root(process, int(number)) for number in held], dtype=bool
+        )
+    return _make(process, position, anchor, held, holds, None)
+
+
+def _make(process: Process, position: int, anchor: int, rows: Ints, holds: Any, observed: Labels | None) -> Examples:
+    context = {"rank": rank_label(process, len(rows))}
+    context.update(
+        {
+            name: column
+            for name, column in variable_context(process, rows).items()
+            if name not in ("requires_grad", "held")
+        }
+    )
+    return Examples(
+        np.asarray(holds, dtype=bool),
+        np.full(len(rows), position),
+        np.full(len(rows), anchor),
+        rows,
+        context,
+        observed,
+    )
+
+
+def _root(process: Process, variable: int) -> str:
+    return process.names.roots[int(Variables.of(process).root[variable])]
+
+
+def _parameters(process: Process) -> Ints:
+    """Parameters of the models that are called in training, each tensor once."""
+
+    def compute() -> Ints:
+        variables = Variables.of(process)
+        events = process.events
+        entries = process.entry_rows
+        entries = entries[process.stage[entries] == 1]
+        modules = process.raw.symbols["mod"]
+        called = {modules[int(number)].get("root", 0) for number in set(events["mod"][entries].tolist())}
+        rows = variables.ids("parameter")
+        return rows[np.isin(variables.root[rows], sorted(called))]
+
+    return process.memo("trained models' parameters", compute)
+
+
+def _trainable(process: Process, rows: Ints) -> Any:
+    """requires_grad at the end of the first step, when every freeze or unfreeze of the set-up has happened."""
+    variables = Variables.of(process)
+    flag = variables.companion("requires_grad")[rows]
+    end = np.full(len(rows), process.steps[0].end)
+    state = variables.state(flag, end)
+    first_seen = np.array([bool(variables.symbols[int(number)].get("requires_grad")) for number in rows], dtype=bool)
+    return np.where((flag > 0) & (state >= fmt.FALSE), state == fmt.TRUE, first_seen)
+
+
+def _held(process: Process) -> tuple[Ints, Ints]:
+    """Variables in the groups of every optimizer that steps, with the optimizer of each."""
+    variables = Variables.of(process)
+    held, owners = [], []
+    seen: set[int] = set()
+    for step in process.steps:
+        if step.optimizer not in seen:
+            seen.add(step.optimizer)
+            members = variables.membership(step.optimizer, step.begin).variables
+            held.append(members)
+            owners.append(np.full(len(members), step.optimizer))
+    if not held:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    return np.concatenate(held), np.concatenate(owners)
+
+
+def _memberships(process: Process) -> Ints:
+    """How many groups hold each variable, under whichever of its names."""
+    variables = Variables.of(process)
+    held, _ = _held(process)
+    counts = np.bincount(variables.first_name[held], minlength=len(variables.symbols))
+    return counts[variables.first_name]
+
+
+def _roots_by_optimizer(process: Process) -> dict[str, set[str]]:
+    held, owners = _held(process)
+    found: dict[str, set[str]] = {}
+    for variable, owner in zip(held.tolist(), owners.tolist(), strict=True):
+        root = _root(process, variable)
+        if root:
+            found.setdefault(process.names.optimizers[owner], set()).add(root)
+    return found

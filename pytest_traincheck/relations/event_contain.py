@@ -1,0 +1,244 @@
+"""EventContain: one event happens within every call of an API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant, Kind, Scope
+from pytest_traincheck.relations import vocabulary
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.context import call_context, state_labels, step_context, variable_context
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.variables import Variables
+
+CHANGES = "changes every parameter it holds"
+RECEIVES = "every parameter it holds has received a gradient"
+OTHERS = "leaves the parameters of other models alone"
+
+FORWARD = "torch.nn.Module.forward"
+
+
+class EventContain:
+    """Change in call: a step changes the parameters that have a gradient, and no others; a gradient has arrived
+    when the step begins.
+    Call in call: the forward pass of a model contains the layers that give it its behaviour.
+    """
+
+    name = "EventContain"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 3
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for process in run.processes:
+            for optimizer in sorted({step.optimizer for step in process.steps}):
+                step = f"{_class(process, optimizer)}.step"
+                yield Hypothesis(self.name, step, {"within": step, "change": CHANGES})
+                yield Hypothesis(self.name, "torch.autograd.backward", {"within": step, "change": RECEIVES})
+                yield Hypothesis(self.name, step, {"within": step, "change": OTHERS})
+            for root, stage, api in sorted(_contained(process)):
+                claim = {"within": FORWARD, "model": root, "stage": stage, "call": api}
+                yield Hypothesis(self.name, api, claim, Kind.BEHAVIOUR, Scope.PINNED)
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        make = _call_in_call if "call" in claim else _change_in_step
+        return Examples.concatenate([make(process, position, claim) for position, process in enumerate(run.processes)])
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        if "call" in claim:
+            stage = {"train": "training", "eval": "evaluation"}.get(claim["stage"], claim["stage"])
+            return f"Every forward pass of `{claim['model']}` in {stage} contains a call of `{claim['call']}`{when}."
+        if claim["change"] == RECEIVES:
+            return f"When `{claim['within']}` begins, {claim['change']}{when}."
+        return f"`{claim['within']}` {claim['change']}{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        claim = invariant.claim
+        if "call" in claim:
+            stage = {"train": "training", "eval": "evaluation"}.get(claim["stage"], claim["stage"])
+            return Finding(
+                f"Every {stage} forward pass of `{claim['model']}` called `{claim['call']}` in golden; the "
+                "candidate's does not.",
+                f"contains {claim['call']}",
+                f"no call of {claim['call']}",
+            )
+        names = listed(variable_names(run, examples, broken))
+        within = claim["within"]
+        if claim["change"] == CHANGES:
+            return Finding(
+                f"`{within}` changed every parameter it holds in golden; in the candidate it leaves {names} unchanged.",
+                "every parameter changes in each step",
+                f"unchanged: {names}",
+            )
+        if claim["change"] == RECEIVES:
+            state = examples.observed[int(broken[0])] if examples.observed is not None else "absent"
+            return Finding(
+                f"Every parameter of `{within}` had a gradient when the step began in golden; in the candidate "
+                f"the gradient of {names} "
+                f"is {state}.",
+                "a nonzero gradient for every parameter",
+                f"gradient {state}: {names}",
+            )
+        return Finding(
+            f"`{within}` changed only its own parameters in golden; in the candidate it also changes {names}.",
+            "other parameters stay as they are during the step",
+            f"changed as well: {names}",
+        )
+
+
+def _class(process: Process, optimizer: int) -> str:
+    return str(process.raw.symbols["opt"][optimizer].get("class", ""))
+
+
+def _change_in_step(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    variables = Variables.of(process)
+    if claim["change"] == OTHERS:
+        return _others(process, position, claim)
+    table = variables.step_table
+    classes = {step.optimizer: f"{_class(process, step.optimizer)}.step" for step in process.steps}
+    mine = np.array([classes[int(number)] == claim["within"] for number in table.column("optimizer")], dtype=bool)
+    rows, variable = table.column("row")[mine], table.variable[mine]
+    begin, end = table.column("begin")[mine], table.column("end")[mine]
+    if not len(rows):
+        return EMPTY
+    gradient = variables.companion("gradient")[variables.first_name[variable]]
+    state = np.where(gradient > 0, variables.state(gradient, begin), fmt.ABSENT)
+    context = step_context(process, rows)
+    own = variable_context(process, variable)
+    observed = None
+    if claim["change"] == CHANGES:
+        holds = variables.changed(variables.first_name[variable], begin - 1, end)
+        rate = _learning_rates(process, table.column("optimizer")[mine], table.group[mine], begin)
+        context = {
+            "gradient": state_labels(state),
+            "learning_rate": Labels.flags(rate != 0.0, "nonzero", "zero"),
+            **context,
+        }
+    else:
+        holds = state == fmt.NONZERO
+        # A closure computes the gradients inside the step.
+        closure = np.isin(rows, _steps_with_closure(process))
+        rows, variable, holds, state = rows[~closure], variable[~closure], holds[~closure], state[~closure]
+        if not len(rows):
+            return EMPTY
+        context = step_context(process, rows)
+        own = variable_context(process, variable)
+        observed = state_labels(state)
+    context.update({name: own[name] for name in ("requires_grad", "shape", "root", "child", "variable")})
+    return Examples(np.asarray(holds, dtype=bool), np.full(len(rows), position), rows, variable, context, observed)
+
+
+def _others(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    variables = Variables.of(process)
+    everything = variables.ids("parameter")
+    rows, subjects, holds = [], [], []
+    for step in process.steps:
+        if f"{_class(process, step.optimizer)}.step" != claim["within"]:
+            continue
+        own = variables.first_name[variables.membership(step.optimizer, step.begin).variables]
+        others = everything[~np.isin(everything, own)]
+        if len(others):
+            begin = np.full(len(others), step.begin)
+            rows.append(np.full(len(others), step.row))
+            subjects.append(others)
+            # What happens inside a step but belongs to a nested forward pass (a closure) is still inside the step.
+            holds.append(~_changed_by(process, step.row, others, begin, np.full(len(others), step.end)))
+    if not rows:
+        return EMPTY
+    row, variable = np.concatenate(rows), np.concatenate(subjects)
+    context = step_context(process, row)
+    own_context = variable_context(process, variable)
+    context.update({name: own_context[name] for name in ("root", "child", "variable")})
+    return Examples(np.concatenate(holds), np.full(len(row), position), row, variable, context)
+
+
+def _changed_by(process: Process, step_row: int, variable: Ints, begin: Ints, end: Ints) -> Any:
+    """Changes seen within the step and recorded as its own; what was merely noticed then carries another parent."""
+    variables = Variables.of(process)
+    rows = variables.last(variable, end)
+    events = process.events
+    recent = (rows >= 0) & (events["seq"][np.maximum(rows, 0)] >= begin)
+    parent = process.parent_row[np.maximum(rows, 0)]
+    return recent & (parent == step_row) & (events["old"][np.maximum(rows, 0)] != fmt.UNSEEN)
+
+
+def _steps_with_closure(process: Process) -> Ints:
+    def compute() -> Ints:
+        backward = process.rows_of_type("autograd")
+        inside = backward[process.inside("optimizer")[backward]]
+        seq = process.events["seq"][inside]
+        return np.array(
+            [step.row for step in process.steps if np.any((seq > step.begin) & (seq < step.end))], dtype=np.int64
+        )
+
+    return process.memo("steps with closure", compute)
+
+
+def _learning_rates(process: Process, optimizer: Ints, group: Ints, seq: Ints) -> Any:
+    variables = Variables.of(process)
+    table = {
+        (symbol.get("opt", 0), symbol.get("group", 0) or 0): number
+        for number, symbol in enumerate(variables.symbols)
+        if symbol.get("kind") == "lr"
+    }
+    ids = np.array([table.get(key, 0) for key in zip(optimizer.tolist(), group.tolist(), strict=True)], dtype=np.int64)
+    rows = variables.last(ids, seq)
+    return np.where(rows >= 0, process.events["value"][np.maximum(rows, 0)], np.nan)
+
+
+def _layer_rows(process: Process) -> Ints:
+    mask = process.is_call & vocabulary.calls_of(process, vocabulary.LAYER_FUNCTIONS)
+    return np.flatnonzero(mask & ~process.inside("autograd"))
+
+
+def _entry_of(process: Process, rows: Ints) -> Ints:
+    """Position in `entry_rows` of the forward pass that contains each call; -1 if none does."""
+    entries = process.entry_rows
+    if not len(entries):
+        return np.full(len(rows), -1)
+    seq = process.events["seq"].astype(np.int64)
+    index = np.searchsorted(seq[entries], seq[rows], side="right") - 1
+    ends = process.events["end"].astype(np.int64)[entries]
+    inside = (index >= 0) & (seq[rows] < ends[np.maximum(index, 0)])
+    return np.where(inside, index, -1)
+
+
+def _roots_of_entries(process: Process) -> Labels:
+    return call_context(process, process.entry_rows)["root"]
+
+
+def _contained(process: Process) -> set[tuple[str, str, str]]:
+    rows = _layer_rows(process)
+    entries = _entry_of(process, rows)
+    roots = _roots_of_entries(process) if len(process.entry_rows) else None
+    found: set[tuple[str, str, str]] = set()
+    for row, entry in zip(rows.tolist(), entries.tolist(), strict=True):
+        if entry >= 0 and roots is not None and roots[entry]:
+            found.add((roots[entry], process.stage_name(int(process.entry_rows[entry])), process.api[row]))
+    return found
+
+
+def _call_in_call(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    entries = process.entry_rows
+    if not len(entries):
+        return EMPTY
+    stage = process.stage_labels.take(entries).isin([claim["stage"]])
+    wanted = stage & _roots_of_entries(process).isin([claim["model"]])
+    rows = _layer_rows(process)
+    rows = rows[process.api.isin([claim["call"]])[rows]]
+    having = np.unique(_entry_of(process, rows))
+    chosen = np.flatnonzero(wanted)
+    anchors = entries[chosen]
+    context = call_context(process, anchors)
+    return Examples(
+        np.isin(chosen, having),
+        np.full(len(anchors), position),
+        anchors,
+        np.zeros(len(anchors), dtype=np.int64),
+        {name: context[name] for name in ("training", "grad_mode", "rank")},
+    )

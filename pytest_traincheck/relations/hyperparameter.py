@@ -1,0 +1,147 @@
+"""Hyperparameter: the configuration of optimizers. Configuration is behaviour."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant, Kind, Scope
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.context import rank_label, variable_context
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.variables import Variables
+
+VALUE, PER_PARAMETER = "value", "per parameter"
+
+IMPLEMENTATION = frozenset({"foreach", "fused", "capturable", "differentiable"})
+"""Which kernel does the work: no change of behaviour."""
+
+
+class Hyperparameter:
+    """A hyper-parameter of an optimizer has one value for all its groups, or depends on the kind of parameter; the
+    learning rate follows one schedule.
+
+    Always pinned: another pipeline may be configured as it likes.
+    """
+
+    name = "Hyperparameter"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 1
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for process in run.processes:
+            for optimizer in sorted({step.optimizer for step in process.steps}):
+                yield from self._of_optimizer(process, optimizer)
+
+    def _of_optimizer(self, process: Process, optimizer: int) -> Iterable[Hypothesis]:
+        label = process.names.optimizers[optimizer]
+        name = class_of(process, optimizer)
+        table = _table(process, optimizer)
+        for key, values in sorted(table.items()):
+            distinct = {text_of(value): value for value in values}
+            if len(distinct) > 4:
+                continue
+            for value in distinct.values():
+                what = VALUE if len(distinct) == 1 else PER_PARAMETER
+                claim = {"rule": what, "optimizer": label, "name": key, "value": value}
+                yield Hypothesis(self.name, name, claim, Kind.CONFIG, Scope.PINNED)
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        parts = []
+        for position, process in enumerate(run.processes):
+            for optimizer in sorted({step.optimizer for step in process.steps}):
+                if process.names.optimizers[optimizer] == claim["optimizer"]:
+                    parts.append(_value_examples(process, position, optimizer, claim))
+        return Examples.concatenate(parts)
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        return f"`{subject}({claim['name']})` is {text_of(claim['value'])} for `{claim['optimizer']}`{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        claim = invariant.claim
+        first = int(broken[0])
+        seen = examples.observed[first] if examples.observed is not None else "?"
+        whom = ""
+        if claim["rule"] == PER_PARAMETER:
+            whom = f" for {listed(variable_names(run, examples, broken), 2)}"
+        return Finding(
+            f"`{invariant.subject}({claim['name']})`{whom} was {text_of(claim['value'])} in golden, is {seen} in "
+            "the candidate.",
+            f"{claim['name']} = {text_of(claim['value'])}",
+            f"{claim['name']} = {seen}",
+        )
+
+
+def class_of(process: Process, optimizer: int) -> str:
+    return str(process.raw.symbols["opt"][optimizer].get("class", ""))
+
+
+def text_of(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) and math.isfinite(value) else str(value)
+
+
+def _first_step(process: Process, optimizer: int) -> int:
+    return next(number for number, step in enumerate(process.steps) if step.optimizer == optimizer)
+
+
+def _table(process: Process, optimizer: int) -> Mapping[str, list[Any]]:
+    """Hyper-parameter name -> value for each parameter, as they were at the optimizer's first step. The learning
+    rate is the one in force then.
+    """
+
+    def compute() -> Mapping[str, list[Any]]:
+        variables = Variables.of(process)
+        step = process.steps[_first_step(process, optimizer)]
+        members = variables.membership(optimizer, step.begin)
+        rates = learning_rates(process, optimizer, step.begin)
+        table: dict[str, list[Any]] = {}
+        names = {key for hyper in members.hyper.values() for key in hyper}
+        for name in sorted(names - {"lr", "initial_lr"} - IMPLEMENTATION):
+            values = [members.hyper[int(group)].get(name) for group in members.groups]
+            if all(isinstance(value, (bool, int, float, str, type(None), list)) for value in values):
+                table[name] = values
+        if rates:
+            table["lr"] = [rates.get(int(group)) for group in members.groups]
+        return table
+
+    return process.memo(("hyper", optimizer), compute)
+
+
+def learning_rates(process: Process, optimizer: int, seq: int) -> dict[int, float]:
+    """Group index -> learning rate in force at a time."""
+    variables = Variables.of(process)
+    found: dict[int, float] = {}
+    for number in variables.ids("lr").tolist():
+        symbol = variables.symbols[number]
+        if symbol.get("opt", 0) == optimizer:
+            row = int(variables.last(np.array([number]), np.array([seq]))[0])
+            if row >= 0:
+                found[int(symbol.get("group", 0) or 0)] = float(f"{process.events['value'][row]:.10g}")
+    return found
+
+
+def _value_examples(process: Process, position: int, optimizer: int, claim: Mapping[str, Any]) -> Examples:
+    table = _table(process, optimizer)
+    if claim["name"] not in table:
+        return EMPTY
+    values = table[claim["name"]]
+    step = process.steps[_first_step(process, optimizer)]
+    members = Variables.of(process).membership(optimizer, step.begin)
+    rows = members.variables
+    texts = [text_of(value) for value in values]
+    wanted = text_of(claim["value"])
+    context = {"rank": rank_label(process, len(rows)), "first_step": Labels.constant("yes", len(rows))}
+    context.update({name: column for name, column in variable_context(process, rows).items() if name != "held"})
+    return Examples(
+        np.array([text == wanted for text in texts], dtype=bool),
+        np.full(len(rows), position),
+        np.full(len(rows), step.row),
+        rows if claim["rule"] == PER_PARAMETER else np.zeros(len(rows), dtype=np.int64),
+        context,
+        Labels.of(np.arange(len(texts)), texts) if texts else None,
+    )

@@ -1,0 +1,145 @@
+"""Steady and Moves: whether a tracked variable changes from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.context import call_context, rank_label, variable_context
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Ints
+from pytest_traincheck.trace.variables import Variables
+
+SUBJECTS = {"parameter": "torch.nn.Parameter", "buffer": "torch.nn.Buffer"}
+
+
+class Moves:
+    """A parameter moves in every training step (trained weights, the averaged copy of an EMA) or never (frozen
+    weights); a buffer moves
+    in every forward pass of training and never in evaluation (BatchNorm statistics).
+    """
+
+    name = "Moves"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 4
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for process in run.processes:
+            variables = Variables.of(process)
+            if len(variables.ids("parameter")):
+                for moves in (True, False):
+                    yield Hypothesis(
+                        self.name, SUBJECTS["parameter"], {"kind": "parameter", "moves": moves, "per": "step"}
+                    )
+            if len(variables.ids("buffer")):
+                for per in ("step", "forward"):
+                    for moves in (True, False):
+                        yield Hypothesis(self.name, SUBJECTS["buffer"], {"kind": "buffer", "moves": moves, "per": per})
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        make = _per_step if claim["per"] == "step" else _per_forward
+        return Examples.concatenate([make(process, position, claim) for position, process in enumerate(run.processes)])
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        plural = {"parameter": "Parameters", "buffer": "Buffers"}[claim["kind"]]
+        verb = "change" if claim["moves"] else "do not change"
+        place = "between two training steps" if claim["per"] == "step" else "in a forward pass"
+        return f"{plural} {verb} {place}{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        claim = invariant.claim
+        names = listed(variable_names(run, examples, broken))
+        place = "every training step" if claim["per"] == "step" else "every such forward pass"
+        first = int(broken[0])
+        process = run.processes[int(examples.process[first])]
+        step = process.step_number(int(examples.row[first]))
+        if claim["moves"]:
+            return Finding(
+                f"{names} changed in {place} of golden; in the candidate nothing changed by step {step}.",
+                f"changes in {place}",
+                f"unchanged: {names}",
+            )
+        return Finding(
+            f"{names} never changed in golden; in the candidate the value changes at step {step}.",
+            "constant",
+            f"changes: {names}",
+        )
+
+
+def _per_step(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    """One example for each variable in each window but the first: an average has nothing to follow before the first
+    step.
+    """
+    variables = Variables.of(process)
+    ids = variables.ids(claim["kind"])
+    ends = process.step_ends
+    if len(ends) < 2 or not len(ids):
+        return EMPTY
+    born_at = variables.first_seen(ids)
+    after = np.repeat(ends[:-1], len(ids))
+    until = np.repeat(ends[1:], len(ids))
+    variable = np.tile(ids, len(ends) - 1)
+    lead = np.array([step.row for step in process.steps if step.optimizer == process.lead_optimizer], dtype=np.int64)
+    rows = np.repeat(lead[1:], len(ids))
+    # A variable that came into being within the window has no earlier value; one of a model that is gone has no later
+    # one.
+    alive = np.tile(born_at, len(ends) - 1) <= after
+    variable, rows, after, until = variable[alive], rows[alive], after[alive], until[alive]
+    moved = variables.changed(variable, after, until)
+    context = variable_context(process, variable)
+    kept = {name: context[name] for name in ("held", "requires_grad", "root", "child", "variable")}
+    kept["rank"] = rank_label(process, len(variable))
+    return Examples(moved == claim["moves"], np.full(len(variable), position), rows, variable, kept)
+
+
+def _per_forward(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    variables = Variables.of(process)
+    ids = variables.ids(claim["kind"])
+    entries = process.entry_rows
+    if not len(ids) or not len(entries):
+        return EMPTY
+    events = process.events
+    modules = process.raw.symbols["mod"]
+    roots = np.array([symbol.get("root", 0) for symbol in modules], dtype=np.int64)[events["mod"][entries]]
+    rows, subjects = [], []
+    for root in np.unique(variables.root[ids]).tolist():
+        mine = ids[variables.root[ids] == root]
+        calls = entries[roots == root]
+        rows.append(np.repeat(calls, len(mine)))
+        subjects.append(np.tile(mine, len(calls)))
+    row, variable = np.concatenate(rows), np.concatenate(subjects)
+    if not len(row):
+        return EMPTY
+    begin_at, end_at = events["seq"][row].astype(np.int64), events["end"][row].astype(np.int64)
+    seen = variables.last(variable, begin_at) >= 0
+    row, variable, begin_at, end_at = row[seen], variable[seen], begin_at[seen], end_at[seen]
+    moved = _changed_within(process, variable, row, begin_at, end_at)
+    calls_context = call_context(process, row)
+    own = variable_context(process, variable)
+    context = {
+        "stage": calls_context["stage"],
+        "training": calls_context["training"],
+        "rank": calls_context["rank"],
+        "root": own["root"],
+        "child": own["child"],
+        "variable": own["variable"],
+    }
+    return Examples(moved == claim["moves"], np.full(len(row), position), row, variable, context)
+
+
+def _changed_within(process: Process, variable: Ints, row: Ints, begin: Ints, end: Ints) -> Any:
+    """Changes between the call's begin and the buffer snapshot taken when it returns; the snapshot's rows carry the
+    call as parent.
+    """
+    variables = Variables.of(process)
+    events = process.events
+    changes = variables.rows
+    real = changes[events["old"][changes] != fmt.UNSEEN]
+    keys = (events["subject"][real].astype(np.int64) << 32) + process.parent_row[real]
+    return np.isin((variable << 32) + row, keys) | variables.changed(variable, begin, end)

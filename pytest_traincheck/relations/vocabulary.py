@@ -1,0 +1,87 @@
+"""Which APIs rules may be about, by what they mean for training. What is in no set is recorded but never the
+subject of a failing rule:
+activations, shapes, metrics and helpers are what refactors change."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_traincheck.trace import Process
+from pytest_traincheck.trace.labels import Bools, Ints
+
+FLOW_TYPES = ("autograd", "clip", "scaler", "scheduler", "update", "collective")
+"""API types whose calls move gradients, parameters, schedules or data between ranks."""
+
+F = "torch.nn.functional."
+
+STOCHASTIC = frozenset(
+    F + name
+    for name in (
+        "dropout",
+        "dropout1d",
+        "dropout2d",
+        "dropout3d",
+        "alpha_dropout",
+        "feature_alpha_dropout",
+        "gumbel_softmax",
+    )
+)
+NORMALISATION = frozenset(
+    F + name
+    for name in (
+        "batch_norm",
+        "layer_norm",
+        "group_norm",
+        "instance_norm",
+        "rms_norm",
+        "local_response_norm",
+        "normalize",
+    )
+)
+ATTENTION = frozenset(F + name for name in ("scaled_dot_product_attention", "multi_head_attention_forward"))
+EMBEDDING = frozenset(F + name for name in ("embedding", "embedding_bag"))
+LINEAR_ALGEBRA = frozenset(
+    [
+        F + name
+        for name in (
+            "linear",
+            "bilinear",
+            "conv1d",
+            "conv2d",
+            "conv3d",
+            "conv_transpose1d",
+            "conv_transpose2d",
+            "conv_transpose3d",
+        )
+    ]
+    + ["torch." + name for name in ("matmul", "bmm", "mm", "einsum", "addmm", "baddbmm")]
+)
+LAYER_FUNCTIONS = STOCHASTIC | NORMALISATION | ATTENTION
+"""Functions whose disappearance from a model changes what it computes, however the code is arranged."""
+
+PARALLEL_WRAPPERS = ("torch.nn.parallel.", "torch.distributed.")
+
+
+def is_loss(name: str) -> bool:
+    """Loss functions of `torch.nn.functional`, called directly or by their modules."""
+    return name.startswith(F) and (
+        name.endswith("_loss") or "cross_entropy" in name or name in (F + "kl_div", F + "gaussian_nll_loss")
+    )
+
+
+def wrapper_calls(process: Process) -> Ints:
+    """Calls of the wrappers that make ranks train together, such as `DistributedDataParallel`."""
+    mask = np.array([name.startswith(PARALLEL_WRAPPERS) for name in process.api.values], dtype=bool)
+    if not len(mask):
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero(mask[process.api.codes] & process.type_codes.isin(["module"]))
+
+
+def calls_of(process: Process, names: frozenset[str] | set[str]) -> Bools:
+    """Mask of the calls of any of these APIs."""
+    return process.api.isin(names)
+
+
+def outermost(process: Process, rows: Ints, *types: str) -> Ints:
+    """Those rows that are not inside a call of these types."""
+    return rows[~process.inside(*types)[rows]]
