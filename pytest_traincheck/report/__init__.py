@@ -1,0 +1,1 @@
+"""Reports: pure functions of check results, one reporter per file."""

@@ -1,0 +1,91 @@
+"""The JSON contract: one object for one pipeline, the same keys aggregated for several."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_traincheck.check.result import JSON_FORMAT, CheckResult, Outcome
+from pytest_traincheck.report.files import write_report
+
+_WORST_FIRST = (Outcome.ERROR.value, Outcome.FAIL.value, Outcome.PASS.value)
+
+
+def document(results: Sequence[CheckResult]) -> dict[str, Any]:
+    """The JSON object of a check.
+
+    Several results are aggregated: the worst verdict, names joined, counts and times summed, incidents and errors
+    concatenated with the `pipeline` that they belong to, and every single document under `pipelines`. No result at
+    all is an error: a check that checks nothing must not pass.
+    """
+    singles = [result.to_json() for result in results]
+    if len(singles) == 1:
+        return singles[0]
+    verdicts = {single["verdict"] for single in singles} or {Outcome.ERROR.value}
+    incidents = _with_pipeline(singles, "incidents")
+    return {
+        "format": JSON_FORMAT,
+        "verdict": next(verdict for verdict in _WORST_FIRST if verdict in verdicts),
+        "pipeline": ", ".join(single["pipeline"] for single in singles),
+        "golden": _side([single["golden"] for single in singles]),
+        "candidate": _side([single["candidate"] for single in singles]),
+        "invariants": _sums(single["invariants"] for single in singles)
+        or {"golden": 0, "checked": 0, "passed": 0, "violated": 0, "not_evaluated": 0},
+        "incidents": [{**incident, "rank": rank} for rank, incident in enumerate(incidents, start=1)],
+        "timing": _sums(single["timing"] for single in singles)
+        or {"golden_run_s": 0.0, "candidate_run_s": 0.0, "infer_s": 0.0, "check_s": 0.0},
+        "errors": _with_pipeline(singles, "errors") if singles else [_NOTHING_CHECKED],
+        "notes": [f"{single['pipeline']}: {note}" for single in singles for note in single["notes"]],
+        "pipelines": singles,
+    }
+
+
+_NOTHING_CHECKED = {
+    "side": "",
+    "message": "no pipeline was checked",
+    "remedy": "Name a pipeline of [tool.traincheck.pipelines], or add one.",
+    "output": "",
+}
+
+
+def to_text(content: Mapping[str, Any]) -> str:
+    """The text of a document; strings that are not valid Unicode stay escaped, so any parser takes it."""
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def write_json(path: Path, results: Sequence[CheckResult]) -> None:
+    """Write the document in one step. Raises `ReportError` when `path` cannot be written."""
+    write_report(path, to_text(document(results)), "JSON report")
+
+
+def _with_pipeline(singles: Iterable[Mapping[str, Any]], key: str) -> list[dict[str, Any]]:
+    return [{**item, "pipeline": single["pipeline"]} for single in singles for item in single[key]]
+
+
+def _sums(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    totals: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            totals[key] = round(totals.get(key, 0) + value, 4)
+    return totals
+
+
+def _side(sides: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the sides of all pipelines have in common; what differs between them is left to `pipelines`."""
+    environments = [side["environment"] for side in sides]
+    common = environments[0] if environments else {}
+    return {
+        "commit": _common([side["commit"] for side in sides]),
+        "runs": sum(side["runs"] for side in sides),
+        "environment": {
+            key: value for key, value in common.items() if all(other.get(key) == value for other in environments)
+        },
+        "path": _common([side["path"] for side in sides]),
+        "command": _common([side["command"] for side in sides]),
+    }
+
+
+def _common(values: Sequence[str]) -> str:
+    return values[0] if len(set(values)) == 1 else ""

@@ -1,0 +1,123 @@
+"""JUnit XML for the standalone commands: one suite per pipeline, one test case per subject."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import junit_xml
+
+from pytest_traincheck.check.result import CheckResult, Verdict
+from pytest_traincheck.golden.wording import one_line, plural
+from pytest_traincheck.report import wording
+from pytest_traincheck.report.files import write_report
+from pytest_traincheck.report.subjects import SubjectReport, by_subject
+from pytest_traincheck.report.terminal import render_incident_text
+
+RAN = "ran"
+"""Name of the first test case of every suite: whether the runs came to a usable end."""
+
+
+def to_text(results: Sequence[CheckResult]) -> str:
+    """The XML document."""
+    root = ElementTree.Element("testsuites")
+    for result in results:
+        root.append(_suite(result))
+    for key in ("tests", "failures", "errors", "skipped"):
+        root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
+    root.set("time", f"{sum(float(suite.get('time', '0')) for suite in root):.4f}")
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def write_junit(path: Path, results: Sequence[CheckResult]) -> None:
+    """Write the document in one step. Raises `ReportError` when `path` cannot be written."""
+    write_report(path, to_text(results), "JUnit report")
+
+
+def _suite(result: CheckResult) -> ElementTree.Element:
+    name = one_line(result.pipeline)
+    reports = by_subject(result)
+    cases = [_ran_case(result, name), *(_subject_case(report, name) for report in reports)]
+    suite: ElementTree.Element = junit_xml.TestSuite(name, cases, properties=_suite_properties(result)).build_xml_doc()
+    # An attribute of the library's own that the xunit2 schema does not know.
+    suite.attrib.pop("disabled", None)
+    elements = suite.findall("testcase")
+    # The library knows properties of suites only; test cases may have them, as pytest's own have.
+    for element, report in zip(elements[1:], reports, strict=True):
+        _add_properties(element, _case_properties(report))
+    for element in elements:
+        element.attrib.setdefault("time", "0")
+    return suite
+
+
+def _ran_case(result: CheckResult, name: str) -> junit_xml.TestCase:
+    case = junit_xml.TestCase(RAN, classname=name, elapsed_sec=result.timing.candidate_run_s)
+    if result.errors:
+        blocks = []
+        for error in result.errors:
+            lines = [one_line(error.message), one_line(error.remedy), *wording.output_lines(error)]
+            blocks.append("\n".join(line for line in lines if line))
+        first = result.errors[0]
+        case.add_error_info(
+            one_line(f"{first.side}: {first.message}" if first.side else first.message), "\n\n".join(blocks), "run"
+        )
+    return case
+
+
+def _subject_case(report: SubjectReport, name: str) -> junit_xml.TestCase:
+    case = junit_xml.TestCase(one_line(report.subject), classname=name)
+    if report.is_broken:
+        blocks = [(one_line(incident.root.title), render_incident_text(incident)) for incident in report.caused]
+        for incident in report.follows:
+            text = f"follows from {incident.rank}. {one_line(incident.root.title)}"
+            blocks.append((text, text))
+        if not blocks:
+            broken = [item for item in report.verdicts if item.verdict is Verdict.VIOLATED]
+            texts = [one_line(f"broken: {item.invariant.sentence} {item.reason}") for item in broken]
+            blocks = [(text, text) for text in texts]
+        kind = report.caused[0].kind.value if report.caused else "consequence" if report.follows else "violation"
+        case.add_failure_info(blocks[0][0], "\n\n".join(text for _, text in blocks), kind)
+    elif report.skip_reason:
+        case.add_skipped_info(one_line(report.skip_reason))
+    return case
+
+
+def _suite_properties(result: CheckResult) -> Mapping[str, str]:
+    facts = {
+        "verdict": result.outcome.value,
+        "invariants": wording.counts(result),
+        "golden commit": result.golden.commit,
+        "golden runs": str(result.golden.runs),
+        "candidate commit": result.candidate.commit,
+        "candidate command": result.candidate.command,
+        **{f"golden {key}": value for key, value in sorted(result.golden.environment.items())},
+        **{f"candidate {key}": value for key, value in sorted(result.candidate.environment.items())},
+        **{f"seconds: {label}": f"{value:.4f}" for label, value in wording.timing(result)},
+    }
+    notes = {f"note {number}": note for number, note in enumerate(result.notes, start=1)}
+    return {one_line(key): one_line(value) for key, value in (facts | notes).items() if value}
+
+
+def _case_properties(report: SubjectReport) -> list[tuple[str, str]]:
+    properties = [("traincheck_rules", plural(len(report.verdicts), "rule"))]
+    for incident in report.caused:
+        root = incident.root
+        properties += [
+            ("traincheck_invariant", root.invariant.id),
+            ("traincheck_sentence", one_line(root.invariant.sentence)),
+            ("traincheck_step", str(root.step)),
+            ("traincheck_stage", one_line(root.stage)),
+            ("traincheck_ranks", wording.number_ranges(root.ranks)),
+            ("traincheck_source", one_line(root.source)),
+        ]
+    properties += [("traincheck_follows_from", one_line(incident.id)) for incident in report.follows]
+    return [(key, value) for key, value in properties if value]
+
+
+def _add_properties(element: ElementTree.Element, properties: Sequence[tuple[str, str]]) -> None:
+    container = ElementTree.Element("properties")
+    for key, value in properties:
+        ElementTree.SubElement(container, "property", {"name": key, "value": value})
+    element.insert(0, container)

@@ -1,0 +1,124 @@
+"""What a person sees after a check: verdict, incidents with the cause first, counts, errors, timing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.cells import chop_cells
+from rich.text import Text
+
+from pytest_traincheck.check.result import CheckResult, Incident, Outcome, RunError
+from pytest_traincheck.golden.wording import one_line, plural
+from pytest_traincheck.report import wording
+from pytest_traincheck.report.layout import wrap
+
+_Line = tuple[str, str]
+"""A line and its style; an empty style is the terminal's own."""
+
+_LABEL_WIDTH = 11
+_STYLES = {Outcome.PASS: "bold green", Outcome.FAIL: "bold red", Outcome.ERROR: "bold magenta"}
+_DETAIL_STYLES = {"golden": "green", "candidate": "red"}
+
+
+def render_result(result: CheckResult, width: int = 80) -> Text:
+    """The result as styled text with no line wider than `width` cells; `.plain` is the same without styles."""
+    lines = list(_verdict(result, width))
+    for incident in result.incidents:
+        lines += [("", ""), *_incident(incident, width)]
+    if result.verdicts or result.errors or result.notes:
+        lines.append(("", ""))
+    lines += _counts(result, width)
+    for error in result.errors:
+        lines += _error(error, width)
+    for note in result.notes:
+        lines += _labelled("note", one_line(note), width)
+    lines += _timing(result, width)
+    text = Text(no_wrap=True, overflow="ignore")
+    for number, (line, style) in enumerate(lines):
+        # Pieces are appended as text, so square brackets in a title are never read as markup.
+        text.append(("\n" if number else "") + line, style or None)
+    return text
+
+
+def render_incident_text(incident: Incident, width: int = 80) -> str:
+    """One incident as plain text, for a test failure."""
+    return "\n".join(line for line, _ in _incident(incident, width))
+
+
+def _verdict(result: CheckResult, width: int) -> Iterator[_Line]:
+    summary = wording.verdict_summary(result)
+    head = f"{one_line(result.pipeline)}: {wording.verdict_word(result)}" + (f" - {summary}" if summary else "")
+    for line in wrap(head, width, indent="  ", first=""):
+        yield line, _STYLES[result.outcome]
+
+
+def _incident(incident: Incident, width: int) -> Iterator[_Line]:
+    mark = f"{incident.rank}. "
+    indent = " " * len(mark)
+    for line in wrap(one_line(incident.root.title), width, indent=indent, first=mark):
+        yield line, "bold"
+    for label, text in wording.details(incident.root):
+        for line in wrap(
+            text, width, indent=indent + " " * _LABEL_WIDTH, first=indent + f"{label}:".ljust(_LABEL_WIDTH)
+        ):
+            yield line, _DETAIL_STYLES.get(label, "")
+    rule = incident.root.invariant
+    about = f"{rule.subject} ({rule.relation}, {incident.kind.value}, {rule.id})"
+    for line in wrap(
+        one_line(about), width, indent=indent + " " * _LABEL_WIDTH, first=indent + "rule:".ljust(_LABEL_WIDTH)
+    ):
+        yield line, "dim"
+    if incident.consequences:
+        titles, more = wording.consequences(incident)
+        yield f"{indent}{plural(len(incident.consequences), 'consequence')}:", "dim"
+        for title in titles:
+            for line in wrap(title, width, indent=indent + "  ", first=indent + "- "):
+                yield line, "dim"
+        if more:
+            yield f"{indent}- and {more} more", "dim"
+
+
+def _labelled(label: str, text: str, width: int, style: str = "") -> Iterator[_Line]:
+    for line in wrap(text, width, indent=" " * _LABEL_WIDTH, first=f"{label}:".ljust(_LABEL_WIDTH)):
+        yield line, style
+
+
+def _counts(result: CheckResult, width: int) -> Iterator[_Line]:
+    if not result.verdicts:
+        return
+    yield from _labelled("rules", wording.counts(result), width)
+    reasons = wording.reasons(result)
+    for reason, count in reasons[:3]:
+        for line in wrap(f"{count} {reason}", width, indent=" " * (_LABEL_WIDTH + 2), first=" " * _LABEL_WIDTH + "- "):
+            yield line, "dim"
+    if len(reasons) > 3:
+        yield " " * _LABEL_WIDTH + f"- and {plural(len(reasons) - 3, 'more reason')}", "dim"
+
+
+def _error(error: RunError, width: int) -> Iterator[_Line]:
+    side = f"{error.side}: " if error.side else ""
+    yield from _labelled("error", one_line(f"{side}{error.message}"), width, "bold magenta")
+    if error.remedy:
+        yield from _labelled("do", one_line(error.remedy), width)
+    lines = wording.output_lines(error)
+    if lines:
+        yield "", ""
+        yield "  last lines of its output:", "dim"
+        for line in lines:
+            # Output keeps its own columns: a traceback is read by its indentation.
+            body = line.lstrip(" ")
+            lead = "  | " + " " * min(len(line) - len(body), width // 3)
+            for wrapped in _chopped(body, width, lead):
+                yield wrapped, "dim"
+        yield "", ""
+
+
+def _chopped(body: str, width: int, lead: str) -> list[str]:
+    """One line of the user's output, its spaces kept; continued lines keep the bar at the left."""
+    return [lead + piece for piece in chop_cells(body, max(1, width - len(lead)))] or [lead.rstrip()]
+
+
+def _timing(result: CheckResult, width: int) -> Iterator[_Line]:
+    parts = [f"{label} {wording.seconds(value)}" for label, value in wording.timing(result)]
+    if parts:
+        yield from _labelled("timing", ", ".join(parts), width, "dim")

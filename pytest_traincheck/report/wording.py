@@ -1,0 +1,142 @@
+"""The parts of a result in words, shared by every reporter."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from pytest_traincheck.check.result import CheckResult, Incident, Outcome, RunError, Verdict, Violation
+from pytest_traincheck.golden.wording import ESCAPE_SEQUENCE, UNPRINTABLE, one_line, plural
+
+VARIABLES_SHOWN = 3
+CONSEQUENCES_SHOWN = 3
+OUTPUT_LINES_SHOWN = 15
+
+_KEPT_CONTROLS = {"\n", "\t"}
+
+
+def clean(text: str) -> str:
+    """`text` without what could steer a terminal, break XML or reverse the reading direction; line ends stay."""
+    text = ESCAPE_SEQUENCE.sub("", text).replace("\r\n", "\n")
+    # A progress bar rewrites its line: what a person saw is what follows the last carriage return.
+    text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return "".join(
+        character
+        for character in text
+        if character in _KEPT_CONTROLS or unicodedata.category(character) not in UNPRINTABLE
+    )
+
+
+def verdict_word(result: CheckResult) -> str:
+    """ "passed", "FAILED" or "ERROR"."""
+    return {Outcome.PASS: "passed", Outcome.FAIL: "FAILED", Outcome.ERROR: "ERROR"}[result.outcome]
+
+
+def verdict_summary(result: CheckResult) -> str:
+    """What the verdict rests on, in a few words."""
+    violated, total = result.count(Verdict.VIOLATED), len(result.verdicts)
+    broken = f"{violated} of {plural(total, 'rule')} broken" if violated else ""
+    parts = [plural(len(result.errors), "error") if result.errors else ""]
+    parts.append(plural(len(result.incidents), "incident") if result.incidents else "")
+    parts.append(broken)
+    if result.outcome is Outcome.PASS:
+        held = result.count(Verdict.HELD)
+        parts.append(f"all {plural(held, 'rule')} held" if held == total else f"{held} of {plural(total, 'rule')} held")
+    return ", ".join(part for part in parts if part)
+
+
+def counts(result: CheckResult) -> str:
+    """How many rules the golden has, and what became of them; verdicts that nobody got are left out."""
+    parts = [f"{result.count(verdict)} {verdict.value}" for verdict in Verdict if result.count(verdict)]
+    return f"{len(result.verdicts)} in the golden" + (f": {', '.join(parts)}" if parts else "")
+
+
+def reasons(result: CheckResult) -> list[tuple[str, int]]:
+    """Why rules were not evaluated, with how many share the reason, the most frequent first."""
+    tally: dict[str, int] = {}
+    for item in result.verdicts:
+        if item.verdict in (Verdict.NOT_TRIGGERED, Verdict.NOT_OBSERVABLE) and item.reason:
+            reason = one_line(f"{item.verdict.value}: {item.reason}")
+            tally[reason] = tally.get(reason, 0) + 1
+    return sorted(tally.items(), key=lambda entry: (-entry[1], entry[0]))
+
+
+def where(violation: Violation) -> str:
+    """Step, stage, ranks, module and source line; what is not known is left out."""
+    parts = []
+    if violation.stage == "init":
+        parts.append("during init")
+    else:
+        parts.append(f"step {violation.step}" + (f" ({violation.stage})" if violation.stage else ""))
+    if violation.ranks:
+        parts.append(("rank " if len(violation.ranks) == 1 else "ranks ") + number_ranges(violation.ranks))
+    if violation.module:
+        parts.append(f"module {violation.module}")
+    if violation.source:
+        parts.append(f"at {violation.source}")
+    return one_line(", ".join(parts))
+
+
+def number_ranges(numbers: Iterable[int]) -> str:
+    """0, 1, 2, 5 as "0-2, 5"."""
+    spans: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}-{b}" for a, b in spans)
+
+
+def shortened(names: Sequence[str], shown: int = VARIABLES_SHOWN) -> str:
+    """The first names and how many more there are."""
+    more = len(names) - shown
+    text = ", ".join(names[:shown])
+    return one_line(f"{text} +{more} more" if more > 0 else text)
+
+
+def details(violation: Violation) -> list[tuple[str, str]]:
+    """What a person needs to know about a broken rule, as label and text."""
+    facts = [
+        ("golden", one_line(violation.golden)),
+        ("candidate", one_line(violation.candidate)),
+        ("where", where(violation)),
+        ("variables", shortened(violation.variables)),
+        ("places", f"{violation.count} in all, this is the first" if violation.count > 1 else ""),
+    ]
+    return [(label, text) for label, text in facts if text]
+
+
+def consequences(incident: Incident, shown: int = CONSEQUENCES_SHOWN) -> tuple[list[str], int]:
+    """Different titles of the first consequences, and how many violations the list leaves out."""
+    titles: list[str] = []
+    covered = 0
+    for violation in incident.consequences:
+        title = one_line(violation.title)
+        if title not in titles:
+            if len(titles) == shown:
+                continue
+            titles.append(title)
+        covered += 1
+    return titles, len(incident.consequences) - covered
+
+
+def output_lines(error: RunError, shown: int = OUTPUT_LINES_SHOWN) -> list[str]:
+    """The last lines that the user's own command wrote."""
+    return clean(error.output).expandtabs(4).rstrip().splitlines()[-shown:]
+
+
+def timing(result: CheckResult) -> list[tuple[str, float]]:
+    """What took how many seconds; what did not happen is left out."""
+    parts = [
+        ("golden run", result.timing.golden_run_s),
+        ("candidate run", result.timing.candidate_run_s),
+        ("infer", result.timing.infer_s),
+        ("check", result.timing.check_s),
+    ]
+    return [(label, seconds) for label, seconds in parts if seconds > 0]
+
+
+def seconds(value: float) -> str:
+    """ "0.04 s", "4.2 s", "312 s"."""
+    return f"{value:.2f} s" if value < 1 else f"{value:.1f} s" if value < 100 else f"{value:.0f} s"

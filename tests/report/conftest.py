@@ -1,0 +1,170 @@
+"""Results as checks of a tiny GPT would leave them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_traincheck.check.result import (
+    CheckResult,
+    Incident,
+    InvariantVerdict,
+    RunError,
+    SideInfo,
+    Timing,
+    Verdict,
+    Violation,
+)
+from pytest_traincheck.golden.model import Clause, Invariant, Kind, Scope
+
+HOSTILE = "<script>alert(1)</script> [bold red]x[/] \x1b[31m\x00\u202e & \"quoted\" 'single' \ufffe {{ 7*7 }}"
+
+
+def rule(
+    subject: str, sentence: str, relation: str = "EventContain", kind: Kind = Kind.BEHAVIOUR, **claim: object
+) -> Invariant:
+    return Invariant(
+        relation=relation,
+        subject=subject,
+        claim=claim or {"sentence": sentence},
+        when=(Clause("stage", ("train",)),),
+        scope=Scope.TRANSFERABLE,
+        kind=kind,
+        sentence=sentence,
+        examples=24,
+        runs=3,
+    )
+
+
+CLIP = rule(
+    "torch.nn.utils.clip_grad_norm_",
+    "Every step of training calls `torch.nn.utils.clip_grad_norm_` once before `torch.optim.AdamW.step`.",
+    relation="APISequence",
+)
+STEP = rule("torch.optim.AdamW.step", "`torch.optim.AdamW.step` changes every parameter that has a gradient.")
+BACKWARD = rule("torch.Tensor.backward", "`torch.Tensor.backward` gives every trainable parameter a gradient.")
+EVAL = rule("torch.nn.Dropout", "`torch.nn.Dropout` gives back its input in eval.", relation="APIOutput")
+LEARNING_RATE = rule("torch.optim.AdamW", "`AdamW(lr)` is 0.001.", relation="APIArg", kind=Kind.CONFIG)
+
+LAYERS = tuple(f"transformer.blocks.{index}.attention.projection.weight" for index in range(12))
+
+
+def violation(invariant: Invariant, title: str, seq: int = 10, **changes: object) -> Violation:
+    facts: dict[str, object] = {
+        "golden": "once in every step, before the optimizer steps (24 examples in 3 runs)",
+        "candidate": "never in 8 steps",
+        "step": 1,
+        "stage": "train",
+        "ranks": (0, 1, 2, 3),
+        "seq": seq,
+        "module": "transformer.blocks.0.attention",
+        "variables": LAYERS,
+        "source": "train/loop.py:41",
+        "count": 8,
+    }
+    return Violation(invariant, title, **{**facts, **changes})  # type: ignore[arg-type]
+
+
+ENVIRONMENT = {"python": "3.11.7", "torch": "2.13.0+cpu", "numpy": "2.3.1", "platform": "linux-x86_64-cpu"}
+
+
+@pytest.fixture
+def failed() -> CheckResult:
+    clipping = Incident(
+        id="c0ffee",
+        rank=1,
+        root=violation(CLIP, "`torch.nn.utils.clip_grad_norm_` is no longer called before `torch.optim.AdamW.step`"),
+        consequences=(
+            *(violation(STEP, f"the update of `{name}` is larger than ever in golden", 20 + i) for i, name in
+              enumerate(LAYERS)),
+            violation(BACKWARD, "the gradient norm is larger than ever in golden", 50, step=2),
+        ),
+    )  # fmt: skip
+    config = Incident(
+        id="decade",
+        rank=2,
+        root=violation(
+            LEARNING_RATE,
+            "`AdamW(lr)` was 0.001, is 0.0003",
+            5,
+            golden="0.001",
+            candidate="0.0003",
+            stage="init",
+            step=0,
+            ranks=(),
+            module="",
+            variables=(),
+            count=1,
+        ),
+    )
+    return CheckResult(
+        pipeline="tiny_gpt",
+        verdicts=(
+            InvariantVerdict(CLIP, Verdict.VIOLATED),
+            InvariantVerdict(STEP, Verdict.VIOLATED),
+            InvariantVerdict(BACKWARD, Verdict.VIOLATED),
+            InvariantVerdict(LEARNING_RATE, Verdict.VIOLATED),
+            InvariantVerdict(EVAL, Verdict.NOT_TRIGGERED, "the candidate never was in eval"),
+            *(
+                InvariantVerdict(rule("torch.nn.Linear", f"`Linear` number {i} returns float32."), Verdict.HELD)
+                for i in range(30)
+            ),
+            InvariantVerdict(rule("torch.cuda.amp.GradScaler.step", "The scaler steps."), Verdict.NOT_OBSERVABLE,
+                             "no GPU in the candidate run"),
+        ),
+        incidents=(clipping, config),
+        golden=SideInfo("4f1c2ab90d", 3, ENVIRONMENT, "/tmp/worktrees/golden", "python train.py --steps 8"),
+        candidate=SideInfo(
+            "97bd01c4aa", 1, {**ENVIRONMENT, "torch": "2.14.0+cpu"}, "/home/user/project", "python train.py --steps 8"
+        ),
+        timing=Timing(4.21, 4.4, 0.31, 0.052),
+        notes=("The golden run with seed 2 was repeated: it aborted in teardown after training had finished.",),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def passed() -> CheckResult:
+    return CheckResult(
+        pipeline="mnist",
+        verdicts=(InvariantVerdict(STEP, Verdict.HELD), InvariantVerdict(EVAL, Verdict.ACCEPTED, "until 2027-01-01")),
+        golden=SideInfo("4f1c2ab90d", 3, ENVIRONMENT),
+        candidate=SideInfo("97bd01c4aa", 1, ENVIRONMENT),
+        timing=Timing(1.0, 1.1, 0.1, 0.01),
+    )
+
+
+@pytest.fixture
+def errored() -> CheckResult:
+    output = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    import tokenisers\n' * 9
+    return CheckResult(
+        pipeline="gan",
+        errors=(
+            RunError(
+                "candidate",
+                "`python train.py --steps 8` ended with exit status 1 after 0.4 seconds.",
+                "Run the command by itself in /home/user/project and make it pass.",
+                output + "\x1b[31mModuleNotFoundError: No module named 'tokenisers'\x1b[0m\n",
+            ),
+        ),
+        timing=Timing(candidate_run_s=0.4),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def hostile() -> CheckResult:
+    """Markup, control characters and endless names in every string there is."""
+    long = "a_very_long.module_path/" * 12 + "漢字" * 60
+    invariant = rule(f"{HOSTILE} {long}", HOSTILE, relation=HOSTILE)
+    cause = violation(
+        invariant, f"{HOSTILE} {long}", golden=HOSTILE, candidate=HOSTILE, module=long, variables=(HOSTILE, long) * 9,
+        source=f"{HOSTILE}.py:1", stage=HOSTILE,
+    )  # fmt: skip
+    return CheckResult(
+        pipeline=HOSTILE,
+        verdicts=(InvariantVerdict(invariant, Verdict.VIOLATED, HOSTILE),
+                  InvariantVerdict(rule("other", HOSTILE), Verdict.NOT_TRIGGERED, HOSTILE)),
+        incidents=(Incident(HOSTILE, 1, cause, (cause, violation(STEP, HOSTILE))),),
+        errors=(RunError(HOSTILE, HOSTILE, HOSTILE, f"{HOSTILE}\n{'x' * 500}\n\tcolumn   column\n"),),
+        golden=SideInfo(HOSTILE, 1, {HOSTILE: HOSTILE}, HOSTILE, HOSTILE),
+        candidate=SideInfo(HOSTILE, 1, {HOSTILE: "other"}, HOSTILE, HOSTILE),
+        notes=(HOSTILE, long),
+    )  # fmt: skip

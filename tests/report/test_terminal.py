@@ -1,0 +1,100 @@
+"""What a person sees after a check, at any width, with and without colour."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from pytest_traincheck.check.result import CheckResult
+from pytest_traincheck.report.terminal import render_incident_text, render_result
+
+
+def printed(result: CheckResult, width: int, colour: bool) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, force_terminal=colour, color_system="standard" if colour else None)
+    console.print(render_result(result, width))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("name", ["failed", "passed", "errored", "hostile"])
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_line_is_wider_than_the_terminal(name: str, width: int, request: pytest.FixtureRequest) -> None:
+    result: CheckResult = request.getfixturevalue(name)
+    lines = render_result(result, width).plain.splitlines()
+    assert lines
+    assert max(map(cell_len, lines)) <= width
+    for incident in result.incidents:
+        assert max(map(cell_len, render_incident_text(incident, width).splitlines())) <= width
+
+
+@pytest.mark.parametrize("name", ["failed", "passed", "errored", "hostile"])
+def test_colour_changes_no_text(name: str, request: pytest.FixtureRequest) -> None:
+    result: CheckResult = request.getfixturevalue(name)
+    plain = printed(result, 80, colour=False)
+    assert plain == render_result(result, 80).plain + "\n"
+    assert "\x1b" not in plain
+    coloured = printed(result, 80, colour=True)
+    assert "\x1b[1;" in coloured
+    assert len(coloured.splitlines()) == len(plain.splitlines())
+
+
+def test_a_failure_tells_the_cause_first(failed: CheckResult) -> None:
+    lines = render_result(failed, 120).plain.splitlines()
+    assert lines[0] == "tiny_gpt: FAILED - 2 incidents, 4 of 36 rules broken"
+    assert lines[2] == "1. `torch.nn.utils.clip_grad_norm_` is no longer called before `torch.optim.AdamW.step`"
+    assert lines[3].split(maxsplit=1) == [
+        "golden:",
+        "once in every step, before the optimizer steps (24 examples in 3 runs)",
+    ]
+    assert lines[4].split(maxsplit=1) == ["candidate:", "never in 8 steps"]
+    text = "\n".join(lines)
+    assert "step 1 (train), ranks 0-3, module transformer.blocks.0.attention, at train/loop.py:41" in text
+    assert "transformer.blocks.2.attention.projection.weight +9 more" in text
+    assert "transformer.blocks.3.attention.projection.weight" not in text
+    assert "   13 consequences:\n" in text
+    assert "   - and 10 more\n" in text
+    assert "\n2. `AdamW(lr)` was 0.001, is 0.0003\n" in text
+    assert "during init, at train/loop.py:41" in text
+    assert "36 in the golden: 30 held, 4 violated, 1 not triggered, 1 not observable" in text
+    assert lines[-1] == "timing:    golden run 4.2 s, candidate run 4.4 s, infer 0.31 s, check 0.05 s"
+
+
+def test_equal_consequences_are_told_once(failed: CheckResult) -> None:
+    incident = failed.incidents[0]
+    again = replace(incident, consequences=(incident.consequences[0],) * 5)
+    text = render_incident_text(again)
+    assert text.count("larger") == 1
+    assert "5 consequences:" in text
+    assert "more\n" not in text.split("consequences:")[1]
+
+
+def test_a_pass_is_short(passed: CheckResult) -> None:
+    lines = render_result(passed, 80).plain.splitlines()
+    assert lines[0] == "mnist: passed - 1 of 2 rules held"
+    assert len(lines) <= 4
+
+
+def test_an_error_shows_the_last_lines_of_the_output(errored: CheckResult) -> None:
+    text = render_result(errored, 80).plain
+    assert text.startswith("gan: ERROR - 1 error\n")
+    assert "candidate: `python train.py --steps 8` ended with exit status 1" in text
+    assert "  | ModuleNotFoundError: No module named 'tokenisers'\n" in text
+    assert '  |   File "train.py", line 3, in <module>\n' in text
+    assert sum(line.startswith("  |") for line in text.splitlines()) == 15
+
+
+def test_markup_is_text_and_control_characters_are_gone(hostile: CheckResult) -> None:
+    text = printed(hostile, 80, colour=False)
+    assert "[bold red]x[/]" in text
+    assert not {"\x1b", "\x00", "\u202e"} & set(text)
+
+
+def test_a_progress_bar_shows_its_last_state(errored: CheckResult) -> None:
+    error = replace(errored.errors[0], output="  1%\r 50%\r100%\r\nname    loss\nhead    0.1\n")
+    lines = render_result(replace(errored, errors=(error,)), 80).plain.splitlines()
+    assert "  | 100%" in lines
+    assert "  | name    loss" in lines
