@@ -1,0 +1,380 @@
+"""Reads and validates the configuration: `[tool.traincheck]` in `pyproject.toml`, or `traincheck.toml`."""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PYPROJECT = "pyproject.toml"
+STANDALONE = "traincheck.toml"
+STORED = "stored"
+"""Value of `golden` that means: the committed golden files."""
+
+DEFAULT_SEEDS = (0, 1, 2)
+DEFAULT_TIMEOUT = 300.0
+DEFAULT_STORE = "golden_invariants"
+
+EXAMPLE = """\
+[tool.traincheck.pipelines.my_model]
+run = "python train.py --steps 8"
+seed_arg = "--seed {seed}"
+seeds = [0, 1, 2]
+timeout = 300
+"""
+
+_POLICIES = ("fail", "warn", "off")
+# The name becomes a file name in the store and a pytest node id, so it is kept to what both take everywhere.
+_PIPELINE_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,78}[A-Za-z0-9_-])?")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PIPELINE_HEADER = re.compile(
+    r"^\s*\[\s*(?:tool\s*\.\s*traincheck\s*\.\s*)?pipelines\s*\.\s*([^\]\[]+?)\s*\]\s*(?:#.*)?$"
+)
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used. The text names the file, the key and what to write instead."""
+
+
+@dataclass(frozen=True)
+class PipelineSpec:
+    """One named command of the user's that trains something for a few iterations.
+
+    `cwd` is relative to the directory of the configuration file; `timeout` is in seconds.
+    """
+
+    name: str
+    run: str
+    cwd: str = "."
+    seed_arg: str | None = None
+    seed_env: str | None = None
+    seeds: tuple[int, ...] = DEFAULT_SEEDS
+    vary: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout: float = DEFAULT_TIMEOUT
+
+    def fingerprint(self) -> str:
+        """Hash of what is run. The name, the seeds, the variations and the timeout do not change what that is."""
+        content = [self.run, self.cwd, self.seed_arg, self.seed_env, sorted(self.env.items())]
+        text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class Accept:
+    """An exception on file: an invariant id or glob that may be broken until a day, by whom and why."""
+
+    invariant: str
+    owner: str
+    reason: str
+    expires: datetime.date
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole configuration. `root` is the directory of the file `source`; `store` is absolute."""
+
+    root: Path
+    source: Path
+    golden: str = STORED
+    store: Path = Path(DEFAULT_STORE)
+    python: str | None = None
+    golden_python: str | None = None
+    candidate_python: str | None = None
+    pipelines: Mapping[str, PipelineSpec] = field(default_factory=dict)
+    accept: tuple[Accept, ...] = ()
+    policy: Mapping[str, str] = field(default_factory=dict)
+
+
+def load(start: Path, file: Path | None = None) -> Config:
+    """The configuration in `file`, or in the nearest configuration file at or above the directory `start`.
+
+    Raises `ConfigError` when there is none, when it cannot be read and when anything in it is wrong.
+    """
+    if file is not None:
+        source = file.absolute()
+        return _config(source, _table_of(source, _parse(source), required=True) or {})
+    here = start.absolute()
+    for directory in (here, *here.parents):
+        found = _config_files(directory)
+        if len(found) > 1:
+            raise ConfigError(
+                f"{directory}: both {STANDALONE} and [tool.traincheck] in {PYPROJECT} configure traincheck. "
+                "Keep one of them and delete the other."
+            )
+        for source, table in found:
+            return _config(source, table)
+    raise ConfigError(
+        f"no traincheck configuration at or above {here}. "
+        f"Write this into {PYPROJECT} (in {STANDALONE}, leave out `tool.traincheck.`):\n\n{EXAMPLE}"
+    )
+
+
+def _config_files(directory: Path) -> list[tuple[Path, Mapping[str, Any]]]:
+    found: list[tuple[Path, Mapping[str, Any]]] = []
+    for name in (STANDALONE, PYPROJECT):
+        source = directory / name
+        if source.is_file():
+            table = _table_of(source, _parse(source), required=False)
+            if table is not None:
+                found.append((source, table))
+    return found
+
+
+def _parse(source: Path) -> dict[str, Any]:
+    try:
+        text = source.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{source}: cannot be read ({error.strerror or error}). Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{source}: is not UTF-8 (byte {error.start}). Save it as UTF-8.") from error
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        twice = _pipeline_declared_twice(text)
+        if twice is not None:
+            name, first, second = twice
+            raise ConfigError(
+                f"{source}: two pipelines are called `{name}` (lines {first} and {second}). Rename one of them."
+            ) from error
+        raise ConfigError(f"{source}: is not valid TOML: {error}. Correct that line.") from error
+
+
+def _pipeline_declared_twice(text: str) -> tuple[str, int, int] | None:
+    """Name and the two line numbers, since the TOML parser's own message names neither file nor pipeline."""
+    seen: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = _PIPELINE_HEADER.match(line)
+        if match is None:
+            continue
+        name = match.group(1).strip("\"'")
+        if name in seen:
+            return name, seen[name], number
+        seen[name] = number
+    return None
+
+
+def _table_of(source: Path, document: Mapping[str, Any], *, required: bool) -> Mapping[str, Any] | None:
+    """The traincheck table of a parsed file: below `tool.traincheck`, or the whole of a standalone file."""
+    tool = document.get("tool")
+    inside = tool.get("traincheck") if isinstance(tool, Mapping) else None
+    if inside is not None:
+        if not isinstance(inside, Mapping):
+            raise ConfigError(f"{source}: `tool.traincheck` must be a table. Write [tool.traincheck].")
+        return inside
+    if source.name != PYPROJECT:
+        return document
+    if required:
+        raise ConfigError(f"{source}: has no [tool.traincheck] table. Write into it:\n\n{EXAMPLE}")
+    return None
+
+
+def _config(source: Path, content: Mapping[str, Any]) -> Config:
+    root = source.parent
+    table = _Table(source, "", content)
+    table.allow(
+        ("golden", "store", "python", "golden_python", "candidate_python", "pipelines", "accept", "policy"),
+    )
+    golden = table.text("golden", STORED)
+    if golden.startswith("-"):
+        raise table.error("golden", f"is {golden!r}, which is no git ref", 'Write "stored", a ref or "merge-base:REF"')
+    return Config(
+        root=root,
+        source=source,
+        golden=golden,
+        store=root / table.path("store", DEFAULT_STORE),
+        python=table.interpreter("python"),
+        golden_python=table.interpreter("golden_python"),
+        candidate_python=table.interpreter("candidate_python"),
+        pipelines=_pipelines(table.child("pipelines")),
+        accept=_accept(table),
+        policy=_policy(table.child("policy")),
+    )
+
+
+def _pipelines(table: _Table) -> dict[str, PipelineSpec]:
+    pipelines: dict[str, PipelineSpec] = {}
+    by_folded: dict[str, str] = {}
+    for name in table.content:
+        if not _PIPELINE_NAME.fullmatch(name):
+            raise table.error(
+                name,
+                "is no usable pipeline name",
+                "Use up to 80 letters, digits, `_`, `-` and `.`",
+            )
+        twin = by_folded.setdefault(name.casefold(), name)
+        if twin != name:
+            raise table.error(
+                name,
+                f"has the same name as `{twin}` but for upper and lower case; their golden files would be one",
+                "Rename one of them",
+            )
+        pipelines[name] = _pipeline(name, table.child(name))
+    return pipelines
+
+
+def _pipeline(name: str, table: _Table) -> PipelineSpec:
+    table.allow(("run", "cwd", "seed_arg", "seed_env", "seeds", "vary", "env", "timeout"))
+    if "run" not in table.content:
+        raise table.error("run", "is missing", 'Write the command as you type it: run = "python train.py --steps 8"')
+    seed_arg = table.optional_text("seed_arg")
+    if seed_arg is not None and "{seed}" not in seed_arg:
+        raise table.error("seed_arg", f"is {seed_arg!r} and lacks `{{seed}}`", 'Write seed_arg = "--seed {seed}"')
+    seed_env = table.optional_text("seed_env")
+    if seed_env is not None and not _ENV_NAME.fullmatch(seed_env):
+        raise table.error("seed_env", f"is {seed_env!r}, no variable name", 'Write seed_env = "SEED"')
+    return PipelineSpec(
+        name=name,
+        run=table.text("run", ""),
+        cwd=table.path("cwd", "."),
+        seed_arg=seed_arg,
+        seed_env=seed_env,
+        seeds=_seeds(table),
+        vary=tuple(table.texts("vary")),
+        env=_environment(table.child("env")),
+        timeout=_timeout(table),
+    )
+
+
+def _seeds(table: _Table) -> tuple[int, ...]:
+    seeds = table.content.get("seeds", list(DEFAULT_SEEDS))
+    # bool is an int to Python, and `seeds = [true]` is a mistake.
+    if not isinstance(seeds, list) or not seeds or any(type(seed) is not int or seed < 0 for seed in seeds):
+        raise table.error("seeds", f"is {seeds!r}", "Write whole numbers from 0 up: seeds = [0, 1, 2]")
+    if len(set(seeds)) != len(seeds):
+        raise table.error("seeds", f"is {seeds!r}, which names a seed twice", "Name each seed once")
+    return tuple(seeds)
+
+
+def _timeout(table: _Table) -> float:
+    value = table.content.get("timeout", DEFAULT_TIMEOUT)
+    if type(value) not in (int, float) or not 0 < value < float("inf"):
+        raise table.error("timeout", f"is {value!r}", "Write a number of seconds above 0: timeout = 300")
+    return float(value)
+
+
+def _environment(table: _Table) -> dict[str, str]:
+    for name, value in table.content.items():
+        if not _ENV_NAME.fullmatch(name):
+            raise table.error(name, "is no variable name", "Use letters, digits and `_`")
+        if not isinstance(value, str):
+            raise table.error(name, f"is {value!r}, not a string", f'Quote it: {name} = "{value}"')
+        if "\0" in value:
+            raise table.error(name, "holds a NUL character", "Take it out")
+    return dict(table.content)
+
+
+def _accept(table: _Table) -> tuple[Accept, ...]:
+    entries = table.content.get("accept", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise table.error("accept", "must be an array of tables", "Write [[tool.traincheck.accept]]")
+    return tuple(
+        _accept_one(_Table(table.source, f"accept[{index}].", entry)) for index, entry in enumerate(entries, start=1)
+    )
+
+
+def _accept_one(table: _Table) -> Accept:
+    keys = ("invariant", "owner", "reason", "expires")
+    table.allow(keys)
+    for key in keys:
+        if key not in table.content:
+            raise table.error(key, "is missing", f"An accepted exception needs {', '.join(keys)}")
+    expires = table.content["expires"]
+    if isinstance(expires, str):
+        try:
+            expires = datetime.date.fromisoformat(expires)
+        except ValueError as error:
+            raise table.error("expires", f"is {expires!r}, no day", "Write expires = 2027-01-31") from error
+    if not isinstance(expires, datetime.date) or isinstance(expires, datetime.datetime):
+        raise table.error("expires", f"is {expires!r}, no day", "Write expires = 2027-01-31")
+    return Accept(table.text("invariant", ""), table.text("owner", ""), table.text("reason", ""), expires)
+
+
+def _policy(table: _Table) -> dict[str, str]:
+    for name, value in table.content.items():
+        if value not in _POLICIES:
+            raise table.error(name, f"is {value!r}{_suggest(str(value), _POLICIES)}", 'Write "fail", "warn" or "off"')
+    return dict(table.content)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """One TOML table with where it stands, so that every complaint can name its file and key."""
+
+    source: Path
+    prefix: str
+    content: Mapping[str, Any]
+
+    def error(self, key: str, what: str, remedy: str) -> ConfigError:
+        return ConfigError(f"{self.source}: `{self.prefix}{key}` {what}. {remedy}.")
+
+    def allow(self, known: Iterable[str]) -> None:
+        names = tuple(known)
+        for key in self.content:
+            if key not in names:
+                raise self.error(key, f"is not a known key{_suggest(key, names)}", f"Known here: {', '.join(names)}")
+
+    def child(self, key: str) -> _Table:
+        value = self.content.get(key, {})
+        if not isinstance(value, Mapping):
+            raise self.error(key, "must be a table", f"Write [...{self.prefix}{key}] and its keys below")
+        return _Table(self.source, f"{self.prefix}{key}.", value)
+
+    def optional_text(self, key: str) -> str | None:
+        return self.text(key, "") if key in self.content else None
+
+    def text(self, key: str, default: str) -> str:
+        value = self.content.get(key, default)
+        if not isinstance(value, str):
+            raise self.error(key, f"is {value!r}, not a string", "Put it in quotes")
+        if key in self.content and not value.strip():
+            raise self.error(key, "is empty", "Give it a value or delete the line")
+        if "\0" in value:
+            raise self.error(key, "holds a NUL character", "Take it out")
+        return value
+
+    def interpreter(self, key: str) -> str | None:
+        """A path is relative to this file; symbolic links are kept, since a virtual environment is one."""
+        value = self.optional_text(key)
+        if value is None or "/" not in value:
+            return value
+        try:
+            return str(self.source.parent / Path(value).expanduser())
+        except RuntimeError as error:
+            raise self.error(key, f"is {value!r}, in the home of nobody", "Write the path in full") from error
+
+    def texts(self, key: str) -> list[str]:
+        value = self.content.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
+            raise self.error(key, f"is {value!r}", f'Write an array of strings: {key} = ["--batch-size 16"]')
+        return value
+
+    def path(self, key: str, default: str) -> str:
+        """A relative path that stays below the configuration's directory: each side is mapped into its own tree."""
+        value = self.text(key, default)
+        path = PurePosixPath(value)
+        depth = 0
+        for part in path.parts:
+            depth += -1 if part == ".." else 1
+            if path.is_absolute() or depth < 0:
+                raise self.error(
+                    key, f"is {value!r}, outside {self.source.parent}", "Write a path below the directory of this file"
+                )
+        return str(path)
+
+
+def _suggest(key: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(key.lower().replace("-", "_"), list(known), n=1, cutoff=0.5)
+    return f" (did you mean `{near[0]}`?)" if near else ""

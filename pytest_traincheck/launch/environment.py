@@ -1,0 +1,85 @@
+"""The environment variables of a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+BOOTSTRAP = Path(__file__).resolve().parent.parent / "probe" / "bootstrap"
+"""Holds the `sitecustomize` through which the probe gets into every Python process."""
+
+TRACE_DIR = "TRAINCHECK_TRACE_DIR"
+SEED = "TRAINCHECK_SEED"
+RUN_ID = "TRAINCHECK_RUN_ID"
+
+
+def child_environment(
+    base: Mapping[str, str],
+    *,
+    run_dir: Path,
+    run_id: str,
+    path_first: Sequence[Path],
+    interpreter: Path,
+    seed: int | None = None,
+    seed_env: str | None = None,
+    source_root: Path | None = None,
+    forbidden_roots: Sequence[Path] = (),
+) -> dict[str, str]:
+    """`base` with what a run adds to it. `base` already holds the user's own variables for this run."""
+    env = dict(base)
+    env["PATH"] = os.pathsep.join([*map(str, path_first), env.get("PATH", os.defpath)])
+    env["PYTHONPATH"] = os.pathsep.join(python_path(env.get("PYTHONPATH", ""), source_root, forbidden_roots))
+    _enter_virtual_environment(env, interpreter)
+    env[TRACE_DIR] = str(run_dir)
+    env[RUN_ID] = run_id
+    env.pop(SEED, None)
+    if seed is not None:
+        env[SEED] = str(seed)
+        if seed_env is not None:
+            env[seed_env] = str(seed)
+    return env
+
+
+def python_path(previous: str, source_root: Path | None, forbidden_roots: Sequence[Path]) -> list[str]:
+    """The bootstrap directory, the source tree, then what was there before.
+
+    A previous entry that points into a forbidden tree (the other side's) is moved to the same place in the source
+    tree, or dropped where there is none: it was meant for "the project", and on this side that is another directory.
+    """
+    entries = [str(BOOTSTRAP)]
+    if source_root is not None:
+        entries.append(str(source_root))
+        if (source_root / "src").is_dir():
+            entries.append(str(source_root / "src"))
+    for entry in previous.split(os.pathsep) if previous else ():
+        moved = _moved(entry, source_root, forbidden_roots)
+        if moved is not None and (not moved or moved not in entries):
+            entries.append(moved)
+    return entries
+
+
+def _moved(entry: str, source_root: Path | None, forbidden_roots: Sequence[Path]) -> str | None:
+    path = Path(entry)
+    # Relative entries are looked up from the run's own working directory, which is in the right tree.
+    if source_root is None or not path.is_absolute() or _is_below(path, source_root):
+        return entry
+    for root in forbidden_roots:
+        if _is_below(path, root):
+            moved = source_root / path.resolve().relative_to(root.resolve())
+            return str(moved) if moved.is_dir() else None
+    return entry
+
+
+def _is_below(path: Path, root: Path) -> bool:
+    return path.resolve().is_relative_to(root.resolve())
+
+
+def _enter_virtual_environment(env: dict[str, str], interpreter: Path) -> None:
+    """Tools such as `uv run` trust VIRTUAL_ENV more than PATH, and PYTHONHOME misleads any other interpreter."""
+    env.pop("PYTHONHOME", None)
+    prefix = interpreter.parent.parent
+    if (prefix / "pyvenv.cfg").is_file():
+        env["VIRTUAL_ENV"] = str(prefix)
+    else:
+        env.pop("VIRTUAL_ENV", None)

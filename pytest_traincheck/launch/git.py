@@ -1,0 +1,112 @@
+"""The few git commands that the launcher needs, each with its arguments checked and no shell."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# What a git hook sets for its own repository and index. With it, a command for another worktree would write there.
+_LOCAL_VARIABLES = (
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_WORK_TREE",
+)
+
+
+class GitError(RuntimeError):
+    """A git command failed; the text is git's own last line."""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A working tree: its top directory, and `prefix`, the path from there to the directory asked about."""
+
+    top: Path
+    prefix: str
+
+
+def git(directory: Path, *arguments: str) -> str:
+    """Run git in a directory and return what it prints, stripped. Raises `GitError`."""
+    # Imported here because it looks for the git program at once, and two plain directories need none.
+    if shutil.which("git") is None:
+        raise GitError("git is not installed")
+    from git import Git
+    from git.exc import CommandError, NoSuchPathError
+
+    command: Sequence[str] = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
+    inherited = [name for name in _LOCAL_VARIABLES if name in os.environ]
+    if inherited:
+        command = ["env", *(word for name in inherited for word in ("-u", name)), *command]
+    environment = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        result = Git(directory).execute(command, env=environment, strip_newline_in_stdout=True)
+    except CommandError as error:
+        lines = str(error.stderr or "").replace("stderr:", "").strip(" \n'").splitlines()
+        raise GitError(lines[-1].strip() if lines else f"git {arguments[0]} failed") from error
+    except (NoSuchPathError, OSError) as error:
+        raise GitError(str(error)) from error
+    return str(result).strip()
+
+
+def find_repository(directory: Path) -> Repository | None:
+    """The repository whose working tree holds `directory`, or None."""
+    try:
+        top = git(directory, "rev-parse", "--show-toplevel")
+        prefix = git(directory, "rev-parse", "--show-prefix")
+    except GitError:
+        return None
+    return Repository(Path(top), prefix.rstrip("/")) if top else None
+
+
+def find_commit(directory: Path, ref: str) -> str | None:
+    """The full hash of the commit that a ref names, or None."""
+    if not is_plausible_ref(ref):
+        return None
+    try:
+        return git(directory, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    except GitError:
+        return None
+
+
+def find_merge_base(directory: Path, commit: str) -> str | None:
+    """The best common ancestor of HEAD and a commit, or None."""
+    head = find_commit(directory, "HEAD")
+    if head is None:
+        return None
+    try:
+        return git(directory, "merge-base", head, commit) or None
+    except GitError:
+        return None
+
+
+def is_plausible_ref(ref: str) -> bool:
+    """Whether git may be asked about it at all: nothing that could be taken for an option or more than one line."""
+    return bool(ref.strip()) and not ref.startswith("-") and ref.isprintable()
+
+
+def is_shallow(directory: Path) -> bool:
+    """Whether history was cut off when the repository was cloned."""
+    try:
+        return git(directory, "rev-parse", "--is-shallow-repository") == "true"
+    except GitError:
+        return False
+
+
+def describe_head(directory: Path) -> str:
+    """The commit checked out in a directory, with `-dirty` when a tracked file differs; empty without one."""
+    commit = find_commit(directory, "HEAD")
+    if commit is None:
+        return ""
+    try:
+        changed = git(directory, "status", "--porcelain", "--untracked-files=no", "--", ".")
+    except GitError:
+        return commit
+    return f"{commit}-dirty" if changed else commit

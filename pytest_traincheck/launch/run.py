@@ -1,0 +1,256 @@
+"""One run of a pipeline: a command, executed with the probe inside, and what became of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from pytest_traincheck.launch import command as command_line
+from pytest_traincheck.launch import diagnosis, output
+from pytest_traincheck.launch.command import Command, CommandError
+from pytest_traincheck.launch.environment import child_environment
+from pytest_traincheck.launch.isolation import find_breach
+from pytest_traincheck.launch.process import Ended, run_tree
+
+RUN_FILE = "run.json"
+STDOUT_FILE = "stdout.txt"
+STDERR_FILE = "stderr.txt"
+_PROGRAMS = "bin"
+_OURS = (RUN_FILE, STDOUT_FILE, STDERR_FILE, _PROGRAMS)
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What to run. `timeout` is in seconds; `seed_arg` holds `{seed}`; `extra_args` are added after it.
+
+    `source_root` is the side's tree, put first on the import path; nothing may be imported from `forbidden_roots`.
+    """
+
+    command: str
+    cwd: Path
+    run_dir: Path
+    seed: int | None = None
+    seed_arg: str | None = None
+    seed_env: str | None = None
+    extra_args: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    python: str | None = None
+    timeout: float = 300.0
+    source_root: Path | None = None
+    forbidden_roots: tuple[Path, ...] = ()
+    side: str = "candidate"
+
+
+class RunStatus(str, Enum):
+    """How a run ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+    KILLED = "killed"
+    TIMEOUT = "timeout"
+    NOT_STARTED = "not started"
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """What became of a run. `message` and `remedy` are empty when it is `OK`; `seconds` is wall time."""
+
+    run_dir: Path
+    status: RunStatus
+    exit_code: int | None = None
+    seconds: float = 0.0
+    message: str = ""
+    remedy: str = ""
+    output: str = ""
+    """Last lines of the user's own stdout and stderr, each under its name."""
+    retried: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A request after everything that can be wrong with it has been looked at."""
+
+    command: Command
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    interpreter: Path
+
+
+def execute(request: RunRequest, progress: Callable[[float], None] | None = None) -> RunOutcome:
+    """Run the command in a fresh run directory and say what became of it. Never raises for what the command does.
+
+    A run that aborted while its process group was torn down is run once more; see `diagnosis.aborted_in_teardown`.
+    """
+    first, stderr = _attempt(request, progress)
+    if first.status in (RunStatus.OK, RunStatus.TIMEOUT, RunStatus.NOT_STARTED):
+        return first
+    if not diagnosis.aborted_in_teardown(first.exit_code, stderr):
+        return first
+    second, _ = _attempt(request, progress)
+    note = (
+        f"the {request.side} run of `{request.command}` aborted while its process group was torn down "
+        f"(`{diagnosis.TEARDOWN_ABORT}`) and was run once more"
+    )
+    return replace(second, retried=True, notes=(note, *second.notes))
+
+
+def _attempt(request: RunRequest, progress: Callable[[float], None] | None) -> tuple[RunOutcome, str]:
+    """One execution and the tail of its stderr."""
+    try:
+        with ExitStack() as stack:
+            prepared = _prepare(request)
+            stdout = stack.enter_context((request.run_dir / STDOUT_FILE).open("w+b"))
+            stderr = stack.enter_context((request.run_dir / STDERR_FILE).open("w+b"))
+            _write_run_file(request, prepared, None, None)
+            try:
+                ended = run_tree(
+                    prepared.argv,
+                    cwd=request.cwd,
+                    env=prepared.env,
+                    stdout=stdout,
+                    stderr=stderr,
+                    timeout=request.timeout,
+                    progress=progress,
+                )
+            except OSError as error:
+                _write_run_file(request, prepared, RunStatus.NOT_STARTED, None)
+                raise _cannot_start(prepared.argv[0], error) from error
+            # Read through the open files: the run may have deleted the directory they are in.
+            errors, printed = output.read_tail(stderr), output.read_tail(stdout)
+        return _judge(request, prepared, ended, output.labelled(errors, printed), errors), errors
+    except CommandError as error:
+        return _not_started(request, str(error), error.remedy), ""
+    except OSError as error:
+        what = f"{request.run_dir} cannot be written: {error.strerror or error}"
+        return _not_started(request, what, "make room, or choose another directory for the runs"), ""
+
+
+def _prepare(request: RunRequest) -> _Prepared:
+    if not request.cwd.is_dir():
+        raise CommandError(
+            f"its working directory {request.cwd} does not exist", "check `cwd`, or restore the directory"
+        )
+    arguments = request.extra_args
+    if request.seed is not None and request.seed_arg is not None:
+        arguments = f"{request.seed_arg.replace('{seed}', str(request.seed))} {arguments}"
+    command = command_line.parse_command(request.command, arguments)
+    base = {**os.environ, **request.env, **command.assignments}
+    interpreter = command_line.resolve_interpreter(request.python, base.get("PATH"))
+    _clear(request.run_dir)
+    run_dir = request.run_dir.resolve()
+    env = child_environment(
+        base,
+        run_dir=run_dir,
+        run_id=uuid.uuid4().hex,
+        path_first=command_line.ensure_python_on_path(interpreter, run_dir / _PROGRAMS),
+        interpreter=interpreter,
+        seed=request.seed,
+        seed_env=request.seed_env,
+        source_root=request.source_root.resolve() if request.source_root is not None else None,
+        forbidden_roots=request.forbidden_roots,
+    )
+    program = command_line.resolve_program(command.argv[0], interpreter, request.cwd, env["PATH"])
+    return _Prepared(command, (program, *command.argv[1:]), env, interpreter)
+
+
+def _clear(run_dir: Path) -> None:
+    """Make the directory, without what an earlier run left there. Files that are not ours stay."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    for path in (*run_dir.glob("proc-*"), *(run_dir / name for name in _OURS)):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _cannot_start(program: str, error: OSError) -> CommandError:
+    return CommandError(
+        f"`{program}` cannot be executed: {error.strerror or error}",
+        "a script needs a first line such as `#!/bin/sh` that names a program which exists; or write `sh SCRIPT`",
+    )
+
+
+def _not_started(request: RunRequest, why: str, remedy: str) -> RunOutcome:
+    message = f"the {request.side} run of `{request.command}` could not be started: {why}"
+    return RunOutcome(request.run_dir, RunStatus.NOT_STARTED, message=message, remedy=_sentence(remedy))
+
+
+def _judge(request: RunRequest, prepared: _Prepared, ended: Ended, shown: str, stderr: str) -> RunOutcome:
+    status = _status(ended)
+    subject = f"the {request.side} run of `{request.command}`"
+    if request.seed is not None:
+        subject += f" (seed {request.seed})"
+    message, remedy = "", ""
+    if status is not RunStatus.OK:
+        what, cure = diagnosis.explain(ended, stderr, request.timeout)
+        message = f"{subject} {what}"
+        remedy = f"{_sentence(cure)} The whole output is in {request.run_dir}."
+    else:
+        breach = find_breach(request.run_dir, request.source_root, request.forbidden_roots)
+        if breach is not None:
+            status, message, remedy = RunStatus.FAILED, breach.message(request.side, request.source_root), breach.remedy
+    if not request.run_dir.is_dir() and status is RunStatus.OK:
+        status = RunStatus.FAILED
+        message = f"{subject} deleted {request.run_dir}, where its trace was"
+        remedy = "Keep the directory of the runs outside of what the pipeline cleans up."
+    notes = tuple(f"{subject} left a process behind, which was ended: `{name}`" for name in ended.left_over)
+    try:
+        if request.run_dir.is_dir():
+            _write_run_file(request, prepared, status, ended)
+    except OSError as error:
+        status = RunStatus.FAILED
+        message = (
+            message or f"{subject} ended well, but {request.run_dir / RUN_FILE} cannot be written: {error.strerror}"
+        )
+        remedy = remedy or "Make room on that disk, and keep the pipeline from writing there."
+    return RunOutcome(request.run_dir, status, ended.exit_code, ended.seconds, message, remedy, shown, False, notes)
+
+
+def _status(ended: Ended) -> RunStatus:
+    if ended.timed_out:
+        return RunStatus.TIMEOUT
+    if ended.too_much_output:
+        return RunStatus.KILLED
+    if diagnosis.killing_signal(ended.exit_code) is not None:
+        return RunStatus.KILLED
+    return RunStatus.OK if ended.exit_code == 0 else RunStatus.FAILED
+
+
+def _write_run_file(request: RunRequest, prepared: _Prepared, status: RunStatus | None, ended: Ended | None) -> None:
+    content: dict[str, Any] = {
+        "format": 1,
+        "side": request.side,
+        "command": request.command,
+        "argv": list(prepared.argv),
+        "cwd": str(request.cwd),
+        "seed": request.seed,
+        "python": str(prepared.interpreter),
+        "timeout": request.timeout,
+        "status": status.value if status is not None else "running",
+        "exit_code": ended.exit_code if ended is not None else None,
+        "seconds": round(ended.seconds, 4) if ended is not None else None,
+    }
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    handle, temporary = tempfile.mkstemp(dir=request.run_dir, prefix=f".{RUN_FILE}-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
+            stream.write(text)
+        Path(temporary).replace(request.run_dir / RUN_FILE)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith(".") else f"{text}."

@@ -1,0 +1,40 @@
+"""Turns the signals by which a job is cancelled into an exception, so that every `finally` cleans up."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def exit_on_termination() -> Iterator[None]:
+    """Within the block SIGTERM and SIGHUP raise `SystemExit(128 + number)`; a second one does nothing more.
+
+    Does nothing outside the main thread, where Python allows no handlers.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        # Cleaning up must not be interrupted in its turn.
+        for each in _SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    for number, handler in before.items():
+        # What the caller of this program chose to ignore (nohup) stays ignored.
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            # None: a handler that was not installed from Python cannot be put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

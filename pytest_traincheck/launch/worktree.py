@@ -1,0 +1,97 @@
+"""Git worktrees that live as long as a block, and the sweeping up of those whose process was killed."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from pytest_traincheck.launch.git import GitError, git
+
+_PREFIX = "traincheck-worktree-"
+_LOCK = ".lock"
+
+
+class WorktreeError(RuntimeError):
+    """A worktree could not be made: why, and what to do now."""
+
+
+@contextmanager
+def temporary_worktree(repository: Path, commit: str) -> Iterator[Path]:
+    """A detached worktree of `commit` in a private temporary directory, gone when the block is left.
+
+    Several may be open at once. A lock is held as long as the block, so that a later call can tell the worktree of
+    a killed process from one in use. Hooks do not run and submodules are left alone.
+    """
+    _sweep(repository)
+    try:
+        holder = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+    except OSError as error:
+        raise WorktreeError(
+            f"{error.strerror or error} in {tempfile.gettempdir()}. Make room or set TMPDIR."
+        ) from error
+    # The tree keeps the name of the original: some projects import themselves by it.
+    tree = holder / repository.name
+    lock = FileLock(holder / _LOCK)
+    try:
+        with lock:
+            try:
+                git(repository, "worktree", "add", "--quiet", "--detach", str(tree), commit)
+            except GitError as error:
+                raise WorktreeError(
+                    f"git says: {error}. Check the free space in {holder.parent} and `git worktree list`."
+                ) from error
+            yield tree
+    finally:
+        _remove(repository, tree)
+
+
+def _remove(repository: Path, tree: Path) -> None:
+    """Remove a worktree of ours, its record in the repository and the directory around it."""
+    record = _record(repository, tree)
+    try:
+        git(repository, "worktree", "remove", "--force", "--force", str(tree))
+    except GitError:
+        # A half-made or half-deleted worktree. `git worktree prune` would forget other people's absent ones too.
+        if record is not None:
+            shutil.rmtree(record, ignore_errors=True)
+    shutil.rmtree(tree.parent, ignore_errors=True)
+
+
+def _record(repository: Path, tree: Path) -> Path | None:
+    """The directory in which the repository keeps its books on a worktree."""
+    try:
+        common = repository / git(repository, "rev-parse", "--git-common-dir")
+    except GitError:
+        return None
+    for pointer in (common / "worktrees").glob("*/gitdir"):
+        try:
+            if Path(pointer.read_text(encoding="utf-8").strip()).parent == tree:
+                return pointer.parent
+        except (OSError, UnicodeDecodeError):
+            continue
+    return None
+
+
+def _sweep(repository: Path) -> None:
+    """Remove the worktrees of ours that a killed process left behind."""
+    try:
+        listing = git(repository, "worktree", "list", "--porcelain")
+    except GitError:
+        return
+    for line in listing.splitlines():
+        tree = Path(line.removeprefix("worktree "))
+        if not line.startswith("worktree ") or not tree.parent.name.startswith(_PREFIX):
+            continue
+        # Without its lock file it may belong to a process that sees another temporary directory.
+        if not (tree.parent / _LOCK).is_file():
+            continue
+        try:
+            with FileLock(tree.parent / _LOCK, timeout=0):
+                _remove(repository, tree)
+        except (Timeout, OSError):
+            continue
