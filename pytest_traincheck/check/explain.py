@@ -76,7 +76,7 @@ def _counts_steps(violation: Violation) -> bool:
 
 
 def _vanished(violation: Violation) -> bool:
-    return violation.candidate == "never called"
+    return violation.candidate.startswith("never called")
 
 
 def _incident(rank: int, group: Sequence[Violation]) -> Incident:

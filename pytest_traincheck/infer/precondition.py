@@ -9,6 +9,8 @@ that is demanded grows with the number of clauses and of named values. `docs/pre
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +18,8 @@ import numpy as np
 from pytest_traincheck.golden.model import Clause
 from pytest_traincheck.relations.base import PINNED_FIELDS, Examples
 from pytest_traincheck.trace.labels import Bools, Ints
+
+_DIGITS = re.compile(r"\d+")
 
 MAX_CLAUSES = 3
 MIN_SHARE = 0.3
@@ -63,6 +67,8 @@ def _single(examples: Examples, within: Bools) -> Precondition | None:
         codes = column.codes
         good, bad = _purity(codes[within], len(column.values), holds[within])
         pure = (good > 0) & (bad == 0)
+        if name in PINNED_FIELDS:
+            pure &= ~_like_a_mixed_one(column.values, (good > 0) & (bad > 0))
         if not pure.any():
             continue
         kept = int(good[pure].sum())
@@ -105,6 +111,17 @@ def _conjunction(examples: Examples) -> Precondition | None:
         if final is not None:
             return Precondition((*clauses, *final.clauses), final.admits)
     return None
+
+
+def _like_a_mixed_one(values: Sequence[str], mixed: Bools) -> Bools:
+    """Names that differ only by a number from one that sometimes obeys and sometimes does not.
+
+    `experts.3.weight` may have received a gradient in every golden step by chance, when `experts.5.weight` did not:
+    layers that are numbered are interchangeable, so what is up to chance for one is up to chance for all.
+    """
+    patterns = [_DIGITS.sub("#", value) for value in values]
+    tainted = {pattern for pattern, flag in zip(patterns, mixed.tolist(), strict=True) if flag}
+    return np.array([pattern in tainted for pattern in patterns], dtype=bool)
 
 
 def _supported(counts: Ints, field: str) -> bool:

@@ -13,7 +13,7 @@ from pytest_traincheck.relations.base import Examples, Finding, Hypothesis, list
 from pytest_traincheck.relations.context import step_context, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Bools, Ints
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.variables import Variables
 
 FRESH, WHOLE, CLEAN = "fresh", "whole", "clean"
@@ -40,7 +40,9 @@ class Accumulate:
             for optimizer in sorted({step.optimizer for step in process.steps}):
                 subject = _subject(process, optimizer)
                 for what in (FRESH, WHOLE, CLEAN):
-                    yield Hypothesis(self.name, subject, {"gradient": what, "class": _class(process, optimizer)})
+                    yield Hypothesis(
+                        self.name, subject, {"gradient": what, "class": process.optimizer_class[optimizer]}
+                    )
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
         return Examples.concatenate(
@@ -85,12 +87,8 @@ class Accumulate:
         )
 
 
-def _class(process: Process, optimizer: int) -> str:
-    return str(process.raw.symbols["opt"][optimizer].get("class", ""))
-
-
 def _subject(process: Process, optimizer: int) -> str:
-    return f"{_class(process, optimizer)}.zero_grad"
+    return f"{process.optimizer_class[optimizer]}.zero_grad"
 
 
 def _examples(process: Process, position: int, what: str, optimizer_class: str) -> Examples:
@@ -98,8 +96,8 @@ def _examples(process: Process, position: int, what: str, optimizer_class: str) 
         rows, variable, holds = process.memo(("clean", optimizer_class), lambda: _closures(process, optimizer_class))
     else:
         table = process.memo("accumulate", lambda: _table(process))
-        mine = np.array([_class(process, int(number)) == optimizer_class for number in table.optimizer], dtype=bool)
-        lines = np.flatnonzero(table.candidates & mine) if len(mine) else np.empty(0, dtype=np.int64)
+        mine = Labels.of(table.optimizer, process.optimizer_class).isin([optimizer_class])
+        lines = np.flatnonzero(table.candidates & mine)
         rows, variable = table.row[lines], table.variable[lines]
         holds = (table.fresh if what == FRESH else table.whole)[lines]
     context = step_context(process, rows)
@@ -122,7 +120,7 @@ def _closures(process: Process, optimizer_class: str) -> tuple[Ints, Ints, Bools
     )
     changes = changes[gradients & inside]
     changes = changes[process.parent_row[changes] >= 0]
-    steps = [step for step in process.steps if _class(process, step.optimizer) == optimizer_class]
+    steps = [step for step in process.steps if process.optimizer_class[step.optimizer] == optimizer_class]
     if not len(changes) or not steps:
         nothing = np.empty(0, dtype=np.int64)
         return nothing, nothing, np.empty(0, dtype=bool)

@@ -90,13 +90,23 @@ class APIArg:
                 f"{what} {seen} "
                 f"(see {hint[claim['mode']]}).",
                 f"{what} {claim['value']}",
-                f"{what} {seen}",
+                f"{what} {seen}{_set_at(run, examples, int(broken[0])) if claim['mode'] == 'training' else ''}",
             )
         return Finding(
             f"`{claim['api']}({claim['argument']})` was {claim['value']} in golden, is {seen} in the candidate.",
             f"{claim['argument']} = {claim['value']}",
             f"{claim['argument']} = {seen}",
         )
+
+
+def _set_at(run: Run, examples: Examples, place: int) -> str:
+    """Where the mode was last set before a forward pass."""
+    process = run.processes[int(examples.process[place])]
+    calls = process.rows_of_type("mode")
+    calls = calls[calls < examples.row[place]]
+    calls = calls[[process.api[row] == "torch.nn.Module.train" for row in calls.tolist()]] if len(calls) else calls
+    source = process.source(int(calls[-1])) if len(calls) else ""
+    return f", last set at {source}" if source else ""
 
 
 def _scope(argument: str) -> Scope:
@@ -149,13 +159,15 @@ def _arguments(process: Process) -> Mapping[tuple[str, str], set[str]]:
         found: dict[tuple[str, str], set[str]] = {}
         events = process.events
         rows = _calls(process)
-        pairs = {(process.api[row], int(events["args"][row])) for row in rows.tolist()} if len(rows) else set()
-        for api, number in pairs:
+        columns = np.stack([process.api.codes[rows], events["args"][rows].astype(np.int64)], axis=1)
+        for code, number in np.unique(columns, axis=0).tolist() if len(rows) else ():
+            api = process.api.values[code]
             for argument, value in (process.raw.symbols["args"][number].get("values") or {}).items():
                 if argument not in (
                     "size_average",
                     "reduce",
                     "inplace",
+                    "foreach",
                     "input",
                     "target",
                     "weight",

@@ -30,7 +30,9 @@ class APIOutput:
         for process in run.processes:
             rows = _rows(process)
             if len(rows):
-                pairs = {(process.api[row], _dtype(process)[int(process.events["ret"][row])]) for row in rows.tolist()}
+                columns = np.stack([process.api.codes[rows], process.events["ret"][rows].astype(np.int64)], axis=1)
+                numbers = np.unique(columns, axis=0).tolist()
+                pairs = {(process.api.values[api], _dtype(process)[result]) for api, result in numbers}
                 for api, dtype in sorted(pair for pair in pairs if pair[1]):
                     yield Hypothesis(self.name, api, {"api": api, "dtype": dtype}, Kind.BEHAVIOUR, Scope.TRANSFERABLE)
             if len(_loss_rows(process)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class APISequence:
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
             between = _between(process)
-            apis = sorted(set(between.api))
+            apis = sorted(between.api.values[code] for code in np.unique(between.api.codes).tolist())
             for api in apis:
                 yield Hypothesis(self.name, api, {"order": [BACKWARD, api, "step"]})
             for first in apis:
@@ -89,49 +90,52 @@ class APISequence:
         )
 
 
+@dataclass(frozen=True)
 class _Between:
-    """Calls on gradients between the last backward and a step: parallel columns of step position, API and row."""
+    """Calls on gradients between the last backward and a step.
 
-    def __init__(self, process: Process) -> None:
-        events = process.events
-        self.steps: list[int] = []
-        self.step: list[int] = []
-        self.api: list[str] = []
-        self.row: list[int] = []
-        seq = events["seq"].astype(np.int64)
-        backward = process.rows_of_type("autograd")
-        backward = backward[~process.inside("autograd")[backward]]
-        backward = backward[np.array([process.api[row] == BACKWARD for row in backward.tolist()], dtype=bool)]
-        backward_seq = seq[backward]
-        others = process.rows_of_type(*GRADIENT_TYPES)
-        others = others[~process.inside(*GRADIENT_TYPES, "autograd", "optimizer", "module")[others]]
-        other_seq = seq[others]
-        for number, step in enumerate(process.steps):
-            last = int(np.searchsorted(backward_seq, step.begin)) - 1
-            if last < 0 or backward_seq[last] <= step.previous_end:
-                continue  # The closure of this step calls backward itself, or no gradient was computed for it.
-            self.steps.append(number)
-            low = int(np.searchsorted(other_seq, backward_seq[last]))
-            high = int(np.searchsorted(other_seq, step.begin))
-            for row in others[low:high].tolist():
-                if int(events["end"][row]) > step.begin:
-                    name = process.api[row]
-                    if not name.endswith(".step"):
-                        continue
-                self.step.append(number)
-                self.api.append(process.api[row])
-                self.row.append(row)
+    `steps` are positions of the steps that a backward pass precedes; `step`, `api` and `row` are parallel columns of calls.
+    """
+
+    steps: Ints
+    step: Ints
+    api: Labels
+    row: Ints
+
+
+def _calls_between(process: Process) -> _Between:
+    events = process.events
+    seq = events["seq"].astype(np.int64)
+    begins = np.array([step.begin for step in process.steps], dtype=np.int64)
+    previous = np.array([step.previous_end for step in process.steps], dtype=np.int64)
+
+    backward = process.rows_of_type("autograd")
+    backward = backward[~process.inside("autograd")[backward] & process.api.isin([BACKWARD])[backward]]
+    backward_seq = np.concatenate([[0], seq[backward]])
+    last_backward = backward_seq[np.searchsorted(backward_seq, begins) - 1]
+    # Without one the closure of the step calls backward itself, or no gradient was computed for it.
+    prepared = last_backward > previous
+
+    calls = process.rows_of_type(*GRADIENT_TYPES)
+    calls = calls[~process.inside(*GRADIENT_TYPES, "autograd", "optimizer", "module")[calls]]
+    step = np.searchsorted(begins, seq[calls])
+    inside = step < len(begins)
+    calls, step = calls[inside], step[inside]
+    kept = prepared[step] & (seq[calls] > last_backward[step])
+    calls, step = calls[kept], step[kept]
+    return _Between(np.flatnonzero(prepared), step, process.api.take(calls), calls)
 
 
 def _between(process: Process) -> _Between:
-    return process.memo(_Between, lambda: _Between(process))
+    return process.memo(_Between, lambda: _calls_between(process))
 
 
 def _present(process: Process, position: int, api: str) -> Examples:
     between = _between(process)
-    having = {step for step, name in zip(between.step, between.api, strict=True) if name == api}
-    rows = np.array([process.steps[number].row for number in between.steps], dtype=np.int64)
-    holds = np.array([number in having for number in between.steps], dtype=bool)
+    having = between.step[between.api.isin([api])]
+    all_rows = np.array([step.row for step in process.steps], dtype=np.int64)
+    rows = all_rows[between.steps]
+    holds = np.isin(between.steps, having)
     return Examples(
         holds,
         np.full(len(rows), position),
@@ -144,15 +148,16 @@ def _present(process: Process, position: int, api: str) -> Examples:
 
 def _ordered(process: Process, position: int, first: str, second: str) -> Examples:
     between = _between(process)
-    last: dict[int, dict[str, int]] = {}
-    for step, name, row in zip(between.step, between.api, between.row, strict=True):
-        if name in (first, second):
-            last.setdefault(step, {})[name] = row
-    both = [rows for rows in last.values() if len(rows) == 2]
+    places: dict[str, dict[int, int]] = {}
+    for name in (first, second):
+        mine = between.api.isin([name])
+        # The last call of each step: later entries overwrite earlier ones.
+        places[name] = dict(zip(between.step[mine].tolist(), between.row[mine].tolist(), strict=True))
+    both = sorted(places[first].keys() & places[second].keys())
     if not both:
         return EMPTY
-    rows = np.array([places[second] for places in both], dtype=np.int64)
-    holds = np.array([places[first] < places[second] for places in both], dtype=bool)
+    rows = np.array([places[second][step] for step in both], dtype=np.int64)
+    holds = np.array([places[first][step] < places[second][step] for step in both], dtype=bool)
     return Examples(
         holds,
         np.full(len(rows), position),

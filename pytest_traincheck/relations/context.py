@@ -48,7 +48,7 @@ def call_context(process: Process, rows: Ints) -> dict[str, Labels]:
         "backward": Labels.flags(process.inside("autograd")[rows]),
         "autocast": process.autocast.take(rows),
         "rank": rank_label(process, len(rows)),
-        "root": Labels.of(_module_roots(process)[events["mod"][rows]], process.names.roots),
+        "root": Labels.of(module_roots(process)[events["mod"][rows]], process.names.roots),
         "module": Labels.of(events["mod"][rows], process.names.modules),
     }
 
@@ -84,7 +84,8 @@ def state_labels(states: Ints) -> Labels:
     return Labels.of(states, fmt.STATE_NAMES)
 
 
-def _module_roots(process: Process) -> Ints:
+def module_roots(process: Process) -> Ints:
+    """Root id of each module, by module id."""
     return process.memo(
         "module roots",
         lambda: np.array([symbol.get("root", 0) for symbol in process.raw.symbols["mod"]], dtype=np.int64),

@@ -10,7 +10,7 @@ import numpy as np
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import Examples, Finding, Hypothesis
-from pytest_traincheck.relations.context import rank_label, step_context
+from pytest_traincheck.relations.context import module_roots, rank_label, step_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -43,6 +43,8 @@ class Count:
                 exact = (
                     not api.startswith((FORWARD, *vocabulary.PARALLEL_WRAPPERS))
                     and api not in vocabulary.LAYER_FUNCTIONS
+                    # A gradient scaler skips a step when gradients overflow, which is up to the data.
+                    and not len(process.rows_of_type("scaler"))
                 )
                 alternatives = [("step", "once"), ("step", "some")] if exact else [("step", "some")]
                 runwide = [("run", "some")]
@@ -63,6 +65,8 @@ class Count:
             if claim["per"] == "backward":
                 parts.append(_per_backward(process, position))
                 continue
+            if claim["api"] in vocabulary.LAYER_FUNCTIONS and vocabulary.is_compiled(process):
+                continue
             rows = _counted(process).get(claim["api"], np.empty(0, dtype=np.int64))
             parts.append(
                 _per_run(process, position, rows)
@@ -82,8 +86,8 @@ class Count:
         if claim["per"] == "backward":
             seen = examples.observed[int(broken[0])] if examples.observed is not None else "several"
             return Finding(
-                f"In golden one optimizer stepped after each backward pass; in the candidate {seen} step after the same one, so a "
-                "step also updates the parameters of another model.",
+                f"In golden one optimizer stepped after each backward pass; in the candidate {seen} step after "
+                "the same one, so a step also updates the parameters of another model.",
                 "one optimizer steps after each backward pass",
                 f"after one backward pass {seen} step",
             )
@@ -91,6 +95,13 @@ class Count:
         place = "run" if claim["per"] == "run" else "training step"
         never = not any(len(_counted(process).get(claim["api"], ())) for process in run.processes)
         seen = "never" if never else (examples.observed[int(broken[0])] if examples.observed is not None else "never")
+        if never and spoken.startswith(vocabulary.PARALLEL_WRAPPERS) and any(len(p.entry_rows) for p in run.processes):
+            return Finding(
+                f"`{spoken}` was called in every {place} of golden; the candidate calls the raw module instead "
+                "of its wrapper.",
+                f"called {TIMES[claim['times']]} in every {place}",
+                "never called: the wrapped module is called directly",
+            )
         golden = f"called {TIMES[claim['times']]} in every {place}"
         what = "never calls it" if never else f"calls it {seen} in step {_step(run, examples, broken)}"
         return Finding(
@@ -128,46 +139,32 @@ def _count(process: Process) -> Mapping[str, Ints]:
     found: dict[str, Ints] = {}
     succeeded = (events["flags"] & fmt.RAISED) == 0
 
-    def add(rows: Ints, names: Iterable[str]) -> None:
-        collected: dict[str, list[int]] = {}
-        for row, name in zip(rows.tolist(), names, strict=True):
-            if succeeded[row]:
-                collected.setdefault(name, []).append(row)
-        for name, numbers in collected.items():
-            found[name] = np.array(numbers, dtype=np.int64)
-
     flow = process.rows_of_type(*vocabulary.FLOW_TYPES)
     nested = process.inside(*vocabulary.FLOW_TYPES, "function")
-    flow = flow[~nested[flow]]
-    add(flow, (process.api[row] for row in flow.tolist()))
+    found.update(process.api.groups(flow[~nested[flow] & succeeded[flow]]))
 
     steps = process.rows_of_type("optimizer")
-    steps = steps[~process.inside("optimizer")[steps]]
-    several = len(set(events["opt"][steps].tolist())) > 1
-    labels = process.names.optimizers
-    add(
-        steps,
-        (
-            f"{process.api[row]}|{labels[int(events['opt'][row])]}" if several else process.api[row]
-            for row in steps.tolist()
-        ),
-    )
+    steps = steps[~process.inside("optimizer")[steps] & succeeded[steps]]
+    several = len(np.unique(events["opt"][steps])) > 1
+    for api, rows in process.api.groups(steps).items():
+        if several:
+            labels = Labels.of(events["opt"], process.names.optimizers)
+            found.update({f"{api}|{label}": mine for label, mine in labels.groups(rows).items()})
+        else:
+            found[api] = rows
 
     wrappers = vocabulary.wrapper_calls(process)
-    add(wrappers, (f"{process.api[row]}.forward" for row in wrappers.tolist()))
+    found.update({f"{api}.forward": rows for api, rows in process.api.groups(wrappers).items()})
 
-    layers = np.flatnonzero(vocabulary.calls_of(process, vocabulary.LAYER_FUNCTIONS) & (process.stage == 1))
-    add(layers, (process.api[row] for row in layers.tolist()))
+    layers = vocabulary.calls_of(process, vocabulary.LAYER_FUNCTIONS) & (process.stage == 1) & succeeded
+    found.update(process.api.groups(np.flatnonzero(layers)))
 
     entries = process.entry_rows
     entries = entries[~np.isin(entries, wrappers)]
-    add(
-        entries,
-        (
-            f"{FORWARD}|{process.names.modules[int(events['mod'][row])].split('.')[0]} in {process.stage_name(row)}"
-            for row in entries.tolist()
-        ),
-    )
+    roots = Labels.of(module_roots(process)[events["mod"]], process.names.roots)
+    for root, rows in roots.groups(entries).items():
+        for stage, mine in process.stage_labels.groups(rows).items():
+            found[f"{FORWARD}|{root} in {stage}"] = mine
     return found
 
 

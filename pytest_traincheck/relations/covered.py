@@ -116,7 +116,7 @@ class Covered:
 def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
     variables = Variables.of(process)
     rule = claim["rule"]
-    anchor = process.steps[0].row
+    anchor = construction_row(process, process.steps[0].optimizer)
     if rule in (ONE_OPTIMIZER, FROZEN, TRAINED):
         rows = _parameters(process)
         trainable = _trainable(process, rows)
@@ -163,6 +163,15 @@ def _make(process: Process, position: int, anchor: int, rows: Ints, holds: Any, 
         context,
         observed,
     )
+
+
+def construction_row(process: Process, optimizer: int) -> int:
+    """The call that made the optimizer, or its first step if that was not seen."""
+    made = process.rows_of_type("construct")
+    made = made[process.events["opt"][made] == optimizer]
+    if len(made):
+        return int(made[0])
+    return next((step.row for step in process.steps if step.optimizer == optimizer), process.steps[0].row)
 
 
 def _root(process: Process, variable: int) -> str:

@@ -14,6 +14,7 @@ from pytest_traincheck.relations.context import call_context, state_labels, step
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.process import OptimizerStep
 from pytest_traincheck.trace.variables import Variables
 
 CHANGES = "changes every parameter it holds"
@@ -37,7 +38,7 @@ class EventContain:
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
             for optimizer in sorted({step.optimizer for step in process.steps}):
-                step = f"{_class(process, optimizer)}.step"
+                step = f"{process.optimizer_class[optimizer]}.step"
                 yield Hypothesis(self.name, step, {"within": step, "change": CHANGES})
                 yield Hypothesis(self.name, "torch.autograd.backward", {"within": step, "change": RECEIVES})
                 yield Hypothesis(self.name, step, {"within": step, "change": OTHERS})
@@ -91,17 +92,12 @@ class EventContain:
         )
 
 
-def _class(process: Process, optimizer: int) -> str:
-    return str(process.raw.symbols["opt"][optimizer].get("class", ""))
-
-
 def _change_in_step(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
     variables = Variables.of(process)
     if claim["change"] == OTHERS:
         return _others(process, position, claim)
     table = variables.step_table
-    classes = {step.optimizer: f"{_class(process, step.optimizer)}.step" for step in process.steps}
-    mine = np.array([classes[int(number)] == claim["within"] for number in table.column("optimizer")], dtype=bool)
+    mine = Labels.of(table.column("optimizer"), process.optimizer_class).isin([claim["within"].removesuffix(".step")])
     rows, variable = table.column("row")[mine], table.variable[mine]
     begin, end = table.column("begin")[mine], table.column("end")[mine]
     if not len(rows):
@@ -137,17 +133,23 @@ def _others(process: Process, position: int, claim: Mapping[str, Any]) -> Exampl
     variables = Variables.of(process)
     everything = variables.ids("parameter")
     rows, subjects, holds = [], [], []
+    wanted = claim["within"].removesuffix(".step")
+    by_members: dict[tuple[int, int], list[OptimizerStep]] = {}
     for step in process.steps:
-        if f"{_class(process, step.optimizer)}.step" != claim["within"]:
-            continue
-        own = variables.first_name[variables.membership(step.optimizer, step.begin).variables]
+        if process.optimizer_class[step.optimizer] == wanted:
+            members = variables.membership(step.optimizer, step.begin)
+            by_members.setdefault((step.optimizer, id(members)), []).append(step)
+    for steps in by_members.values():
+        own = variables.first_name[variables.membership(steps[0].optimizer, steps[0].begin).variables]
         others = everything[~np.isin(everything, own)]
         if len(others):
-            begin = np.full(len(others), step.begin)
-            rows.append(np.full(len(others), step.row))
-            subjects.append(others)
-            # What happens inside a step but belongs to a nested forward pass (a closure) is still inside the step.
-            holds.append(~_changed_by(process, step.row, others, begin, np.full(len(others), step.end)))
+            step_rows = np.array([step.row for step in steps], dtype=np.int64)
+            row, variable = np.repeat(step_rows, len(others)), np.tile(others, len(steps))
+            begin = process.events["seq"][row].astype(np.int64)
+            end = process.events["end"][row].astype(np.int64)
+            rows.append(row)
+            subjects.append(variable)
+            holds.append(~_changed_by(process, row, variable, begin, end))
     if not rows:
         return EMPTY
     row, variable = np.concatenate(rows), np.concatenate(subjects)
@@ -157,7 +159,7 @@ def _others(process: Process, position: int, claim: Mapping[str, Any]) -> Exampl
     return Examples(np.concatenate(holds), np.full(len(row), position), row, variable, context)
 
 
-def _changed_by(process: Process, step_row: int, variable: Ints, begin: Ints, end: Ints) -> Any:
+def _changed_by(process: Process, step_row: Ints, variable: Ints, begin: Ints, end: Ints) -> Any:
     """Changes seen within the step and recorded as its own; what was merely noticed then carries another parent."""
     variables = Variables.of(process)
     rows = variables.last(variable, end)
@@ -171,10 +173,11 @@ def _steps_with_closure(process: Process) -> Ints:
     def compute() -> Ints:
         backward = process.rows_of_type("autograd")
         inside = backward[process.inside("optimizer")[backward]]
-        seq = process.events["seq"][inside]
-        return np.array(
-            [step.row for step in process.steps if np.any((seq > step.begin) & (seq < step.end))], dtype=np.int64
-        )
+        rows = np.array([step.row for step in process.steps], dtype=np.int64)
+        begins = np.array([step.begin for step in process.steps], dtype=np.int64)
+        owners = np.unique(np.searchsorted(begins, process.events["seq"][inside].astype(np.int64)) - 1)
+        closures: Ints = rows[owners[owners >= 0]]
+        return closures
 
     return process.memo("steps with closure", compute)
 
@@ -186,7 +189,8 @@ def _learning_rates(process: Process, optimizer: Ints, group: Ints, seq: Ints) -
         for number, symbol in enumerate(variables.symbols)
         if symbol.get("kind") == "lr"
     }
-    ids = np.array([table.get(key, 0) for key in zip(optimizer.tolist(), group.tolist(), strict=True)], dtype=np.int64)
+    pairs, inverse = np.unique((optimizer << 16) + group, return_inverse=True)
+    ids = np.array([table.get((pair >> 16, pair & 0xFFFF), 0) for pair in pairs.tolist()], dtype=np.int64)[inverse]
     rows = variables.last(ids, seq)
     return np.where(rows >= 0, process.events["value"][np.maximum(rows, 0)], np.nan)
 
@@ -216,16 +220,24 @@ def _contained(process: Process) -> set[tuple[str, str, str]]:
     rows = _layer_rows(process)
     entries = _entry_of(process, rows)
     roots = _roots_of_entries(process) if len(process.entry_rows) else None
+    if roots is None:
+        return set()
+    inside = entries >= 0
+    rows, entries = rows[inside], entries[inside]
+    stages = process.stage_labels
     found: set[tuple[str, str, str]] = set()
-    for row, entry in zip(rows.tolist(), entries.tolist(), strict=True):
-        if entry >= 0 and roots is not None and roots[entry]:
-            found.add((roots[entry], process.stage_name(int(process.entry_rows[entry])), process.api[row]))
+    for api, mine in process.api.groups(rows).items():
+        own = np.unique(entries[np.isin(rows, mine)])
+        pairs = np.unique(np.stack([roots.codes[own], stages.codes[process.entry_rows[own]]], axis=1), axis=0)
+        found.update(
+            (roots.values[root], stages.values[stage], api) for root, stage in pairs.tolist() if roots.values[root]
+        )
     return found
 
 
 def _call_in_call(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
     entries = process.entry_rows
-    if not len(entries):
+    if not len(entries) or vocabulary.is_compiled(process):
         return EMPTY
     stage = process.stage_labels.take(entries).isin([claim["stage"]])
     wanted = stage & _roots_of_entries(process).isin([claim["model"]])

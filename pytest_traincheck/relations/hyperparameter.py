@@ -11,6 +11,7 @@ import numpy as np
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.context import rank_label, variable_context
+from pytest_traincheck.relations.covered import construction_row
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.variables import Variables
@@ -140,7 +141,7 @@ def _value_examples(process: Process, position: int, optimizer: int, claim: Mapp
     return Examples(
         np.array([text == wanted for text in texts], dtype=bool),
         np.full(len(rows), position),
-        np.full(len(rows), step.row),
+        np.full(len(rows), construction_row(process, optimizer)),
         rows if claim["rule"] == PER_PARAMETER else np.zeros(len(rows), dtype=np.int64),
         context,
         Labels.of(np.arange(len(texts)), texts) if texts else None,

@@ -60,8 +60,10 @@ class Moves:
         process = run.processes[int(examples.process[first])]
         step = process.step_number(int(examples.row[first]))
         if claim["moves"]:
+            held = examples.context.get("held")
+            copy = " (in no optimizer: a copy such as an EMA)" if held is not None and held[first] == "no" else ""
             return Finding(
-                f"{names} changed in {place} of golden; in the candidate nothing changed by step {step}.",
+                f"{names}{copy} changed in {place} of golden; in the candidate {_how_rarely(examples, broken, step)}.",
                 f"changes in {place}",
                 f"unchanged: {names}",
             )
@@ -143,3 +145,9 @@ def _changed_within(process: Process, variable: Ints, row: Ints, begin: Ints, en
     real = changes[events["old"][changes] != fmt.UNSEEN]
     keys = (events["subject"][real].astype(np.int64) << 32) + process.parent_row[real]
     return np.isin((variable << 32) + row, keys) | variables.changed(variable, begin, end)
+
+
+def _how_rarely(examples: Examples, broken: Ints, step: int) -> str:
+    """Whether the variables that broke the rule ever obey it."""
+    mine = np.isin(examples.variable, examples.variable[broken])
+    return f"not in step {step}" if examples.holds[mine].any() else "never"

@@ -77,6 +77,11 @@ def wrapper_calls(process: Process) -> Ints:
     return np.flatnonzero(mask[process.api.codes] & process.type_codes.isin(["module"]))
 
 
+def is_compiled(process: Process) -> bool:
+    """Whether some of the work ran in compiled regions: each is one call, and what it contains is not observable."""
+    return bool(len(process.rows_of_type("compile")))
+
+
 def calls_of(process: Process, names: frozenset[str] | set[str]) -> Bools:
     """Mask of the calls of any of these APIs."""
     return process.api.isin(names)

@@ -23,10 +23,11 @@ class Labels:
     def of(codes: npt.ArrayLike, table: Sequence[str]) -> Labels:
         """From codes into a table that may hold a string twice or hold unused ones."""
         raw = np.asarray(codes, dtype=np.int64)
-        used, inverse = np.unique(raw, return_inverse=True)
+        used = np.flatnonzero(np.bincount(raw, minlength=len(table)))
         index: dict[str, int] = {}
-        remap = np.array([index.setdefault(table[int(code)], len(index)) for code in used], dtype=np.int64)
-        return Labels(remap[inverse] if len(used) else raw, tuple(index))
+        remap = np.zeros(len(table), dtype=np.int64)
+        remap[used] = [index.setdefault(table[code], len(index)) for code in used.tolist()]
+        return Labels(remap[raw], tuple(index))
 
     @staticmethod
     def constant(value: str, size: int) -> Labels:
@@ -51,6 +52,18 @@ class Labels:
 
     def __getitem__(self, position: int) -> str:
         return self.values[int(self.codes[position])]
+
+    def groups(self, rows: Ints) -> dict[str, Ints]:
+        """The given positions by the string they hold, in order."""
+        codes = self.codes[rows]
+        order = np.argsort(codes, kind="stable")
+        borders = np.searchsorted(codes[order], np.arange(len(self.values) + 1))
+        found = {}
+        for code, value in enumerate(self.values):
+            low, high = int(borders[code]), int(borders[code + 1])
+            if low < high:
+                found[value] = rows[order[low:high]]
+        return found
 
     def take(self, rows: npt.NDArray[np.int64] | Bools) -> Labels:
         return Labels(self.codes[rows], self.values)

@@ -97,6 +97,11 @@ class Process:
         return Labels.of(np.where(self.is_call, self.events["subject"], 0), self.api_names)
 
     @cached_property
+    def optimizer_class(self) -> tuple[str, ...]:
+        """The class of each optimizer by its id, e.g. `torch.optim.AdamW`."""
+        return tuple(str(symbol.get("class", "")) for symbol in self.raw.symbols["opt"])
+
+    @cached_property
     def entry_rows(self) -> Ints:
         """Calls of a model from outside any module: what a person calls the forward pass.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -132,8 +132,14 @@ class Variables:
 
     def membership(self, optimizer: int, seq: int) -> Membership:
         """What an optimizer held at a time: the last recorded shape of each of its groups."""
+        groups = self._groups.get(optimizer, ())
+        if len({group.get("index", 0) for group in groups}) == len(groups):
+            # Nothing was regrouped: one answer for all times.
+            return self.process.memo(
+                ("membership", optimizer), lambda: _membership({group.get("index", 0): group for group in groups})
+            )
         latest: dict[int, Mapping[str, Any]] = {}
-        for group in self._groups.get(optimizer, ()):
+        for group in groups:
             if group.get("seq", 0) <= seq or group.get("index", 0) not in latest:
                 latest[group.get("index", 0)] = group
         key = ("membership", optimizer, tuple(sorted(group["i"] for group in latest.values())))
@@ -149,12 +155,15 @@ class Variables:
     @cached_property
     def step_table(self) -> StepTable:
         """One line for every parameter that an optimizer holds at each of its steps."""
-        steps, variables, groups = [], [], []
+        by_members: dict[int, tuple[Membership, list[int]]] = {}
         for number, step in enumerate(self.process.steps):
             members = self.membership(step.optimizer, step.begin)
-            steps.append(np.full(len(members.variables), number, dtype=np.int64))
-            variables.append(members.variables)
-            groups.append(members.groups)
+            by_members.setdefault(id(members), (members, []))[1].append(number)
+        steps, variables, groups = [], [], []
+        for members, numbers in by_members.values():
+            steps.append(np.repeat(np.array(numbers, dtype=np.int64), len(members.variables)))
+            variables.append(np.tile(members.variables, len(numbers)))
+            groups.append(np.tile(members.groups, len(numbers)))
         return StepTable(
             self.process.steps,
             np.concatenate(steps) if steps else np.empty(0, dtype=np.int64),
@@ -180,11 +189,14 @@ class StepTable:
     step: Ints
     variable: Ints
     group: Ints
+    _columns: dict[str, Ints] = field(default_factory=dict, repr=False)
 
     def column(self, name: str) -> Ints:
         """A field of the step for every line: `row`, `begin`, `end`, `previous_end`, `number`, `optimizer`."""
-        values = np.array([getattr(step, name) for step in self.steps], dtype=np.int64)
-        return values[self.step] if len(values) else np.empty(0, dtype=np.int64)
+        if name not in self._columns:
+            values = np.array([getattr(step, name) for step in self.steps], dtype=np.int64)
+            self._columns[name] = values[self.step] if len(values) else np.empty(0, dtype=np.int64)
+        return self._columns[name]
 
 
 def _membership(latest: Mapping[int, Mapping[str, Any]]) -> Membership:
