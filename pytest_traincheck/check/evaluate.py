@@ -60,7 +60,8 @@ def align(golden: Golden, run: Run) -> Run:
     """The run with its models and optimizers called as the golden calls them, so that renamed classes are no change."""
     trained = held_models(golden.optimizers), held_models(describe_optimizers(run))
     renamed = run.renamed(align_models(golden.models, describe_models(run), trained), {})
-    return renamed.renamed({}, align_optimizers(golden.optimizers, describe_optimizers(renamed)))
+    lead = next((label for label, facts in golden.optimizers.items() if facts.get("lead")), "")
+    return renamed.renamed({}, align_optimizers(golden.optimizers, describe_optimizers(renamed)), lead)
 
 
 def _evaluate(relation: Relation, invariant: Invariant, run: Run) -> tuple[InvariantVerdict, Violation | None]:

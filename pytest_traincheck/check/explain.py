@@ -57,7 +57,11 @@ def _follows(violation: Violation, group: Sequence[Violation]) -> bool:
     if layer > 1 and violation.module and _is_forward(root):
         return True
     # Windows end with steps: when the steps themselves are wrong, so is every count per window.
-    return _counts_steps(root) and violation.invariant.relation == "Count" and not _vanished(violation)
+    if not _counts_steps(root):
+        return False
+    return violation.invariant.relation == "Accumulate" or (
+        violation.invariant.relation == "Count" and not _vanished(violation)
+    )
 
 
 def _related(violation: Violation, other: Violation) -> bool:

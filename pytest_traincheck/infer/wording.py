@@ -38,7 +38,10 @@ def _phrase(clause: Clause) -> str:
 
 
 def _values(clause: Clause) -> str:
-    shown = list(clause.values[:6])
-    rest = len(clause.values) - len(shown)
-    separator = "` or `" if "`" in FIELD_WORDS.get(clause.field, "") else " or "
-    return separator.join(shown) + (f" (and {rest} more)" if rest > 0 else "")
+    quoted = "`" in FIELD_WORDS.get(clause.field, "")
+    separator = "`, `" if quoted else " or "
+    shown = separator.join(clause.values[:6])
+    rest = len(clause.values) - 6
+    if rest <= 0:
+        return shown
+    return f"{shown}` and {rest} more like `{clause.values[6]}" if quoted else f"{shown} and {rest} more"

@@ -18,14 +18,16 @@ from pytest_traincheck.trace.labels import Ints, Labels
 
 FORWARD = "torch.nn.Module.forward"
 
-MODES: Mapping[str, tuple[str, str]] = {
-    "training": ("torch.nn.Module.train", "the training flag of the model"),
-    "grad_mode": ("torch.no_grad", "gradient recording"),
-    "autocast": ("torch.autocast", "autocast"),
-}
-"""Context of the forward pass that is set by an API of its own: subject, wording."""
+MODES = {"training": "torch.nn.Module.train", "grad_mode": "torch.no_grad", "autocast": "torch.autocast"}
+"""Context of the forward pass that an API of its own sets."""
 
-ARGUMENT_TYPES = ("clip", "scaler")
+DOING = {"train": "training", "eval": "evaluation", "init": "set-up"}
+
+ARGUMENT_TYPES = ("clip", "scaler", "autograd")
+
+FLAGS_OF_AUTOGRAD = ("create_graph",)
+"""Of the arguments of `backward` and `grad` only these change what is computed."""
+
 
 MAX_VALUES = 6
 """An argument with more distinct values than this is data, not configuration."""
@@ -46,10 +48,12 @@ class APIArg:
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
-            for mode, (subject, _) in MODES.items():
-                values = _mode(process, mode, process.entry_rows).values if process.entry_rows.size else ()
-                for value in sorted(values):
-                    yield Hypothesis(self.name, subject, {"api": FORWARD, "mode": mode, "value": value})
+            for stage, rows in sorted(process.stage_labels.groups(process.entry_rows).items()):
+                for mode, subject in MODES.items():
+                    for value in sorted(_mode(process, mode, rows).groups(np.arange(len(rows)))):
+                        # A stage that golden never had is no context in which anything was learned.
+                        claim = {"api": FORWARD, "mode": mode, "stage": stage, "value": value}
+                        yield Hypothesis(self.name, subject, claim)
             for (api, argument), distinct in sorted(_arguments(process).items()):
                 if len(distinct) > MAX_VALUES:
                     continue
@@ -70,33 +74,39 @@ class APIArg:
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if "mode" in claim:
-            return f"A model is called with {MODES[claim['mode']][1]} {claim['value']}{when}."
+            return f"In {DOING[claim['stage']]} a model is called {_mode_text(claim['mode'], claim['value'])}{when}."
         return f"`{claim['api']}` is called with {claim['argument']}={claim['value']}{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
         if "mode" in claim:
-            what = MODES[claim["mode"]][1]
-            stage = examples.context["stage"][int(broken[0])]
-            doing = {"train": "training", "eval": "evaluation"}.get(stage, "set-up")
+            mode = claim["mode"]
+            was, now = _mode_text(mode, claim["value"]), _mode_text(mode, seen)
             hint = {
-                "training": "`model.train()` or `model.eval()`",
-                "grad_mode": "`torch.no_grad()`",
-                "autocast": "`torch.autocast`",
+                "training": "model.train()` or `model.eval()",
+                "grad_mode": "torch.no_grad()",
+                "autocast": "torch.autocast",
             }
             return Finding(
-                f"In {doing} golden called the model with {what} {claim['value']}; the candidate calls it with "
-                f"{what} {seen} "
-                f"(see {hint[claim['mode']]}).",
-                f"{what} {claim['value']}",
-                f"{what} {seen}{_set_at(run, examples, int(broken[0])) if claim['mode'] == 'training' else ''}",
+                f"In {DOING[claim['stage']]} golden called the model {was}; the candidate calls it {now} (see "
+                f"`{hint[mode]}`).",
+                f"called {was}",
+                f"called {now}{_set_at(run, examples, int(broken[0])) if mode == 'training' else ''}",
             )
         return Finding(
             f"`{claim['api']}({claim['argument']})` was {claim['value']} in golden, is {seen} in the candidate.",
             f"{claim['argument']} = {claim['value']}",
             f"{claim['argument']} = {seen}",
         )
+
+
+def _mode_text(mode: str, value: str) -> str:
+    if mode == "training":
+        return "in train mode" if value == "on" else "in eval mode"
+    if mode == "grad_mode":
+        return "with gradients recorded" if value == "enabled" else "without recording gradients"
+    return "without autocast" if value == "off" else f"under autocast({value})"
 
 
 def _set_at(run: Run, examples: Examples, place: int) -> str:
@@ -148,7 +158,7 @@ def _calls(process: Process) -> Ints:
     """Calls whose arguments rules may speak of; not those that a library function makes for itself."""
 
     def compute() -> Ints:
-        mask = process.api.isin(_eligible(process)) & process.is_call & ~process.inside("clip", "scaler")
+        mask = process.api.isin(_eligible(process)) & process.is_call & ~process.inside("clip", "scaler", "autograd")
         return np.flatnonzero(mask)
 
     return process.memo("argument calls", compute)
@@ -163,6 +173,8 @@ def _arguments(process: Process) -> Mapping[tuple[str, str], set[str]]:
         for code, number in np.unique(columns, axis=0).tolist() if len(rows) else ():
             api = process.api.values[code]
             for argument, value in (process.raw.symbols["args"][number].get("values") or {}).items():
+                if api.startswith("torch.autograd.") and argument not in FLAGS_OF_AUTOGRAD:
+                    continue
                 if argument not in (
                     "size_average",
                     "reduce",
@@ -219,12 +231,13 @@ def _mode(process: Process, mode: str, rows: Ints) -> Labels:
 
 def _mode_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
     rows = process.entry_rows
+    rows = rows[process.stage_labels.isin([claim["stage"]])[rows]]
     if not len(rows):
         return EMPTY
     observed = _mode(process, claim["mode"], rows)
     context = call_context(process, rows)
-    # Stage says what the call is for; the modes themselves must not explain each other away.
-    kept = {name: context[name] for name in ("stage", "rank", "root")}
+    # The modes themselves must not explain each other away.
+    kept = {name: context[name] for name in ("rank", "root")}
     return Examples(
         observed.isin([claim["value"]]),
         np.full(len(rows), position),

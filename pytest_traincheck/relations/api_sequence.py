@@ -94,7 +94,8 @@ class APISequence:
 class _Between:
     """Calls on gradients between the last backward and a step.
 
-    `steps` are positions of the steps that a backward pass precedes; `step`, `api` and `row` are parallel columns of calls.
+    `steps` are positions of the steps that a backward pass precedes; `step`, `api` and `row` are parallel columns of
+    calls.
     """
 
     steps: Ints

@@ -10,7 +10,7 @@ import numpy as np
 
 from pytest_traincheck.trace import Process
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.variables import Variables
 
 FIELD_WORDS: Mapping[str, str] = {
@@ -66,7 +66,7 @@ def variable_context(process: Process, variable: Ints) -> dict[str, Labels]:
     """Context of variables, by their ids."""
     variables = Variables.of(process)
     return {
-        "requires_grad": Labels.of(_requires_grad(process)[variable], ("off", "on")),
+        "requires_grad": Labels.flags(requires_grad(process)[variable], "on", "off"),
         "held": Labels.flags(variables.held[variable]),
         "shape": Labels.of(_dimensions(process)[variable], ("scalar", "vector", "matrix")),
         "root": Labels.of(variables.root[variable], process.names.roots),
@@ -92,11 +92,23 @@ def module_roots(process: Process) -> Ints:
     )
 
 
-def _requires_grad(process: Process) -> Ints:
+def requires_grad(process: Process) -> Bools:
+    """`requires_grad` of each variable as it was first seen."""
     return process.memo(
         "requires_grad",
-        lambda: np.array([int(bool(symbol.get("requires_grad"))) for symbol in Variables.of(process).symbols]),
+        lambda: np.array([bool(symbol.get("requires_grad")) for symbol in Variables.of(process).symbols], dtype=bool),
     )
+
+
+def trained_roots(process: Process) -> frozenset[int]:
+    """Ids of the roots that are called in training."""
+
+    def compute() -> frozenset[int]:
+        entries = process.entry_rows
+        entries = entries[process.stage[entries] == 1]
+        return frozenset(np.unique(module_roots(process)[process.events["mod"][entries]]).tolist())
+
+    return process.memo("trained roots", compute)
 
 
 def _dimensions(process: Process) -> Ints:

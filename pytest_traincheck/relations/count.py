@@ -159,7 +159,7 @@ def _count(process: Process) -> Mapping[str, Ints]:
     layers = vocabulary.calls_of(process, vocabulary.LAYER_FUNCTIONS) & (process.stage == 1) & succeeded
     found.update(process.api.groups(np.flatnonzero(layers)))
 
-    entries = process.entry_rows
+    entries = process.forward_rows
     entries = entries[~np.isin(entries, wrappers)]
     roots = Labels.of(module_roots(process)[events["mod"]], process.names.roots)
     for root, rows in roots.groups(entries).items():

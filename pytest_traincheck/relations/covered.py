@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.base import Examples, Finding, Hypothesis, listed, variable_names
-from pytest_traincheck.relations.context import rank_label, variable_context
+from pytest_traincheck.relations.context import rank_label, trained_roots, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -183,13 +183,8 @@ def _parameters(process: Process) -> Ints:
 
     def compute() -> Ints:
         variables = Variables.of(process)
-        events = process.events
-        entries = process.entry_rows
-        entries = entries[process.stage[entries] == 1]
-        modules = process.raw.symbols["mod"]
-        called = {modules[int(number)].get("root", 0) for number in set(events["mod"][entries].tolist())}
         rows = variables.ids("parameter")
-        return rows[np.isin(variables.root[rows], sorted(called))]
+        return rows[np.isin(variables.root[rows], sorted(trained_roots(process)))]
 
     return process.memo("trained models' parameters", compute)
 

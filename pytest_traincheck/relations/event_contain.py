@@ -201,8 +201,8 @@ def _layer_rows(process: Process) -> Ints:
 
 
 def _entry_of(process: Process, rows: Ints) -> Ints:
-    """Position in `entry_rows` of the forward pass that contains each call; -1 if none does."""
-    entries = process.entry_rows
+    """Position in `forward_rows` of the forward pass that contains each call; -1 if none does."""
+    entries = process.forward_rows
     if not len(entries):
         return np.full(len(rows), -1)
     seq = process.events["seq"].astype(np.int64)
@@ -213,13 +213,13 @@ def _entry_of(process: Process, rows: Ints) -> Ints:
 
 
 def _roots_of_entries(process: Process) -> Labels:
-    return call_context(process, process.entry_rows)["root"]
+    return call_context(process, process.forward_rows)["root"]
 
 
 def _contained(process: Process) -> set[tuple[str, str, str]]:
     rows = _layer_rows(process)
     entries = _entry_of(process, rows)
-    roots = _roots_of_entries(process) if len(process.entry_rows) else None
+    roots = _roots_of_entries(process) if len(process.forward_rows) else None
     if roots is None:
         return set()
     inside = entries >= 0
@@ -228,7 +228,7 @@ def _contained(process: Process) -> set[tuple[str, str, str]]:
     found: set[tuple[str, str, str]] = set()
     for api, mine in process.api.groups(rows).items():
         own = np.unique(entries[np.isin(rows, mine)])
-        pairs = np.unique(np.stack([roots.codes[own], stages.codes[process.entry_rows[own]]], axis=1), axis=0)
+        pairs = np.unique(np.stack([roots.codes[own], stages.codes[process.forward_rows[own]]], axis=1), axis=0)
         found.update(
             (roots.values[root], stages.values[stage], api) for root, stage in pairs.tolist() if roots.values[root]
         )
@@ -236,7 +236,7 @@ def _contained(process: Process) -> set[tuple[str, str, str]]:
 
 
 def _call_in_call(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
-    entries = process.entry_rows
+    entries = process.forward_rows
     if not len(entries) or vocabulary.is_compiled(process):
         return EMPTY
     stage = process.stage_labels.take(entries).isin([claim["stage"]])

@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_traincheck.golden.model import Invariant
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
-from pytest_traincheck.relations.context import call_context, rank_label, variable_context
+from pytest_traincheck.relations.context import call_context, rank_label, requires_grad, trained_roots, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints
@@ -60,8 +60,9 @@ class Moves:
         process = run.processes[int(examples.process[first])]
         step = process.step_number(int(examples.row[first]))
         if claim["moves"]:
-            held = examples.context.get("held")
-            copy = " (in no optimizer: a copy such as an EMA)" if held is not None and held[first] == "no" else ""
+            copy = (
+                " (in no optimizer: a copy such as an EMA)" if _is_copy(process, int(examples.variable[first])) else ""
+            )
             return Finding(
                 f"{names}{copy} changed in {place} of golden; in the candidate {_how_rarely(examples, broken, step)}.",
                 f"changes in {place}",
@@ -93,6 +94,10 @@ def _per_step(process: Process, position: int, claim: Mapping[str, Any]) -> Exam
     # one.
     alive = np.tile(born_at, len(ends) - 1) <= after
     variable, rows, after, until = variable[alive], rows[alive], after[alive], until[alive]
+    if claim["kind"] == "parameter" and not claim["moves"]:
+        # A trained weight that stands still does so by chance: its gradient cancels.
+        idle = ~variables.held[variable] | ~requires_grad(process)[variable]
+        variable, rows, after, until = variable[idle], rows[idle], after[idle], until[idle]
     moved = variables.changed(variable, after, until)
     context = variable_context(process, variable)
     kept = {name: context[name] for name in ("held", "requires_grad", "root", "child", "variable")}
@@ -145,6 +150,16 @@ def _changed_within(process: Process, variable: Ints, row: Ints, begin: Ints, en
     real = changes[events["old"][changes] != fmt.UNSEEN]
     keys = (events["subject"][real].astype(np.int64) << 32) + process.parent_row[real]
     return np.isin((variable << 32) + row, keys) | variables.changed(variable, begin, end)
+
+
+def _is_copy(process: Process, variable: int) -> bool:
+    """A parameter of a model that is not called in training and that no optimizer holds."""
+    variables = Variables.of(process)
+    return (
+        variables.kind[variable] == "parameter"
+        and not variables.held[variable]
+        and int(variables.root[variable]) not in trained_roots(process)
+    )
 
 
 def _how_rarely(examples: Examples, broken: Ints, step: int) -> str:

@@ -33,7 +33,8 @@ def describe_optimizers(run: Run) -> dict[str, dict[str, Any]]:
             label = process.names.optimizers[step.optimizer]
             if label not in found:
                 found[label] = {
-                    "class": str(process.raw.symbols["opt"][step.optimizer].get("class", "")),
+                    "class": process.optimizer_class[step.optimizer],
+                    "lead": step.optimizer == process.lead_optimizer,
                     "parameters": _parameter_count(process, step.optimizer, step.begin),
                 }
     return dict(sorted(found.items()))

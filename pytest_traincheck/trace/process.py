@@ -45,6 +45,8 @@ class Process:
     raw: RawTrace
     root_names: Mapping[str, str] = field(default_factory=dict)
     optimizer_names: Mapping[str, str] = field(default_factory=dict)
+    lead: str = ""
+    """Name of the optimizer that counts the iterations, where a golden says so."""
     _memo: dict[object, Any] = field(default_factory=dict, repr=False)
 
     def memo(self, key: object, compute: Callable[[], T]) -> T:
@@ -95,6 +97,15 @@ class Process:
     def api(self) -> Labels:
         """The API name of each call; empty for changes."""
         return Labels.of(np.where(self.is_call, self.events["subject"], 0), self.api_names)
+
+    @cached_property
+    def forward_rows(self) -> Ints:
+        """Entry calls of a whole model; a part of it that is called by itself, to sample from a decoder, is not
+        among them.
+        """
+        whole = np.array([not symbol.get("path", "") for symbol in self.raw.symbols["mod"]], dtype=bool)
+        rows: Ints = self.entry_rows[whole[self.events["mod"][self.entry_rows]]]
+        return rows
 
     @cached_property
     def optimizer_class(self) -> tuple[str, ...]:
@@ -189,8 +200,12 @@ class Process:
             first.setdefault(step.optimizer, step.begin)
         if not counts:
             return 0
+        for optimizer in counts:
+            if self.lead and self.names.optimizers[optimizer] == self.lead:
+                return optimizer
         most = max(counts.values())
-        regular = [optimizer for optimizer, count in counts.items() if 5 * count >= most]
+        # A critic may step five or ten times for each step of a generator.
+        regular = [optimizer for optimizer, count in counts.items() if 20 * count >= most]
         return max(regular, key=lambda optimizer: first[optimizer])
 
     @cached_property

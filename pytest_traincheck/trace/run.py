@@ -45,12 +45,12 @@ class Run:
         )
         return tuple(group for group in groups if len(group) > 1)
 
-    def renamed(self, roots: Mapping[str, str], optimizers: Mapping[str, str]) -> Run:
-        """The same run with roots and optimizers called as the golden calls them."""
-        if not roots and not optimizers:
+    def renamed(self, roots: Mapping[str, str], optimizers: Mapping[str, str], lead: str = "") -> Run:
+        """The same run with roots and optimizers called as the golden calls them, and iterations counted as there."""
+        if not roots and not optimizers and not lead:
             return self
         processes = tuple(
-            Process(process.raw, {**process.root_names, **roots}, {**process.optimizer_names, **optimizers})
+            Process(process.raw, {**process.root_names, **roots}, {**process.optimizer_names, **optimizers}, lead)
             for process in self.processes
         )
         return Run(self.path, processes)
