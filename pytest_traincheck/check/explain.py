@@ -38,10 +38,11 @@ def _layer(violation: Violation) -> int:
     return relation.layer(violation.invariant.claim) if relation else LATE_EFFECT
 
 
-def _order(violation: Violation) -> tuple[int, int, int, int, str]:
+def _order(violation: Violation) -> tuple[int, int, int, int, int, str]:
     effect = _layer(violation) >= LATE_EFFECT
     # An effect may show before its cause is due (a call that never comes): within a run, causes come before effects.
-    return int(effect), violation.step, _layer(violation), violation.seq, violation.invariant.id
+    backward = violation.invariant.subject == "torch.autograd.backward"
+    return int(effect), violation.step, _layer(violation), violation.seq, int(not backward), violation.invariant.id
 
 
 def _follows(violation: Violation, group: Sequence[Violation]) -> bool:
@@ -65,6 +66,15 @@ def _follows(violation: Violation, group: Sequence[Violation]) -> bool:
 
 
 def _related(violation: Violation, other: Violation) -> bool:
+    ours, theirs = violation.invariant, other.invariant
+    if _changes_class(other):
+        # Whatever golden knew of the optimizer that is gone.
+        return ours.subject.startswith(theirs.subject)
+    if ours.relation == theirs.relation == "Hyperparameter":
+        return ours.claim.get("name") == theirs.claim.get("name")
+    if _too_often(violation) and _too_often(other):
+        # Windows end with steps: one step left out doubles every count of its window.
+        return violation.step == other.step
     if violation.invariant.subject == other.invariant.subject:
         return True
     return bool(set(violation.variables) & set(other.variables))
@@ -77,6 +87,16 @@ def _is_forward(violation: Violation) -> bool:
 
 def _counts_steps(violation: Violation) -> bool:
     return violation.invariant.relation == "Count" and violation.invariant.subject.endswith(".step")
+
+
+def _changes_class(violation: Violation) -> bool:
+    return violation.invariant.relation == "Hyperparameter" and violation.invariant.claim.get("rule") == "class"
+
+
+def _too_often(violation: Violation) -> bool:
+    if violation.invariant.relation == "Accumulate":
+        return violation.invariant.claim.get("gradient") == "whole"
+    return violation.invariant.relation == "Count" and violation.candidate in ("called twice", "called many times")
 
 
 def _vanished(violation: Violation) -> bool:

@@ -138,7 +138,7 @@ def _closures(process: Process, optimizer_class: str) -> tuple[Ints, Ints, Bools
 
 @dataclass(frozen=True)
 class _Table:
-    """For every parameter at every step from its optimizer's second on: is its gradient fresh, is it whole."""
+    """For every parameter at every step: is its gradient fresh, is it whole."""
 
     row: Ints
     variable: Ints
@@ -178,10 +178,9 @@ def _table(process: Process) -> _Table:
     fresh = stale == 0
     # Whole: what was added since the previous step is all still in the sum.
     whole = since_clear >= in_window
-    later = lines.column("number") >= 1
     touched = in_window > 0
     return _Table(
-        lines.column("row"), lines.variable, lines.column("optimizer"), later & touched & (gradient > 0), fresh, whole
+        lines.column("row"), lines.variable, lines.column("optimizer"), touched & (gradient > 0), fresh, whole
     )
 
 

@@ -18,6 +18,7 @@ from pytest_traincheck.trace.process import OptimizerStep
 
 FORWARD = "torch.nn.Module.forward"
 
+BACKWARD = "torch.autograd.backward"
 STEP = "torch.optim.Optimizer.step"
 
 TIMES = {"once": "exactly once", "some": "at least once", "at most once": "at most once"}
@@ -93,6 +94,16 @@ class Count:
             )
         spoken = _spoken(claim["api"])
         place = "run" if claim["per"] == "run" else "training step"
+        if claim["api"] == BACKWARD and claim["times"] != "some" and examples.observed is not None:
+            seen = examples.observed[int(broken[0])]
+            if seen in ("twice", "many times"):
+                return Finding(
+                    f"Golden took an optimizer step after every backward pass; in the candidate `backward` runs "
+                    f"{seen} before "
+                    f"step {_step(run, examples, broken)}: an optimizer step was left out, or a backward pass added.",
+                    f"called {TIMES[claim['times']]} in every {place}",
+                    f"called {seen}",
+                )
         never = not any(len(_counted(process).get(claim["api"], ())) for process in run.processes)
         seen = "never" if never else (examples.observed[int(broken[0])] if examples.observed is not None else "never")
         if never and spoken.startswith(vocabulary.PARALLEL_WRAPPERS) and any(len(p.entry_rows) for p in run.processes):

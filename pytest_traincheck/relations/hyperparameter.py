@@ -16,7 +16,7 @@ from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.variables import Variables
 
-VALUE, PER_PARAMETER = "value", "per parameter"
+VALUE, PER_PARAMETER, CLASS = "value", "per parameter", "class"
 
 IMPLEMENTATION = frozenset({"foreach", "fused", "capturable", "differentiable"})
 """Which kernel does the work: no change of behaviour."""
@@ -42,6 +42,13 @@ class Hyperparameter:
     def _of_optimizer(self, process: Process, optimizer: int) -> Iterable[Hypothesis]:
         label = process.names.optimizers[optimizer]
         name = class_of(process, optimizer)
+        yield Hypothesis(
+            self.name,
+            name,
+            {"rule": CLASS, "optimizer": label, "name": "class", "value": name},
+            Kind.CONFIG,
+            Scope.PINNED,
+        )
         table = _table(process, optimizer)
         for key, values in sorted(table.items()):
             distinct = {text_of(value): value for value in values}
@@ -61,12 +68,20 @@ class Hyperparameter:
         return Examples.concatenate(parts)
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        if claim["rule"] == CLASS:
+            return f"`{claim['optimizer']}` is a `{subject}`{when}."
         return f"`{subject}({claim['name']})` is {text_of(claim['value'])} for `{claim['optimizer']}`{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         first = int(broken[0])
         seen = examples.observed[first] if examples.observed is not None else "?"
+        if claim["rule"] == CLASS:
+            return Finding(
+                f"The optimizer `{claim['optimizer']}` was `{claim['value']}` in golden, is `{seen}` in the candidate.",
+                f"{claim['value']}",
+                f"{seen}",
+            )
         whom = ""
         if claim["rule"] == PER_PARAMETER:
             whom = f" for {listed(variable_names(run, examples, broken), 2)}"
@@ -99,15 +114,16 @@ def _table(process: Process, optimizer: int) -> Mapping[str, list[Any]]:
         variables = Variables.of(process)
         step = process.steps[_first_step(process, optimizer)]
         members = variables.membership(optimizer, step.begin)
-        rates = learning_rates(process, optimizer, step.begin)
         table: dict[str, list[Any]] = {}
         names = {key for hyper in members.hyper.values() for key in hyper}
         for name in sorted(names - {"lr", "initial_lr"} - IMPLEMENTATION):
             values = [members.hyper[int(group)].get(name) for group in members.groups]
             if all(isinstance(value, (bool, int, float, str, type(None), list)) for value in values):
                 table[name] = values
-        if rates:
-            table["lr"] = [rates.get(int(group)) for group in members.groups]
+        made = variables.constructed(optimizer)
+        rates = [made.get(int(group), {}).get("lr") for group in members.groups]
+        if rates and all(isinstance(rate, (int, float)) for rate in rates):
+            table["lr"] = rates
         return table
 
     return process.memo(("hyper", optimizer), compute)
@@ -128,12 +144,12 @@ def learning_rates(process: Process, optimizer: int, seq: int) -> dict[int, floa
 
 def _value_examples(process: Process, position: int, optimizer: int, claim: Mapping[str, Any]) -> Examples:
     table = _table(process, optimizer)
-    if claim["name"] not in table:
+    if claim["rule"] != CLASS and claim["name"] not in table:
         return EMPTY
-    values = table[claim["name"]]
     step = process.steps[_first_step(process, optimizer)]
     members = Variables.of(process).membership(optimizer, step.begin)
     rows = members.variables
+    values = [class_of(process, optimizer)] * len(rows) if claim["rule"] == CLASS else table[claim["name"]]
     texts = [text_of(value) for value in values]
     wanted = text_of(claim["value"])
     context = {"rank": rank_label(process, len(rows)), "first_step": Labels.constant("yes", len(rows))}

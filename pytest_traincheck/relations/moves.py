@@ -60,9 +60,8 @@ class Moves:
         process = run.processes[int(examples.process[first])]
         step = process.step_number(int(examples.row[first]))
         if claim["moves"]:
-            copy = (
-                " (in no optimizer: a copy such as an EMA)" if _is_copy(process, int(examples.variable[first])) else ""
-            )
+            is_copy = _is_copy(process, int(examples.variable[first]))
+            copy = " (in no optimizer: a copy such as an EMA)" if is_copy else ""
             return Finding(
                 f"{names}{copy} changed in {place} of golden; in the candidate {_how_rarely(examples, broken, step)}.",
                 f"changes in {place}",

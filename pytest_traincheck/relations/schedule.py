@@ -20,7 +20,7 @@ LIMIT = 32
 
 
 class Schedule:
-    """A learning rate that changes takes the same values, step by step.
+    """The learning rate takes the same values, step by step.
 
     One that follows the loss differs between seeds and is no rule.
     """
@@ -35,11 +35,9 @@ class Schedule:
             for optimizer in sorted({step.optimizer for step in process.steps}):
                 label = process.names.optimizers[optimizer]
                 for group, rates in _schedules(process, optimizer).items():
-                    if len(set(rates)) > 1:
-                        claim = {"optimizer": label, "group": group, "values": rates}
-                        yield Hypothesis(
-                            self.name, f"{class_of(process, optimizer)}.lr", claim, Kind.CONFIG, Scope.PINNED
-                        )
+                    claim = {"optimizer": label, "group": group, "values": rates}
+                    subject = f"{class_of(process, optimizer)}.lr"
+                    yield Hypothesis(self.name, subject, claim, Kind.CONFIG, Scope.PINNED)
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
         parts = []
@@ -50,6 +48,9 @@ class Schedule:
         return Examples.concatenate(parts)
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        if len(set(claim["values"])) == 1:
+            rate = claim["values"][0]
+            return f"The learning rate of `{claim['optimizer']}` (group {claim['group']}) stays {rate:.4g}{when}."
         rates = ", ".join(f"{rate:.4g}" for rate in claim["values"][:8])
         more = ", ..." if len(claim["values"]) > 8 else ""
         return f"The learning rate of `{claim['optimizer']}` (group {claim['group']}) goes {rates}{more}{when}."

@@ -145,6 +145,13 @@ class Variables:
         key = ("membership", optimizer, tuple(sorted(group["i"] for group in latest.values())))
         return self.process.memo(key, lambda: _membership(latest))
 
+    def constructed(self, optimizer: int) -> Mapping[int, Mapping[str, Any]]:
+        """Hyper-parameters of each group as the optimizer was made with them, before any scheduler touched them."""
+        first: dict[int, Mapping[str, Any]] = {}
+        for group in self._groups.get(optimizer, ()):
+            first.setdefault(group.get("index", 0), group.get("hyper", {}))
+        return first
+
     @cached_property
     def _groups(self) -> Mapping[int, list[Mapping[str, Any]]]:
         groups: dict[int, list[Mapping[str, Any]]] = {}
