@@ -1,0 +1,76 @@
+"""`traincheck collect`: one run to a trace."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from pytest_traincheck.check.result import CheckResult, RunError
+from pytest_traincheck.cli import options, output
+from pytest_traincheck.cli.status import Status
+from pytest_traincheck.config import DEFAULT_TIMEOUT
+from pytest_traincheck.launch.progress import progress_for
+from pytest_traincheck.launch.run import RunRequest, RunStatus, execute
+
+COLLECT_FILE = "collect.json"
+"""How the run was asked for; `traincheck infer` reads it."""
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("collect", help="run a command once and record how it trains")
+    parser.add_argument("--run", required=True, type=options.command, metavar="CMD", help="what to run")
+    parser.add_argument("--output", required=True, type=Path, metavar="RUN_DIR", help="directory for the trace")
+    parser.add_argument("--cwd", type=Path, default=Path(), metavar="DIR", help="where to run it")
+    parser.add_argument("--seed", type=options.seed, metavar="N")
+    parser.add_argument("--seed-arg", type=options.seed_argument, metavar="ARG", help="like '--seed {seed}'")
+    parser.add_argument("--seed-env", metavar="NAME", help="environment variable that takes the seed")
+    parser.add_argument("--python", metavar="EXE", help="interpreter of the run")
+    parser.add_argument("--timeout", type=options.seconds, default=DEFAULT_TIMEOUT, metavar="S", help="seconds")
+    parser.set_defaults(handle=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    run_dir = arguments.output.absolute()
+    # Made here, so that a path which cannot be written is bad input and not a failed run.
+    run_dir.mkdir(parents=True, exist_ok=True)
+    if not arguments.cwd.is_dir():
+        raise NotADirectoryError(20, "there is no such directory", str(arguments.cwd))
+    request = RunRequest(
+        command=arguments.run,
+        cwd=arguments.cwd.absolute(),
+        run_dir=run_dir,
+        seed=arguments.seed,
+        seed_arg=arguments.seed_arg,
+        seed_env=arguments.seed_env,
+        python=arguments.python,
+        timeout=arguments.timeout,
+        side="collect",
+    )
+    progress = progress_for()
+    progress.start(arguments.run)
+    try:
+        outcome = execute(request, progress.update)
+    finally:
+        progress.finish("")
+    if outcome.status is not RunStatus.OK:
+        error = RunError("", outcome.message, outcome.remedy, outcome.output)
+        output.show(CheckResult("collect", errors=(error,), notes=outcome.notes))
+        return Status.RUN_FAILED
+    asked = {key: getattr(arguments, key) for key in ("run", "seed", "seed_arg", "seed_env")}
+    text = json.dumps({**asked, "cwd": str(arguments.cwd)}, ensure_ascii=False, indent=1)
+    (run_dir / COLLECT_FILE).write_text(text + "\n", encoding="utf-8")
+    return _summarise(run_dir)
+
+
+def _summarise(run_dir: Path) -> Status:
+    from pytest_traincheck.trace import TraceError, load_run
+    from pytest_traincheck.trace.show import summarise
+
+    try:
+        load_run(run_dir)
+    except TraceError as error:
+        output.show(CheckResult("collect", errors=(RunError("", str(error)),)))
+        return Status.RUN_FAILED
+    print(summarise(run_dir).rstrip("\n"))
+    return Status.CLEAN

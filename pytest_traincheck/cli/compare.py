@@ -1,0 +1,54 @@
+"""`traincheck compare`: two directories or git refs and a command."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_traincheck.cli import options, output
+from pytest_traincheck.config import DEFAULT_SEEDS, DEFAULT_TIMEOUT
+from pytest_traincheck.launch.progress import progress_for
+from pytest_traincheck.workflow import INPUT_ERRORS, CompareRequest, compare
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("compare", help="run golden and candidate code now and compare how they train")
+    parser.add_argument("--golden", required=True, metavar="DIR|REF", help="directory or git ref that is right")
+    parser.add_argument("--candidate", required=True, metavar="DIR|REF", help="directory or git ref to check")
+    parser.add_argument("--run", required=True, type=options.command, metavar="CMD", help="what to run inside each")
+    parser.add_argument("--candidate-run", type=options.command, metavar="CMD", help="what to run on the candidate")
+    parser.add_argument("--seed-arg", type=options.seed_argument, metavar="ARG", help="like '--seed {seed}'")
+    parser.add_argument("--seed-env", metavar="NAME", help="environment variable that takes the seed")
+    parser.add_argument("--seeds", type=options.seeds, default=DEFAULT_SEEDS, help="golden runs (default: 0,1,2)")
+    parser.add_argument("--candidate-seed", type=options.seed, metavar="N", help="(default: the first of --seeds)")
+    parser.add_argument("--golden-python", metavar="EXE", help="interpreter of the golden runs")
+    parser.add_argument("--candidate-python", metavar="EXE", help="interpreter of the candidate run")
+    parser.add_argument("--timeout", type=options.seconds, default=DEFAULT_TIMEOUT, metavar="S", help="seconds per run")
+    parser.add_argument("--name", type=options.name, help="name in reports (default: that of the script)")
+    options.add_reports(parser)
+    parser.set_defaults(handle=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    request = CompareRequest(
+        golden=arguments.golden,
+        candidate=arguments.candidate,
+        run=arguments.run,
+        cwd=Path.cwd(),
+        candidate_run=arguments.candidate_run,
+        seed_arg=arguments.seed_arg,
+        seed_env=arguments.seed_env,
+        seeds=arguments.seeds,
+        candidate_seed=arguments.candidate_seed,
+        golden_python=arguments.golden_python,
+        candidate_python=arguments.candidate_python,
+        timeout=arguments.timeout,
+        artifacts=arguments.artifacts,
+        name=arguments.name or "",
+    )
+    try:
+        result = compare(request, progress_for())
+    except INPUT_ERRORS as error:
+        return output.refuse(arguments, [(request.pipeline, error)])
+    output.show(result)
+    return output.finish(arguments, [result])

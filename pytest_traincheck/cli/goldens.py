@@ -1,0 +1,23 @@
+"""Golden files as arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_traincheck.config import ConfigError, load
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.golden.store import golden_path, read
+
+
+def golden_named(text: str) -> Golden:
+    """The golden in the file `text`, or of the configured pipeline `text`. Raises `GoldenError`."""
+    path = Path(text)
+    if not path.exists() and path.name == text:
+        try:
+            config = load(Path.cwd())
+        except ConfigError:
+            # Then only a file can be meant, and reading it says what is wrong.
+            return read(path)
+        if text in config.pipelines:
+            return read(golden_path(config.store, text))
+    return read(path)

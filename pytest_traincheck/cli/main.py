@@ -1,0 +1,68 @@
+"""Parses the command line, runs one command, and turns what goes wrong into a message and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from pytest_traincheck import __version__
+from pytest_traincheck.cli import check, collect, compare, diff, infer, refresh, show, trace
+from pytest_traincheck.cli.status import Status
+from pytest_traincheck.launch.termination import exit_on_termination
+from pytest_traincheck.workflow import INPUT_ERRORS
+
+COMMANDS = (compare, check, refresh, diff, show, collect, infer, trace)
+
+_DESCRIPTION = """\
+Learn training invariants from golden code and check a candidate against them.
+
+exit status: 0 nothing broken, 1 incidents, 2 wrong use or bad input, 3 a run failed, timed out or was unreliable
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="traincheck", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"pytest-traincheck {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        command.add(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `traincheck` with `argv` (the process's own arguments unless given) and return the exit status."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        with exit_on_termination():
+            return int(arguments.handle(arguments))
+    except INPUT_ERRORS as error:
+        print(f"traincheck: error: {error}", file=sys.stderr)
+        return Status.BAD_INPUT
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`); the interpreter must not complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Status.BROKEN_PIPE
+    except OSError as error:
+        # A disk that is full, a directory that may not be entered: bad input, not our mistake.
+        place = f"{error.filename}: " if error.filename else ""
+        print(
+            f"traincheck: error: {place}{error.strerror or error}. Check that the path exists and can be written.",
+            file=sys.stderr,
+        )
+        return Status.BAD_INPUT
+    except Exception:  # noqa: BLE001 - Python would exit with 1, which says that a check found incidents
+        traceback.print_exc()
+        print(
+            f"traincheck: internal error in `traincheck {arguments.command}`, so nothing was decided. "
+            "Please report the traceback above as a bug of pytest-traincheck.",
+            file=sys.stderr,
+        )
+        return Status.RUN_FAILED
+    except KeyboardInterrupt:
+        print("traincheck: interrupted", file=sys.stderr)
+        return Status.INTERRUPTED

@@ -1,0 +1,106 @@
+"""Options that several commands share, and the types of their values."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_traincheck.config import Config, ConfigError, PipelineSpec, load
+
+
+def add_reports(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("reports")
+    group.add_argument("--json", type=output_file, metavar="FILE", help="write the result as JSON")
+    group.add_argument("--junit", type=output_file, metavar="FILE", help="write a JUnit report")
+    group.add_argument("--html", type=output_file, metavar="FILE", help="write an HTML report")
+    add_artifacts(group)
+
+
+def add_artifacts(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    parser.add_argument(
+        "--artifacts", type=Path, metavar="DIR", help="keep traces, output, golden and result in DIR/PIPELINE"
+    )
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="configuration file (default: the nearest pyproject.toml)"
+    )
+
+
+def configuration(arguments: argparse.Namespace) -> Config:
+    """The configuration that the command works with. Raises `ConfigError`."""
+    return load(Path.cwd(), arguments.config)
+
+
+def chosen(config: Config, names: Sequence[str]) -> list[PipelineSpec]:
+    """The named pipelines, or all; each once. Raises `ConfigError` for unknown names and when there is none."""
+    if not config.pipelines:
+        raise ConfigError(
+            f"{config.source}: configures no pipeline. Add a [tool.traincheck.pipelines.NAME] table with a `run` line."
+        )
+    for name in names:
+        if name not in config.pipelines:
+            near = difflib.get_close_matches(name, config.pipelines, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            known = ", ".join(config.pipelines)
+            raise ConfigError(f"{config.source}: configures no pipeline {name!r}.{hint} Configured: {known}.")
+    return [config.pipelines[name] for name in (dict.fromkeys(names) or config.pipelines)]
+
+
+def output_file(text: str) -> Path:
+    path = Path(text)
+    if not text or path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a directory; give the path of a file")
+    return path
+
+
+def seeds(text: str) -> tuple[int, ...]:
+    values = tuple(seed(part) for part in text.split(","))
+    if len(set(values)) != len(values):
+        raise argparse.ArgumentTypeError(f"{text!r} names a seed twice; name each once")
+    return values
+
+
+def seed(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number that is not negative")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value
+
+
+def command(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the command is empty; give it as you type it, in quotes")
+    return text
+
+
+def seed_argument(text: str) -> str:
+    if "{seed}" not in text:
+        raise argparse.ArgumentTypeError(f"{text!r} lacks {{seed}}; write it like '--seed {{seed}}'")
+    return text
+
+
+def count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def name(text: str) -> str:
+    # It becomes a directory below --artifacts, and must not lead out of it.
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no usable name; use letters, digits, `_`, `-` and `.`")
+    return text

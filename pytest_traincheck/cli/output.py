@@ -1,0 +1,54 @@
+"""Results on the terminal and in the report files that were asked for."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from pytest_traincheck.check.result import CheckResult, Outcome, RunError
+from pytest_traincheck.cli.status import Status, status_of
+from pytest_traincheck.report.html import write_html
+from pytest_traincheck.report.json_report import write_json
+from pytest_traincheck.report.junit import write_junit
+from pytest_traincheck.report.terminal import render_result
+
+
+def show(result: CheckResult) -> None:
+    """Print one result; in colours when stdout is a terminal."""
+    width = shutil.get_terminal_size((100, 24)).columns
+    text = render_result(result, width=width)
+    if sys.stdout.isatty():
+        Console(width=width, highlight=False).print(text)
+    else:
+        print(text.plain)
+
+
+def show_next(result: CheckResult) -> None:
+    """After a failed check: the commands that reproduce it and that accept what was found."""
+    if result.outcome is Outcome.FAIL:
+        print(f"\nreproduce: traincheck check {result.pipeline}\nif intended: traincheck refresh {result.pipeline}")
+
+
+def write_reports(arguments: argparse.Namespace, results: Sequence[CheckResult]) -> None:
+    """Write what was asked for. Raises `ReportError` when a file cannot be written."""
+    for path, write in ((arguments.json, write_json), (arguments.junit, write_junit), (arguments.html, write_html)):
+        if path is not None:
+            write(path, results)
+
+
+def finish(arguments: argparse.Namespace, results: Sequence[CheckResult]) -> Status:
+    """Write the reports and say how it ended."""
+    write_reports(arguments, results)
+    return status_of(results)
+
+
+def refuse(arguments: argparse.Namespace, errors: Sequence[tuple[str, Exception]]) -> Status:
+    """Bad input: say so on stderr, and in the report files too, so that a reader of those is not left with nothing."""
+    for _, error in errors:
+        print(f"traincheck: error: {error}", file=sys.stderr)
+    write_reports(arguments, [CheckResult(name, errors=(RunError("", str(error)),)) for name, error in errors])
+    return Status.BAD_INPUT

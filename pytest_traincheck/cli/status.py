@@ -1,0 +1,29 @@
+"""Exit statuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from pytest_traincheck.check.result import CheckResult, Outcome
+
+
+class Status(IntEnum):
+    """What the exit status of `traincheck` means."""
+
+    CLEAN = 0
+    INCIDENTS = 1
+    BAD_INPUT = 2
+    RUN_FAILED = 3
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+def status_of(results: Iterable[CheckResult]) -> Status:
+    """The worst of several results; no result at all is bad input, since nothing was checked."""
+    outcomes = {result.outcome for result in results}
+    if not outcomes:
+        return Status.BAD_INPUT
+    if Outcome.ERROR in outcomes:
+        return Status.RUN_FAILED
+    return Status.INCIDENTS if Outcome.FAIL in outcomes else Status.CLEAN

@@ -1,0 +1,51 @@
+"""The pytest plugin: options, the `traincheck` fixture, and the switch that registers the rest when it is asked for.
+
+Everything else lives in `pytest_traincheck.testing` and is imported only then: a session without `--traincheck` pays
+for this module alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_traincheck.testing.fixture import Traincheck
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("traincheck", "training invariants (pytest-traincheck)")
+    group.addoption("--traincheck", action="store_true", help="run every configured pipeline and check its golden")
+    group.addoption("--traincheck-golden", metavar="stored|REF", help="check against stored goldens, or a git ref")
+    group.addoption("--traincheck-refresh", action="store_true", help="learn the goldens again instead of checking")
+    group.addoption("--traincheck-pipeline", action="append", metavar="NAME", help="only this pipeline (repeatable)")
+    group.addoption("--traincheck-report", metavar="FILE", help="write an HTML report")
+    group.addoption("--traincheck-json", metavar="FILE", help="write the results as JSON")
+    group.addoption("--traincheck-artifacts", metavar="DIR", help="keep traces, goldens and results here")
+    parser.addini("traincheck", "as --traincheck", type="bool", default=False)
+    parser.addini("traincheck_golden", "as --traincheck-golden", default="")
+    parser.addini("traincheck_refresh", "as --traincheck-refresh", type="bool", default=False)
+    parser.addini("traincheck_pipeline", "as --traincheck-pipeline", type="args", default=[])
+    parser.addini("traincheck_report", "as --traincheck-report", default="")
+    parser.addini("traincheck_json", "as --traincheck-json", default="")
+    parser.addini("traincheck_artifacts", "as --traincheck-artifacts", default="")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if any(config.getoption(name) or config.getini(name) for name in ("traincheck", "traincheck_refresh")):
+        from pytest_traincheck.testing.session import register
+
+        register(config)
+
+
+@pytest.fixture
+def traincheck(request: pytest.FixtureRequest) -> Iterator[Traincheck]:
+    """Record training inside a test and check it against the stored golden.
+
+    `with traincheck.pipeline("tiny_gpt", seed=0): train(steps=8)`
+    """
+    from pytest_traincheck.testing.fixture import use
+
+    yield from use(request)

@@ -1,0 +1,1 @@
+"""What the pytest plugin does once it is asked for: settings, collectors and items, the session, the fixture."""

@@ -1,0 +1,160 @@
+"""The `traincheck` fixture: training inside an ordinary test, recorded in this process and checked."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from pytest_traincheck.check.result import CheckResult
+from pytest_traincheck.config import DEFAULT_STORE, ConfigError, load
+from pytest_traincheck.golden import store
+from pytest_traincheck.golden.errors import GoldenError
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.launch.metadata import read_environment
+from pytest_traincheck.testing import wording
+from pytest_traincheck.testing.settings import settings_of
+from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.workflow.engine import Engine, default_engine
+from pytest_traincheck.workflow.judging import NO_RULES, rules_of
+from pytest_traincheck.workflow.policy import Rules, judge
+
+if TYPE_CHECKING:
+    from pytest_traincheck.trace import Run
+
+REFRESH_COMMAND = "pytest --traincheck-refresh"
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """One run inside a test; the trace is read at once, since its directory goes with the test."""
+
+    trace: Run
+    run_dir: Path
+    seed: int | None
+
+
+@dataclass
+class Traincheck:
+    """What a test gets. Goldens are `STORE/NAME.jsonl`, like those of configured pipelines."""
+
+    store: Path
+    rules: Rules
+    refresh: bool
+    directory: Path
+    nodeid: str
+    engine: Engine
+    _runs: dict[str, list[_Recorded]] = field(default_factory=dict)
+    _count: int = 0
+    _broken: bool = False
+
+    @contextmanager
+    def pipeline(self, name: str, seed: int | None = None) -> Iterator[None]:
+        """Record the training in the block and check it against the golden `name` when the block ends.
+
+        With a `seed`, the generators of `random`, torch and (when imported) numpy are seeded first. The test fails
+        with the incidents when rules are broken, and with the remedy when there is no golden. An exception of the
+        block goes on unchanged. With `--traincheck-refresh` the runs of one name are learned from together at the end
+        of the test.
+        """
+        golden = None if self.refresh else self._golden(name)
+        run_dir = self.directory / f"run{self._count}"
+        self._count += 1
+        run_dir.mkdir(parents=True)
+        from pytest_traincheck.probe import observe
+
+        if seed is not None:
+            _seed_everything(seed)
+        try:
+            with observe(run_dir, seed=seed):
+                yield
+        except BaseException:
+            self._broken = True
+            raise
+        try:
+            trace = self.engine.load_run(run_dir)
+        except TraceError as error:
+            _fail(f"{name}: {error}")
+        recorded = _Recorded(trace, run_dir, seed)
+        if golden is None:
+            self._runs.setdefault(name, []).append(recorded)
+            return
+        outcome = self.engine.check_run(golden, trace, same_spec=golden.spec == in_process_spec(name))
+        judged = judge(outcome.verdicts, outcome.incidents, self.rules)
+        result = CheckResult(name, judged.verdicts, judged.incidents)
+        if result.incidents:
+            _fail(wording.in_process_text(result, REFRESH_COMMAND + f" {self.nodeid!r}"))
+
+    def _golden(self, name: str) -> Golden:
+        try:
+            path = store.golden_path(self.store, name)
+            if not path.exists():
+                raise GoldenError(
+                    f"{name}: there is no golden at {path}.\n"
+                    f"Learn it and commit the file: {REFRESH_COMMAND} {self.nodeid!r}"
+                )
+            return store.read(path)
+        except GoldenError as error:
+            # The three parts of the message say all; a traceback through this package would hide them.
+            pytest.fail(str(error), pytrace=False)
+
+    def learn(self) -> None:
+        """Write the goldens of everything that was recorded for a refresh; nothing when a block raised."""
+        if self._broken:
+            return
+        for name, runs in self._runs.items():
+            try:
+                golden = self.engine.learn(
+                    [run.trace for run in runs],
+                    pipeline=name,
+                    spec=in_process_spec(name),
+                    commit="",
+                    environment=read_environment(runs[0].run_dir),
+                    seeds=tuple(dict.fromkeys(run.seed for run in runs if run.seed is not None)),
+                    reason="",
+                )
+                store.write(store.golden_path(self.store, name), golden)
+            except GoldenError as error:
+                _fail(str(error))
+
+
+def in_process_spec(name: str) -> str:
+    """Identifies what was run, as `PipelineSpec.fingerprint` does for commands."""
+    return f"in-process:{name}"
+
+
+def use(request: pytest.FixtureRequest) -> Iterator[Traincheck]:
+    """The fixture's body: set up, hand out, learn at the end when refreshing."""
+    settings = settings_of(request.config)
+    root = request.config.rootpath
+    try:
+        config = load(root)
+    except ConfigError:
+        # The fixture needs no configuration; where there is a broken one, `--traincheck` complains about it.
+        directory, rules = root / DEFAULT_STORE, NO_RULES
+    else:
+        directory, rules = config.store, rules_of(config)
+    with tempfile.TemporaryDirectory(prefix="traincheck-", ignore_cleanup_errors=True) as temporary:
+        fixture = Traincheck(directory, rules, settings.refresh, Path(temporary), request.node.nodeid, default_engine())
+        yield fixture
+        fixture.learn()
+
+
+def _seed_everything(seed: int) -> None:
+    import torch
+
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+
+
+def _fail(text: str) -> NoReturn:
+    pytest.fail(text, pytrace=False)

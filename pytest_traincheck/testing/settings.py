@@ -1,0 +1,42 @@
+"""The plugin's options as one value, from the command line or the ini file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user asked for. `requested` is true when it was by the words `--traincheck` on the command line."""
+
+    requested: bool
+    golden: str | None
+    refresh: bool
+    pipelines: tuple[str, ...]
+    report: Path | None
+    json: Path | None
+    artifacts: Path | None
+
+
+def settings_of(config: pytest.Config) -> Settings:
+    return Settings(
+        requested=bool(config.getoption("traincheck")),
+        golden=config.getoption("traincheck_golden") or config.getini("traincheck_golden") or None,
+        refresh=bool(config.getoption("traincheck_refresh") or config.getini("traincheck_refresh")),
+        pipelines=tuple(config.getoption("traincheck_pipeline") or config.getini("traincheck_pipeline")),
+        report=_path(config, "traincheck_report"),
+        json=_path(config, "traincheck_json"),
+        artifacts=_path(config, "traincheck_artifacts"),
+    )
+
+
+def _path(config: pytest.Config, name: str) -> Path | None:
+    """A path typed on the command line is relative to where it was typed, one in the ini file to the root."""
+    if typed := config.getoption(name):
+        return config.invocation_params.dir / str(typed)
+    if configured := config.getini(name):
+        return config.rootpath / str(configured)
+    return None

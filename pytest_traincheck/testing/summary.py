@@ -1,0 +1,44 @@
+"""The section `traincheck` of pytest's terminal summary."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from pytest_traincheck.check.result import CheckResult, Outcome
+from pytest_traincheck.report.terminal import render_result
+from pytest_traincheck.testing.wording import next_commands
+
+
+def show(
+    reporter: pytest.TerminalReporter,
+    results: Iterable[CheckResult],
+    refreshed: Mapping[str, str],
+    notes: Iterable[str],
+) -> None:
+    """Write the section: every result with its incidents in order, every refresh with its diff."""
+    writer = reporter.config.get_terminal_writer()
+    reporter.section("traincheck")
+    for result in results:
+        reporter.write_line(_styled(render_result(result, width=writer.fullwidth), writer.fullwidth, writer.hasmarkup))
+        if result.outcome is Outcome.FAIL:
+            reporter.write_line("")
+            reporter.write_line(next_commands(result.pipeline))
+        reporter.write_line("")
+    for text in refreshed.values():
+        reporter.write_line(text)
+        reporter.write_line("")
+    for note in notes:
+        reporter.write_line(note)
+
+
+def _styled(text: Text, width: int, markup: bool) -> str:
+    if not markup:
+        return text.plain
+    stream = io.StringIO()
+    Console(file=stream, width=width, force_terminal=True, color_system="standard").print(text, end="")
+    return stream.getvalue()

@@ -1,0 +1,51 @@
+"""Texts of failing items. Pure functions of check results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_traincheck.check.result import CheckResult, Incident, Violation
+from pytest_traincheck.report.terminal import render_incident_text
+
+WIDTH = 100
+
+
+def incidents_text(incidents: Sequence[Incident], pipeline: str) -> str:
+    """The incidents, and the commands that reproduce them and accept them."""
+    parts = [render_incident_text(incident, width=WIDTH) for incident in incidents]
+    return "\n\n".join([*parts, next_commands(pipeline)])
+
+
+def next_commands(pipeline: str) -> str:
+    return f"reproduce: traincheck check {pipeline}\nif intended: traincheck refresh {pipeline}"
+
+
+def sentence(incident: Incident) -> str:
+    """One line for a list of failures."""
+    return f"step {incident.root.step}: {incident.root.title}"
+
+
+def consequence(incident: Incident, broken: Sequence[Violation]) -> str:
+    """One line that leads to the cause, then what was broken here."""
+    head = f"follows from incident {incident.rank}: {incident.root.title}"
+    return "\n".join([head, *(f"  - step {item.step}: {item.title}" for item in broken)])
+
+
+def errors_text(result: CheckResult) -> str:
+    """Why a pipeline gave no result, with the end of its own output."""
+    blocks = []
+    for error in result.errors:
+        side = f"{error.side}: " if error.side else ""
+        lines = [f"{side}{error.message}"]
+        if error.remedy:
+            lines.append(error.remedy)
+        if error.output.strip():
+            lines += ["last lines of its output:", *(f"  | {line}" for line in error.output.rstrip().splitlines())]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def in_process_text(result: CheckResult, accept: str) -> str:
+    """The incidents of training inside a test, and the command that accepts them."""
+    parts = [render_incident_text(incident, width=WIDTH) for incident in result.incidents]
+    return "\n\n".join([f"{result.pipeline}: the training broke rules of its golden", *parts, f"if intended: {accept}"])

@@ -1,0 +1,28 @@
+"""The product's operations: compare two sides, check configured pipelines, refresh their goldens."""
+
+from pytest_traincheck.config import ConfigError
+from pytest_traincheck.golden.errors import GoldenError
+from pytest_traincheck.launch.progress import QuietProgress
+from pytest_traincheck.launch.sides import SideError
+from pytest_traincheck.report.errors import ReportError
+from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.workflow.compare import CompareRequest, compare
+from pytest_traincheck.workflow.configured import RefreshReport, check_live, check_stored, read_stored, refresh
+
+INPUT_ERRORS = (ConfigError, GoldenError, SideError, ReportError, TraceError)
+"""Wrong use or bad input: one clear message, exit status 2."""
+
+quiet = QuietProgress()
+"""Progress that says nothing."""
+
+__all__ = [
+    "INPUT_ERRORS",
+    "CompareRequest",
+    "RefreshReport",
+    "check_live",
+    "check_stored",
+    "compare",
+    "quiet",
+    "read_stored",
+    "refresh",
+]

@@ -1,0 +1,165 @@
+"""Golden against candidate, both run now; needs no configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pytest_traincheck.check.result import CheckResult, SideInfo
+from pytest_traincheck.config import DEFAULT_SEEDS, DEFAULT_TIMEOUT, PipelineSpec
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.launch.progress import Progress
+from pytest_traincheck.launch.sides import CheckedOutSide, open_side, resolve_side, separation
+from pytest_traincheck.workflow.engine import Engine, default_engine
+from pytest_traincheck.workflow.judging import NO_RULES, check_candidate, keep_artifacts
+from pytest_traincheck.workflow.learning import learn_side
+from pytest_traincheck.workflow.policy import Rules
+from pytest_traincheck.workflow.runs import (
+    CANDIDATE,
+    GOLDEN,
+    RunFailed,
+    SidePlan,
+    Workspace,
+    mean_seconds,
+    side_info,
+    workspace,
+)
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """Two sides and a command. `golden` and `candidate` are directories or git refs, as seen from `cwd`.
+
+    `candidate_run` and `candidate_seed` default to `run` and the first of `seeds`; `timeout` is seconds per run.
+    """
+
+    golden: str
+    candidate: str
+    run: str
+    cwd: Path
+    candidate_run: str | None = None
+    seed_arg: str | None = None
+    seed_env: str | None = None
+    seeds: tuple[int, ...] = DEFAULT_SEEDS
+    candidate_seed: int | None = None
+    golden_python: str | None = None
+    candidate_python: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    timeout: float = DEFAULT_TIMEOUT
+    artifacts: Path | None = None
+    name: str = ""
+    subdirectory: str = "."
+    vary: tuple[str, ...] = ()
+    rules: Rules = NO_RULES
+
+    @property
+    def pipeline(self) -> str:
+        """The name in reports: the one given, or that of the script."""
+        return self.name or script_name(self.run)
+
+
+def script_name(command: str) -> str:
+    """The name of the script in a command line, without directory and suffix; `pipeline` when there is none."""
+    for word in command.split():
+        if word.endswith((".py", ".sh")):
+            name = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(word.strip("'\"")).stem).lstrip(".-")
+            if name:
+                return name
+    return "pipeline"
+
+
+def compare(request: CompareRequest, progress: Progress, engine: Engine | None = None) -> CheckResult:
+    """Learn from the golden side, check the candidate. Run failures are errors in the result.
+
+    Raises `SideError` for a side that cannot be used, `OSError` when the artifacts cannot be written.
+    """
+    engine = engine or default_engine()
+    golden_source = resolve_side(request.golden, request.cwd)
+    candidate_source = resolve_side(request.candidate, request.cwd)
+    with ExitStack() as stack:
+        space = stack.enter_context(workspace(request.artifacts, request.pipeline))
+        golden_side = stack.enter_context(open_side(golden_source))
+        candidate_side = stack.enter_context(open_side(candidate_source))
+        golden_plan = _plan(request, GOLDEN, golden_side, candidate_side)
+        candidate_plan = _plan(request, CANDIDATE, candidate_side, golden_side)
+        result, golden = _run(request, space, (golden_plan, golden_side), (candidate_plan, candidate_side), engine,
+                              progress)  # fmt: skip
+        keep_artifacts(space, result, golden)
+    return result
+
+
+def _run(
+    request: CompareRequest,
+    space: Workspace,
+    golden: tuple[SidePlan, CheckedOutSide],
+    candidate: tuple[SidePlan, CheckedOutSide],
+    engine: Engine,
+    progress: Progress,
+) -> tuple[CheckResult, Golden | None]:
+    golden_plan, golden_side = golden
+    candidate_plan, candidate_side = candidate
+    try:
+        learned = learn_side(
+            golden_plan,
+            space,
+            pipeline=request.pipeline,
+            spec=_fingerprint(request, golden_plan),
+            seeds=request.seeds,
+            vary=request.vary,
+            engine=engine,
+            progress=progress,
+        )
+    except RunFailed as failure:
+        sides = (_info(golden_plan, golden_side), _info(candidate_plan, candidate_side))
+        error = CheckResult(request.pipeline, errors=(failure.error,), golden=sides[0], candidate=sides[1])
+        return replace(error, notes=failure.notes), None
+    result = check_candidate(
+        candidate_plan,
+        space,
+        learned.golden,
+        seed=request.seeds[0] if request.candidate_seed is None else request.candidate_seed,
+        same_spec=_fingerprint(request, golden_plan) == _fingerprint(request, candidate_plan),
+        rules=request.rules,
+        path=candidate_side.path,
+        golden_side=side_info(golden_plan, learned.runs, golden_side.path),
+        engine=engine,
+        progress=progress,
+    )
+    timing = replace(result.timing, golden_run_s=mean_seconds(learned.runs), infer_s=learned.seconds)
+    return replace(result, timing=timing, notes=(*learned.notes, *result.notes)), learned.golden
+
+
+def _plan(request: CompareRequest, name: str, side: CheckedOutSide, other: CheckedOutSide) -> SidePlan:
+    source_root, forbidden = separation(side, other)
+    golden = name == GOLDEN
+    return SidePlan(
+        side=name,
+        command=request.run if golden or request.candidate_run is None else request.candidate_run,
+        cwd=side.path / request.subdirectory,
+        commit=side.commit,
+        python=request.golden_python if golden else request.candidate_python,
+        seed_arg=request.seed_arg,
+        seed_env=request.seed_env,
+        env=request.env,
+        timeout=request.timeout,
+        source_root=source_root,
+        forbidden_roots=forbidden,
+    )
+
+
+def _fingerprint(request: CompareRequest, plan: SidePlan) -> str:
+    return PipelineSpec(
+        name=request.pipeline,
+        run=plan.command,
+        cwd=request.subdirectory,
+        seed_arg=request.seed_arg,
+        seed_env=request.seed_env,
+        env=request.env,
+    ).fingerprint()
+
+
+def _info(plan: SidePlan, side: CheckedOutSide) -> SideInfo:
+    return SideInfo(plan.commit, path=str(side.path), command=plan.command)

@@ -1,0 +1,59 @@
+"""The four operations that the workflow strings together, as one value, so that it can be tested without training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pytest_traincheck.golden.model import Golden
+
+if TYPE_CHECKING:
+    from pytest_traincheck.check import CheckOutcome
+    from pytest_traincheck.launch.run import RunOutcome, RunRequest
+    from pytest_traincheck.trace import Run
+
+Execute = Callable[["RunRequest", Callable[[float], None]], "RunOutcome"]
+
+
+class Learn(Protocol):
+    """See `pytest_traincheck.infer.learn`."""
+
+    def __call__(
+        self,
+        runs: Sequence[Run],
+        *,
+        pipeline: str,
+        spec: str,
+        commit: str,
+        environment: Mapping[str, str],
+        seeds: tuple[int, ...],
+        reason: str,
+    ) -> Golden: ...
+
+
+class CheckRun(Protocol):
+    """See `pytest_traincheck.check.check_run`."""
+
+    def __call__(self, golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome: ...
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How runs are made, read, learned from and checked."""
+
+    execute: Execute
+    load_run: Callable[[Path], Run]
+    learn: Learn
+    check_run: CheckRun
+
+
+def default_engine() -> Engine:
+    """The real operations; imported here, since numpy is not needed to say that an option is wrong."""
+    from pytest_traincheck.check import check_run
+    from pytest_traincheck.infer import learn
+    from pytest_traincheck.launch.run import execute
+    from pytest_traincheck.trace import load_run
+
+    return Engine(execute, load_run, learn, check_run)

@@ -1,0 +1,72 @@
+"""The candidate side: one run, checked against a golden."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_traincheck.check.result import CheckResult, SideInfo, Timing
+from pytest_traincheck.config import Config
+from pytest_traincheck.golden import store
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.launch.progress import Progress
+from pytest_traincheck.report.json_report import write_json
+from pytest_traincheck.workflow.engine import Engine
+from pytest_traincheck.workflow.policy import Rules, judge
+from pytest_traincheck.workflow.runs import CANDIDATE, RunFailed, SidePlan, Workspace, record, side_info
+
+
+def rules_of(config: Config) -> Rules:
+    """The configured exceptions and policy, as of today."""
+    return Rules(config.accept, config.policy, datetime.datetime.now(datetime.timezone.utc).date())
+
+
+NO_RULES = Rules((), {}, datetime.date.min)
+
+
+def check_candidate(
+    plan: SidePlan,
+    space: Workspace,
+    golden: Golden,
+    *,
+    seed: int | None,
+    same_spec: bool,
+    rules: Rules,
+    path: Path,
+    golden_side: SideInfo,
+    engine: Engine,
+    progress: Progress,
+) -> CheckResult:
+    """Run the candidate once and check it. A run that fails is an error in the result, not an exception."""
+    empty = CheckResult(
+        golden.pipeline, golden=golden_side, candidate=SideInfo(plan.commit, path=str(path), command=plan.command)
+    )
+    try:
+        run = record(plan, space, CANDIDATE, seed=seed, engine=engine, progress=progress)
+    except RunFailed as failure:
+        return replace(empty, errors=(failure.error,), notes=failure.notes)
+    started = time.perf_counter()
+    outcome = engine.check_run(golden, run.trace, same_spec=same_spec)
+    seconds = time.perf_counter() - started
+    judged = judge(outcome.verdicts, outcome.incidents, rules)
+    return replace(
+        empty,
+        verdicts=judged.verdicts,
+        incidents=judged.incidents,
+        candidate=side_info(plan, [run], path),
+        timing=Timing(candidate_run_s=run.seconds, check_s=seconds),
+        notes=(*run.notes, *judged.notes),
+    )
+
+
+def keep_artifacts(space: Workspace, result: CheckResult, golden: Golden | None) -> None:
+    """Leave the golden and the result beside the runs, when the user keeps them."""
+    if not space.kept:
+        return
+    if golden is not None:
+        store.write(space.path / "golden.jsonl", golden)
+        # The lock is for stores that several writers share.
+        (space.path / store.LOCK_NAME).unlink(missing_ok=True)
+    write_json(space.path / "result.json", [result])

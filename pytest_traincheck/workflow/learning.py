@@ -1,0 +1,79 @@
+"""The golden side: runs under several seeds and variations, and what they have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pytest_traincheck.check.result import Verdict
+from pytest_traincheck.golden.model import Golden, Scope
+from pytest_traincheck.launch.metadata import read_environment
+from pytest_traincheck.launch.progress import Progress
+from pytest_traincheck.workflow.engine import Engine
+from pytest_traincheck.workflow.runs import Recorded, SidePlan, Workspace, record
+
+if TYPE_CHECKING:
+    from pytest_traincheck.trace import Run
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A golden, the runs behind it and the seconds that inference took."""
+
+    golden: Golden
+    runs: tuple[Recorded, ...]
+    seconds: float
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(note for run in self.runs for note in run.notes)
+
+
+def learn_side(
+    plan: SidePlan,
+    space: Workspace,
+    *,
+    pipeline: str,
+    spec: str,
+    seeds: tuple[int, ...],
+    vary: Sequence[str] = (),
+    reason: str = "",
+    engine: Engine,
+    progress: Progress,
+) -> Learned:
+    """Run the golden side once per seed and once per variation, and learn. Raises `RunFailed`."""
+    runs = [record(plan, space, f"golden-seed{seed}", seed=seed, engine=engine, progress=progress) for seed in seeds]
+    varied = [
+        record(plan, space, f"golden-vary{number}", seed=seeds[0], extra_args=extra, engine=engine, progress=progress)
+        for number, extra in enumerate(vary)
+    ]
+    started = time.perf_counter()
+    golden = engine.learn(
+        [run.trace for run in runs],
+        pipeline=pipeline,
+        spec=spec,
+        commit=plan.commit,
+        environment=read_environment(runs[0].run_dir),
+        seeds=seeds,
+        reason=reason,
+    )
+    golden = harden(golden, [run.trace for run in varied], engine)
+    return Learned(golden, (*runs, *varied), time.perf_counter() - started)
+
+
+def harden(golden: Golden, varied: Sequence[Run], engine: Engine) -> Golden:
+    """Drop the transferable rules that a variation of the pipeline breaks.
+
+    Pinned rules speak of the unvaried pipeline alone, so a variation says nothing about them.
+    """
+    for run in varied:
+        outcome = engine.check_run(golden, run, same_spec=False)
+        broken = {
+            item.invariant.id
+            for item in outcome.verdicts
+            if item.verdict is Verdict.VIOLATED and item.invariant.scope is Scope.TRANSFERABLE
+        }
+        golden = replace(golden, invariants=tuple(item for item in golden.invariants if item.id not in broken))
+    return golden

@@ -1,0 +1,114 @@
+"""A project and stand-ins for running, learning and checking, so that the commands can be tested without training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_traincheck.check import CheckOutcome
+from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation
+from pytest_traincheck.config import PipelineSpec
+from pytest_traincheck.golden import store
+from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope
+from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
+from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.workflow import engine
+
+
+def invariant(subject: str, scope: Scope = Scope.TRANSFERABLE, kind: Kind = Kind.BEHAVIOUR) -> Invariant:
+    return Invariant("Count", subject, {"of": subject}, (), scope, kind, f"{subject} is called once per step", 24, 3)
+
+
+STEP = invariant("torch.optim.SGD.step")
+ZERO = invariant("torch.optim.Optimizer.zero_grad")
+PINNED = invariant("torch.nn.Linear", Scope.PINNED)
+
+
+def violation(rule: Invariant) -> Violation:
+    return Violation(rule, f"{rule.subject} was never called", "once", "never", 1, "train", (0,), 5)
+
+
+@dataclass
+class FakeEngine:
+    """Records what it is asked for. `broken` names the subjects whose rules the candidate breaks."""
+
+    rules: tuple[Invariant, ...] = (STEP, ZERO, PINNED)
+    broken: tuple[str, ...] = ()
+    broken_by_variation: tuple[str, ...] = ()
+    failing: Callable[[RunRequest], bool] = lambda _request: False
+    untrained: bool = False
+    requests: list[RunRequest] = field(default_factory=list)
+    same_spec: list[bool] = field(default_factory=list)
+
+    def execute(self, request: RunRequest, progress: Callable[[float], None]) -> RunOutcome:
+        progress(0.1)
+        self.requests.append(request)
+        request.run_dir.mkdir(parents=True, exist_ok=True)
+        if self.failing(request):
+            message = f"the {request.side} run of `{request.command}` exited with 1"
+            remedy = f"Correct it. The whole output is in {request.run_dir}."
+            return RunOutcome(request.run_dir, RunStatus.FAILED, 1, 0.1, message, remedy, "boom\nlast line")
+        return RunOutcome(request.run_dir, RunStatus.OK, 0, 0.5)
+
+    def load_run(self, run_dir: Path) -> Any:
+        if self.untrained:
+            raise TraceError(f"nothing was trained: {run_dir}; let it run two steps")
+        return run_dir
+
+    def learn(
+        self,
+        runs: Sequence[Any],
+        *,
+        pipeline: str,
+        spec: str,
+        commit: str,
+        environment: Mapping[str, str],
+        seeds: tuple[int, ...],
+        reason: str,
+    ) -> Golden:
+        return Golden(pipeline, spec, self.rules, commit, environment, seeds, len(runs), reason)
+
+    def check_run(self, golden: Golden, run: Any, *, same_spec: bool) -> CheckOutcome:
+        self.same_spec.append(same_spec)
+        broken = self.broken_by_variation if "vary" in Path(run).name else self.broken
+        rules = [rule for rule in golden.invariants if rule.subject in broken]
+        verdicts = tuple(
+            InvariantVerdict(rule, Verdict.VIOLATED if rule in rules else Verdict.HELD) for rule in golden.invariants
+        )
+        incidents = tuple(Incident(rule.id, rank, violation(rule)) for rank, rule in enumerate(rules, start=1))
+        return CheckOutcome(verdicts, incidents)
+
+    def engine(self) -> engine.Engine:
+        return engine.Engine(self.execute, self.load_run, self.learn, self.check_run)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    import sys
+
+    fake = FakeEngine()
+    for name in ("compare", "configured"):
+        module = sys.modules[f"pytest_traincheck.workflow.{name}"]
+        monkeypatch.setattr(module, "default_engine", fake.engine)
+    return fake
+
+
+SPEC = PipelineSpec("net", "python train.py", seed_arg="--seed {seed}")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with one configured pipeline and its golden; the current directory."""
+    (tmp_path / "pyproject.toml").write_text(
+        "[tool.traincheck.pipelines.net]\nrun = 'python train.py'\nseed_arg = '--seed {seed}'\n"
+    )
+    golden = Golden("net", SPEC.fingerprint(), (STEP, ZERO, PINNED), "c0ffee", {}, (0, 1, 2), 3)
+    store.write(tmp_path / "golden_invariants" / "net.jsonl", golden)
+    for side in ("golden", "candidate"):
+        (tmp_path / side).mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -1,0 +1,186 @@
+"""`check` and `refresh` of configured pipelines."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import pytest
+
+from pytest_traincheck.cli import main
+from pytest_traincheck.golden import store
+
+pytestmark = pytest.mark.usefixtures("project", "fake")
+
+NET = "golden_invariants/net.jsonl"
+STEP = "torch.optim.SGD.step"
+
+
+def test_check_passes_and_runs_once(fake, capsys):
+    assert main(["check"]) == 0
+    assert [(item.side, item.seed, item.seed_arg) for item in fake.requests] == [("candidate", 0, "--seed {seed}")]
+    assert fake.same_spec == [True]
+    assert "net: passed" in capsys.readouterr().out
+
+
+def test_failed_check_ends_with_the_commands_that_reproduce_and_accept(fake, capsys):
+    fake.broken = (STEP,)
+    assert main(["check", "net"]) == 1
+    assert capsys.readouterr().out.endswith("reproduce: traincheck check net\nif intended: traincheck refresh net\n")
+
+
+def test_changed_command_leaves_the_transferable_rules_and_says_so(project, fake, capsys):
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().replace("train.py", "train.py --steps 9"))
+    assert main(["check"]) == 0
+    assert fake.same_spec == [False]
+    assert "learned from another command" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.unlink(), "traincheck refresh net"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-30]), "cut short"),
+        (lambda path: path.write_text('{"format": 99}\n'), "format"),
+    ],
+)
+def test_golden_that_is_missing_or_damaged_is_bad_input(project, fake, capsys, damage, message):
+    damage(project / NET)
+    assert main(["check", "--json", "out.json"]) == 2
+    assert message in capsys.readouterr().err
+    assert json.loads((project / "out.json").read_text())["verdict"] == "error"
+    assert fake.requests == []
+
+
+def test_two_pipelines_with_one_name(project, capsys):
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text() + config.read_text())
+    assert main(["check"]) == 2
+    assert "two pipelines are called `net`" in capsys.readouterr().err
+
+
+def test_no_pipeline_is_bad_input(project, capsys):
+    (project / "pyproject.toml").write_text("[tool.traincheck]\n")
+    assert main(["check"]) == 2
+    assert "configures no pipeline" in capsys.readouterr().err
+
+
+def accept(project, rule, days):
+    day = datetime.datetime.now(datetime.timezone.utc).date() + datetime.timedelta(days=days)
+    with (project / "pyproject.toml").open("a") as config:
+        config.write(
+            f"[[tool.traincheck.accept]]\ninvariant = '{rule}'\nowner = 'vision'\nreason = 'known'\nexpires = {day}\n"
+        )
+
+
+def test_accepted_exception(project, fake):
+    fake.broken = (STEP,)
+    accept(project, STEP, 1)
+    assert main(["check", "--json", "out.json"]) == 0
+    content = json.loads((project / "out.json").read_text())
+    assert content["invariants"]["violated"] == 0
+    assert content["incidents"] == []
+
+
+def test_accepted_exception_applies_to_what_it_names_alone(project, fake):
+    fake.broken = (STEP, "torch.optim.Optimizer.zero_grad")
+    accept(project, STEP, 1)
+    assert main(["check", "--json", "out.json"]) == 1
+    (incident,) = json.loads((project / "out.json").read_text())["incidents"]
+    assert (incident["rank"], incident["subject"]) == (1, "torch.optim.Optimizer.zero_grad")
+
+
+def test_expired_and_needless_exceptions_are_reported(project, fake, capsys):
+    fake.broken = (STEP,)
+    accept(project, STEP, -1)
+    accept(project, "0123456789ab", 1)
+    assert main(["check"]) == 1
+    printed = capsys.readouterr().out
+    assert "expired" in printed
+    assert "'0123456789ab' of vision matches no stored rule" in printed
+
+
+@pytest.mark.parametrize("key", ["'torch.optim.*'", "Count", "behaviour"])
+def test_policy_warn_is_no_failure_but_is_said(project, fake, capsys, key):
+    fake.broken = (STEP,)
+    with (project / "pyproject.toml").open("a") as config:
+        config.write(f"[tool.traincheck.policy]\n{key} = 'warn'\n")
+    assert main(["check"]) == 0
+    assert "torch.optim.SGD.step was never called" in capsys.readouterr().out
+
+
+def test_live_golden_runs_both_sides(fake):
+    assert main(["check", "--golden", "golden"]) == 0
+    assert [item.side for item in fake.requests] == ["golden"] * 3 + ["candidate"]
+
+
+def test_refresh_without_a_change_leaves_the_file_alone(project, capsys):
+    before = (project / NET).read_bytes()
+    assert main(["refresh"]) == 0
+    assert (project / NET).read_bytes() == before
+    assert "no change" in capsys.readouterr().out
+
+
+def test_refresh_shows_what_changed_and_keeps_the_reason(project, fake, capsys):
+    fake.rules = fake.rules[:1]
+    assert main(["refresh", "net", "--reason", "clipping is gone for good"]) == 0
+    printed = capsys.readouterr().out
+    assert "Removed" in printed
+    assert "torch.optim.Optimizer.zero_grad is called once per step" in printed
+    assert store.read(project / NET).reason == "clipping is gone for good"
+
+
+def test_first_refresh_writes_the_golden(project, fake):
+    (project / NET).unlink()
+    assert main(["refresh"]) == 0
+    assert store.read(project / NET).seeds == (0, 1, 2)
+    assert [item.seed for item in fake.requests] == [0, 1, 2]
+
+
+def test_refresh_mends_a_damaged_golden(project, capsys):
+    (project / NET).write_text("nonsense")
+    assert main(["refresh"]) == 0
+    assert "could not be read and is replaced" in capsys.readouterr().out
+    store.read(project / NET)
+
+
+def test_refresh_writes_nothing_when_a_run_fails(project, fake, capsys):
+    before = (project / NET).read_bytes()
+    fake.rules = ()
+    fake.failing = lambda request: request.seed == 2
+    assert main(["refresh"]) == 3
+    assert (project / NET).read_bytes() == before
+    assert "last line" in capsys.readouterr().out
+
+
+def test_store_that_cannot_be_written_is_found_before_anything_runs(project, fake, capsys):
+    config = project / "pyproject.toml"
+    config.write_text("[tool.traincheck]\nstore = 'file'\n" + config.read_text())
+    (project / "file").touch()
+    assert main(["refresh"]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    assert fake.requests == []
+
+
+def test_a_variation_takes_away_transferable_rules_alone(project, fake):
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text() + "vary = ['--batch-size 16']\n")
+    fake.broken_by_variation = (STEP, "torch.nn.Linear")
+    assert main(["refresh"]) == 0
+    assert fake.requests[-1].extra_args == "--batch-size 16"
+    assert [rule.subject for rule in store.read(project / NET).invariants] == [
+        "torch.nn.Linear",
+        "torch.optim.Optimizer.zero_grad",
+    ]
+
+
+def test_diff_and_show_take_names_and_files(project, fake, capsys):
+    fake.rules = fake.rules[:1]
+    (project / "old.jsonl").write_bytes((project / NET).read_bytes())
+    main(["refresh"])
+    capsys.readouterr()
+    assert main(["diff", "old.jsonl", "net"]) == 0
+    assert "zero_grad" in capsys.readouterr().out
+    assert main(["show", "net", "--subject", STEP]) == 0
+    assert "torch.optim.SGD.step is called once per step" in capsys.readouterr().out

@@ -1,0 +1,54 @@
+"""A check result crosses a process boundary without loss."""
+
+from __future__ import annotations
+
+import json
+
+from pytest_traincheck.check.result import (
+    CheckResult,
+    Incident,
+    InvariantVerdict,
+    RunError,
+    SideInfo,
+    Timing,
+    Verdict,
+    Violation,
+)
+from pytest_traincheck.check.serialise import from_plain, to_plain
+from pytest_traincheck.golden.model import Clause, Invariant, Kind, Scope
+
+RULE = Invariant(
+    "APIArg",
+    "torch.optim.AdamW",
+    {"argument": "lr", "value": 0.001, "path": ["a", "b"]},
+    (Clause("stage", ("train", "eval")), Clause("rank", ("0",), negated=True)),
+    Scope.PINNED,
+    Kind.CONFIG,
+    "AdamW(lr) is 0.001",
+    8,
+    3,
+)
+OTHER = Invariant("Count", "backward", {}, (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "once", 1, 1)
+
+
+def violation(rule: Invariant) -> Violation:
+    return Violation(rule, "title", "0.001", "0.0003", 2, "train", (0, 1), 9, "net", ("net.w",), "train.py:3", 4)
+
+
+def test_everything_comes_back():
+    result = CheckResult(
+        "net",
+        (InvariantVerdict(RULE, Verdict.VIOLATED, "reason"), InvariantVerdict(OTHER, Verdict.NOT_OBSERVABLE)),
+        (Incident("id", 1, violation(RULE), (violation(OTHER), violation(RULE))),),
+        (RunError("golden", "message", "remedy", "output\n"),),
+        SideInfo("c0ffee", 3, {"torch": "2.13.0"}, "/golden", "python train.py"),
+        SideInfo("", 1, {}, "/candidate", "python train.py"),
+        Timing(1.5, 2.5, 0.25, 0.125),
+        ("a note",),
+    )
+    assert from_plain(json.loads(json.dumps(to_plain(result)))) == result
+
+
+def test_an_invariant_is_written_once():
+    result = CheckResult("net", (InvariantVerdict(RULE, Verdict.VIOLATED),), (Incident("id", 1, violation(RULE)),))
+    assert len(to_plain(result)["invariants"]) == 1

@@ -1,0 +1,140 @@
+"""The `traincheck` fixture in ordinary tests; recording and rules are stand-ins, the way through is real."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_traincheck.golden import store
+from pytest_traincheck.testing import fixture
+
+pytest_plugins = ["pytester"]
+
+CONFTEST = """
+import contextlib, json, pathlib
+import pytest_traincheck.probe
+from pytest_traincheck.check.result import InvariantVerdict, Verdict
+from pytest_traincheck.check.serialise import from_plain
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.testing import fixture
+from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.workflow.engine import Engine
+
+HERE = pathlib.Path(__file__).parent
+SEEN = []
+
+@contextlib.contextmanager
+def observe(run_dir, seed=None):
+    (run_dir / "proc-1-1").mkdir()
+    yield
+
+def load_run(run_dir):
+    if (HERE / "untrained").exists():
+        raise TraceError("nothing was trained: no optimizer step; train at least two steps")
+    return run_dir
+
+def check_run(golden, run, *, same_spec):
+    SEEN.append(same_spec)
+    return from_plain(json.loads((HERE / "net.result").read_text()))
+
+def learn(runs, *, pipeline, spec, commit, environment, seeds, reason):
+    return Golden(pipeline, spec, (), commit, environment, seeds, len(runs), reason)
+
+pytest_traincheck.probe.observe = observe
+fixture.default_engine = lambda: Engine(None, load_run, learn, check_run)
+"""
+
+
+@pytest.fixture
+def in_process(project, monkeypatch):
+    import pytest_traincheck.probe
+
+    monkeypatch.setattr(pytest_traincheck.probe, "observe", None)
+    monkeypatch.setattr(fixture, "default_engine", None)
+    (project.root / "conftest.py").write_text(CONFTEST)
+    return project
+
+
+def write_test(project, body):
+    (project.root / "tests" / "test_net.py").write_text(f"from conftest import SEEN\ndef test_net(traincheck):\n{body}")
+
+
+BLOCK = "    with traincheck.pipeline('net'):\n        pass\n"
+
+
+def test_passes_when_every_rule_holds(in_process):
+    write_test(in_process, BLOCK)
+    in_process.run("tests/test_net.py").assert_outcomes(passed=1)
+
+
+def test_fails_with_the_incident_and_no_internals(in_process, results):
+    in_process.set(results["failed"]("net"))
+    write_test(in_process, BLOCK)
+    result = in_process.run("tests/test_net.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["1. zero_grad was never called", "if intended: pytest --traincheck-refresh 'tests/test_net.py::test_net'"]
+    )
+    assert "fixture.py" not in result.stdout.str()
+
+
+def test_works_under_traincheck_too(in_process, results):
+    in_process.set(results["failed"]("net"))
+    write_test(in_process, BLOCK)
+    in_process.run("--traincheck", "-k", "test_net").assert_outcomes(failed=1, deselected=9)
+
+
+def test_works_where_nothing_is_configured(in_process):
+    (in_process.root / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    write_test(in_process, BLOCK)
+    in_process.run("--traincheck", "tests/test_net.py").assert_outcomes(passed=1)
+
+
+def test_exception_of_the_block_goes_on_unchanged(in_process):
+    write_test(in_process, "    with traincheck.pipeline('net'):\n        raise LookupError('mine')\n")
+    result = in_process.run("tests/test_net.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E * LookupError: mine"])
+    assert "fixture.py" not in result.stdout.str()
+
+
+def test_without_a_golden_the_failure_names_the_remedy(in_process):
+    write_test(in_process, BLOCK.replace("net", "new"))
+    result = in_process.run("tests/test_net.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["new: there is no golden at *new.jsonl.", "*pytest --traincheck-refresh *"])
+
+
+def test_name_cannot_lead_out_of_the_store(in_process):
+    write_test(in_process, BLOCK.replace("net", "../net"))
+    result = in_process.run("tests/test_net.py", "--traincheck-refresh")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["The pipeline name '../net' cannot be*"])
+
+
+def test_nothing_trained_is_a_failure(in_process):
+    (in_process.root / "untrained").touch()
+    write_test(in_process, BLOCK)
+    result = in_process.run("tests/test_net.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["net: nothing was trained*"])
+
+
+def test_pinned_rules_apply_only_to_goldens_learned_in_process(in_process):
+    write_test(in_process, BLOCK + "    assert SEEN == [False]\n")
+    in_process.run("tests/test_net.py").assert_outcomes(passed=1)
+
+
+def test_refresh_learns_the_runs_of_one_name_together(in_process):
+    body = "    for seed in range(3):\n        with traincheck.pipeline('new'):\n            pass\n"
+    write_test(in_process, body)
+    in_process.run("tests/test_net.py", "--traincheck-refresh").assert_outcomes(passed=1)
+    golden = store.read(in_process.root / "golden_invariants" / "new.jsonl")
+    assert (golden.runs, golden.spec) == (3, "in-process:new")
+    write_test(in_process, body + "    assert SEEN == [True, True, True]\n")
+    in_process.run("tests/test_net.py").assert_outcomes(passed=1)
+
+
+def test_refresh_writes_nothing_when_the_block_raised(in_process):
+    write_test(in_process, "    with traincheck.pipeline('new'):\n        raise LookupError('mine')\n")
+    in_process.run("tests/test_net.py", "--traincheck-refresh").assert_outcomes(failed=1)
+    assert not (in_process.root / "golden_invariants" / "new.jsonl").exists()
