@@ -1,0 +1,108 @@
+"""The fixtures as the benchmarks use them: pipelines of `traincheck.toml`, bugs of `bugs.toml`, patched copies."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from measure import FIXTURES
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+BUGS = FIXTURES / "bugs"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A fixture: its folder, the command line, and how a seed is passed."""
+
+    name: str
+    folder: Path
+    run: str
+    seed_arg: str
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A patch that plants a mistake.
+
+    `cause` are lower-case words of which one belongs into the top incident; `steps` are those, counted from 0, at one
+    of which the first thing goes wrong.
+    """
+
+    name: str
+    pipeline: str
+    patch: Path
+    cause: tuple[str, ...]
+    steps: tuple[int, ...]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def load_pipelines() -> list[Pipeline]:
+    """The configured fixtures in the order of the file, then the Hugging Face one where its libraries are installed."""
+    tables = _read(FIXTURES.parent / "traincheck.toml")["pipelines"]
+    found = [
+        Pipeline(name, FIXTURES.parent / table.get("cwd", name), table["run"], table["seed_arg"])
+        for name, table in tables.items()
+    ]
+    if all(importlib.util.find_spec(name) for name in ("transformers", "accelerate")):
+        found.append(Pipeline("hf_gpt2", FIXTURES / "hf_gpt2", "python train.py --steps 8", "--seed {seed}"))
+    return found
+
+
+def load_bugs() -> list[Bug]:
+    """The planted bugs in the order of the file, that of the Hugging Face fixture last."""
+    tables = _read(BUGS / "bugs.toml")
+    return [
+        Bug(table["id"], table["pipeline"], BUGS / table["patch"], tuple(table["cause"]), tuple(table["step"]))
+        for table in (*tables["bug"], *tables.get("real_input", ()))
+    ]
+
+
+def find_bug(name: str) -> Bug:
+    """The bug of that name.
+
+    Raises:
+        SystemExit: if there is none; the names are listed.
+    """
+    bugs = {bug.name: bug for bug in load_bugs()}
+    if name not in bugs:
+        raise SystemExit(f"no planted bug is called {name!r} in {BUGS / 'bugs.toml'}; choose one of {', '.join(bugs)}")
+    return bugs[name]
+
+
+def tree_of(pipeline: Pipeline, into: Path) -> Path:
+    """A clean copy of a fixture's folder."""
+    shutil.copytree(pipeline.folder, into, ignore=shutil.ignore_patterns("__pycache__"))
+    return into
+
+
+def patched_copy(bug: Bug, into: Path) -> Path:
+    """A copy of the bug's pipeline with the bug planted."""
+    folder = next(each for each in load_pipelines() if each.name == bug.pipeline)
+    apply_patch(bug.patch, tree_of(folder, into))
+    return into
+
+
+def apply_patch(patch: Path, tree: Path) -> None:
+    """Applies a patch whose paths start at the fixture's folder; fuzz and failure are errors."""
+    done = subprocess.run(
+        ["git", "apply", "-p1", "--whitespace=nowarn", str(patch)],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{patch.name} does not apply to {tree.name}: {done.stderr.strip()}. Make the patch again.")
