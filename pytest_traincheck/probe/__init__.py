@@ -1,0 +1,30 @@
+"""The probe: observes a training process without changing it.
+
+This package runs inside the user's process. It needs the standard library and torch, nothing else, and importing
+it does not import torch. Two ways in: `bootstrap/sitecustomize.py` for processes started by a launcher, and
+`observe` for a block of code in this process. Both write the directory described in `docs/trace-format.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["observe"]
+
+
+@contextmanager
+def observe(run_dir: Path, seed: int | None = None) -> Iterator[Path]:
+    """Observe everything torch does inside the block and remove every trace of the probe afterwards.
+
+    `run_dir` receives one `proc-...` directory, whose path is yielded; `seed` is noted in its `meta.json`.
+    Raises `RuntimeError` when this process is observed already, since two probes would count everything twice.
+    """
+    from .install import start
+
+    probe = start(Path(run_dir), None if seed is None else str(seed))
+    try:
+        yield probe.directory
+    finally:
+        probe.stop()

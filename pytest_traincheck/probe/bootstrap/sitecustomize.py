@@ -1,0 +1,84 @@
+"""Loads the probe into every Python process below an observed command.
+
+The launcher puts this directory on `PYTHONPATH` and names the run directory in `TRAINCHECK_TRACE_DIR`. Python imports
+`sitecustomize` by name at start-up; another one further down the path belongs to the user and runs too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+_NAME = "_traincheck_probe"
+
+
+def _run_next_sitecustomize() -> None:
+    """Execute the `sitecustomize` that would have been found without this one, as Python would have."""
+    others = [entry for entry in sys.path if Path(entry or ".").resolve() != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+def _note_failure(run_dir: str, error: BaseException) -> None:
+    """Leave a process directory that says why nothing was observed; the run then counts as unreliable."""
+    import json
+    import time
+
+    try:
+        directory = Path(run_dir) / f"proc-{os.getpid()}-{time.time_ns()}"
+        directory.mkdir(parents=True)
+        note = {
+            "format": 1,
+            "pid": os.getpid(),
+            "ppid": os.getppid(),
+            "argv": list(getattr(sys, "argv", [])),
+            "executable": sys.executable,
+            "finished": False,
+            "events": 0,
+            "lost_events": 0,
+            "probe_errors": [{"where": "loading the probe", "error": f"{type(error).__name__}: {error}"}],
+            "probe_error_count": 1,
+        }
+        (directory / "meta.json").write_text(json.dumps(note), encoding="utf-8")
+    except OSError:
+        return  # nowhere to write: the launcher sees a run without a trace and reports that
+
+
+def _load_probe(run_dir: str) -> None:
+    """Import the probe by file path, since this package may not be installed in the user's environment."""
+    package = _HERE.parent
+    spec = importlib.util.spec_from_file_location(
+        _NAME, package / "__init__.py", submodule_search_locations=[str(package)]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"no probe package at {package}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[_NAME] = module
+    spec.loader.exec_module(module)
+    imports = importlib.import_module(f"{_NAME}.imports")
+
+    def install() -> None:
+        try:
+            importlib.import_module(f"{_NAME}.install").start_from_environment()
+        except Exception as error:  # noqa: BLE001 - a probe that cannot start must not stop the user's program
+            _note_failure(run_dir, error)
+
+    imports.after_import("torch", install)
+
+
+_run_dir = os.environ.get("TRAINCHECK_TRACE_DIR")
+if _run_dir:
+    try:
+        _load_probe(_run_dir)
+    except Exception as _error:  # noqa: BLE001 - a probe that cannot load must not stop the user's program
+        _note_failure(_run_dir, _error)
+_run_next_sitecustomize()

@@ -1,0 +1,102 @@
+"""What surrounds an event: this thread's open calls, the context, and a quiet place for the probe's own work."""
+
+from __future__ import annotations
+
+import threading
+from types import CodeType
+from typing import Any
+
+import torch
+
+from .symbols import Api
+
+
+class Call:
+    """A call that has begun and not ended."""
+
+    __slots__ = ("api", "args", "ctx", "entry", "flags", "mod", "number", "opt", "parent", "seq", "src")
+
+    def __init__(self, seq: int, parent: int, api: Api, number: int, ctx: int, args: int, src: int, mod: int) -> None:
+        self.seq = seq
+        self.parent = parent
+        self.api = api
+        self.number = number
+        self.ctx = ctx
+        self.args = args
+        self.src = src
+        self.mod = mod
+        self.opt = 0
+        self.flags = 0
+        self.entry: Any = None
+
+
+class ThreadState(threading.local):
+    """Open calls of one thread. A `threading.local` subclass: `__init__` runs once in every thread."""
+
+    def __init__(self) -> None:
+        self.stack: list[Call] = []
+        self.busy = False
+        self.thread = 0
+        self.modules = 0
+        self.backward = 0
+        self.in_step = 0
+        self.closure: CodeType | None = None
+
+
+def context_key() -> tuple[str | None, bool, bool, bool]:
+    """(autocast dtype or None, grad mode, inference mode, inside backward) of this thread, as `ctx` symbols want it."""
+    autocast: Any = None
+    if torch.is_autocast_enabled("cpu"):
+        autocast = torch.get_autocast_dtype("cpu")
+    elif _CUDA and torch.is_autocast_enabled("cuda"):
+        autocast = torch.get_autocast_dtype("cuda")
+    return (
+        autocast,
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch._C._current_graph_task_id() != -1,
+    )
+
+
+_CUDA: bool = torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]
+
+
+class quiet:
+    """The probe's own tensor work: no gradients, no autocast, none of the user's function or dispatch modes."""
+
+    __slots__ = ("_autocast", "_dispatch", "_function", "_grad", "_state")
+
+    def __init__(self, state: ThreadState) -> None:
+        self._state = state
+
+    def __enter__(self) -> None:
+        self._state.busy = True
+        self._grad = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        self._autocast = [name for name in _DEVICES if torch.is_autocast_enabled(name)]
+        for name in self._autocast:
+            torch.set_autocast_enabled(name, False)
+        self._function = torch._C.DisableTorchFunction()
+        self._function.__enter__()
+        self._dispatch = torch._C._DisableTorchDispatch()
+        self._dispatch.__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(self, *exc: object) -> None:
+        self._dispatch.__exit__(None, None, None)
+        self._function.__exit__(None, None, None)
+        for name in self._autocast:
+            torch.set_autocast_enabled(name, True)
+        torch._C._set_grad_enabled(self._grad)
+        self._state.busy = False
+
+
+_DEVICES = ("cpu", "cuda") if _CUDA else ("cpu",)
+
+
+def unobservable() -> bool:
+    """Whether tensors must not be looked at now: a functorch transform is active or a CUDA graph is being captured."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return True
+    if not _CUDA or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return False
+    return bool(torch.cuda.is_current_stream_capturing())

@@ -1,0 +1,235 @@
+"""Putting the probe into this process and taking it out again."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import torch
+
+from .names import is_user_file
+from .patch import Patches
+from .recorder import Recorder
+from .writer import TraceWriter
+
+_FAMILIES = (
+    "functions",
+    "module_calls",
+    "optimizer",
+    "autograd",
+    "clip",
+    "scaler",
+    "schedulers",
+    "modes",
+    "collectives",
+    "initializers",
+    "io",
+    "data",
+    "averaging",
+    "compiled",
+)
+_VERSIONS = ("numpy", "transformers", "accelerate", "lightning")
+
+
+class Probe:
+    """The probe of this process: what it has patched, and the recorder of the trace that is being written."""
+
+    def __init__(self, run_dir: Path, seed: str | None) -> None:
+        self.patches = Patches()
+        self.recorder: Recorder | None = None
+        self._run_dir = run_dir
+        self._seed = seed
+        self._codes: list[CodeType] = []
+        self._undo: list[Callable[[], None]] = []
+        # Python takes this attribute away before `atexit` functions run.
+        self._main = getattr(sys.modules.get("__main__"), "__file__", None)
+
+    @property
+    def directory(self) -> Path:
+        """Where the trace of this process is written."""
+        assert self.recorder is not None
+        return self.recorder.writer.directory
+
+    def stop_at(self, wrapper: Callable[..., Any]) -> None:
+        """Announce the code of a wrapper whose frame stands for a recorded call."""
+        self._codes.append(wrapper.__code__)
+
+    def on_removal(self, undo: Callable[[], None]) -> None:
+        """Call `undo` when the probe is taken out."""
+        self._undo.append(undo)
+
+    def start(self) -> None:
+        """Open the trace and put the wrappers in place."""
+        self._open([])
+        for name in _FAMILIES:
+            try:
+                import_module(f"{__package__}.wraps.{name}").install(self)
+            except Exception as error:  # noqa: BLE001 - one family that does not fit this torch must not cost the rest
+                self._failed(f"installing {name}", error)
+        assert self.recorder is not None
+        for code in self._codes:
+            self.recorder.sources.stop_at(code)
+        self.patches.adopt_names()
+        self.write_meta()
+
+    def _open(self, known: list[torch.nn.Module]) -> None:
+        recorder = Recorder(TraceWriter(self._run_dir), known)
+        for code in self._codes:
+            recorder.sources.stop_at(code)
+        self.recorder = recorder
+        self.write_meta()
+
+    def _failed(self, where: str, error: BaseException) -> None:
+        if self.recorder is not None:
+            self.recorder.failed(where, error)
+
+    def write_meta(self, finished: bool = False) -> None:
+        """Say in `meta.json` who this process is, as far as is known now."""
+        recorder = self.recorder
+        if recorder is not None:
+            recorder.writer.meta = {**_identity(), "seed": self._seed}
+            if recorder.writer.started == 0:
+                recorder.writer.started = time.time()
+            recorder.writer.meta["started"] = recorder.writer.started
+            recorder.writer.meta["modules"] = _user_modules(self._main) if finished else []
+            if not finished:
+                recorder.writer.write_meta()
+
+    def finish(self) -> None:
+        """End the trace; the wrappers stay but do nothing any more."""
+        recorder = self.recorder
+        if recorder is not None:
+            self.write_meta(finished=True)
+            self.recorder = None
+            recorder.writer.close(finished=True)
+
+    def stop(self) -> None:
+        """End the trace and remove the probe from this process."""
+        global _active
+        self.finish()
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+        self.patches.remove()
+        if _active is self:
+            _active = None
+
+    def forked(self) -> None:
+        """In a forked child: leave the parent's trace alone and begin one of our own."""
+        parent = self.recorder
+        if parent is None:
+            return
+        self.recorder = None
+        try:
+            parent.writer.abandon()
+            self.patches.forked()
+            self._open(parent.modules.live())
+        except Exception:  # noqa: BLE001 - a child that cannot be observed must still run; it leaves no directory
+            self.recorder = None
+
+
+_active: Probe | None = None
+_at_fork_registered = False
+
+
+def _after_fork() -> None:
+    if _active is not None:
+        _active.forked()
+
+
+def start(run_dir: Path, seed: str | None) -> Probe:
+    """Put the probe into this process. Raises `RuntimeError` when there is one already."""
+    global _active, _at_fork_registered
+    if _active is not None:
+        raise RuntimeError(
+            "this process is observed already: "
+            f"its trace goes to {_active.directory}; end that observation before another one begins"
+        )
+    run_dir.mkdir(parents=True, exist_ok=True)
+    probe = Probe(run_dir.resolve(), seed)
+    _active = probe
+    try:
+        probe.start()
+    except BaseException:
+        _active = None
+        raise
+    if not _at_fork_registered:
+        os.register_at_fork(after_in_child=_after_fork)
+        _at_fork_registered = True
+    return probe
+
+
+def start_from_environment() -> None:
+    """Observe this process to its end, as the launcher's environment variables say."""
+    probe = start(Path(os.environ["TRAINCHECK_TRACE_DIR"]), os.environ.get("TRAINCHECK_SEED"))
+    atexit.register(probe.finish)
+    leave = os._exit
+
+    def _exit(status: int) -> None:
+        probe.finish()
+        leave(status)
+
+    # Worker processes of `multiprocessing` and some frameworks leave this way, without `atexit`.
+    probe.patches.replace(os, "_exit", lambda _: _exit, alias=False, keep=True)
+
+
+def _identity() -> dict[str, Any]:
+    """Everything `meta.json` says about the process itself."""
+    return {
+        "pid": os.getpid(),
+        "ppid": os.getppid(),
+        "rank": _number("RANK", _distributed("get_rank", 0)),
+        "local_rank": _number("LOCAL_RANK", 0),
+        "world_size": _number("WORLD_SIZE", _distributed("get_world_size", 1)),
+        "argv": list(getattr(sys, "argv", [])),
+        "executable": sys.executable,
+        "cwd": _cwd(),
+        "versions": {"python": platform.python_version(), "torch": str(torch.__version__), **_imported_versions()},
+        "platform": _platform(),
+    }
+
+
+def _number(variable: str, default: int) -> int:
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdigit() else default
+
+
+def _distributed(function: str, default: int) -> int:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return default
+    return int(getattr(distributed, function)())
+
+
+def _cwd() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""  # the directory was deleted
+
+
+def _imported_versions() -> dict[str, str]:
+    found = {name: getattr(sys.modules.get(name), "__version__", None) for name in _VERSIONS}
+    return {name: str(version) for name, version in found.items() if version is not None}
+
+
+def _platform() -> str:
+    system = f"{sys.platform}-{platform.machine()}"
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return f"{system}-cuda-{torch.cuda.get_device_name().replace(' ', '-')}"
+    return f"{system}-cpu"
+
+
+def _user_modules(main: str | None) -> list[str]:
+    """Files of imported modules that are the user's own."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())} | {main}
+    found = (Path(file) for file in files if isinstance(file, str) and is_user_file(file))
+    return sorted(str(path.absolute()) for path in found if path.name != "sitecustomize.py" and path.exists())

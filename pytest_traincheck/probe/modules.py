@@ -1,0 +1,248 @@
+"""Live modules, without the user naming them: which are roots, and what everything below a root is called.
+
+A root is a live module that holds parameters or buffers and is no child of another live module. Wrappers such as
+`DistributedDataParallel` are transparent: the wrapped module keeps the names that it has without the wrapper.
+Nothing here keeps a module or a tensor alive.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .names import class_name, library_of
+from .symbols import Api, Symbols
+
+_INNER = {
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "AveragedModel": "module",
+    "OptimizedModule": "_orig_mod",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "CheckpointWrapper": "_checkpoint_wrapped_module",
+}
+
+
+def wrapped_by(module: torch.nn.Module) -> torch.nn.Module | None:
+    """The module inside a transparent wrapper of torch's; `None` for every other module."""
+    cls = type(module)
+    attribute = _INNER.get(cls.__name__)
+    if attribute is None or not cls.__module__.startswith("torch."):
+        return None
+    inner = module.__dict__.get("_modules", {}).get(attribute)
+    return inner if isinstance(inner, torch.nn.Module) else None
+
+
+def unwrap(module: torch.nn.Module) -> torch.nn.Module:
+    """The user's module inside any number of transparent wrappers."""
+    inner = wrapped_by(module)
+    while inner is not None:
+        module, inner = inner, wrapped_by(inner)
+    return module
+
+
+def is_plain(module: torch.nn.Module) -> bool:
+    """Whether parameters, buffers and children lie in ordinary dicts; those of scripted modules do not."""
+    entries = module.__dict__
+    return all(isinstance(entries.get(name), dict) for name in ("_modules", "_parameters", "_buffers"))
+
+
+def _holds_tensors(module: torch.nn.Module) -> bool:
+    # A loss registers its absent weights as buffers that are `None`.
+    entries = (*module._parameters.values(), *module._buffers.values())
+    return any(value is not None for value in entries)
+
+
+class _Ref(weakref.ref[torch.nn.Module]):
+    """A weak reference that knows the key under which it is stored."""
+
+    __slots__ = ("key",)
+    key: int
+
+
+class ModuleInfo:
+    """What is known about one live module."""
+
+    __slots__ = ("api", "cls", "mod", "path", "ref", "root", "wrapper")
+
+    def __init__(self, module: torch.nn.Module, ref: _Ref) -> None:
+        self.ref = ref
+        self.cls = type(module)
+        self.api: Api | None = None
+        self.mod = 0
+        self.root: Root | None = None
+        self.path = ""
+        self.wrapper = type(module).__name__ in _INNER and type(module).__module__.startswith("torch.")
+
+
+class Root:
+    """A module whose parameters and buffers are tracked."""
+
+    __slots__ = ("buffered", "id", "members", "name", "ref", "shape", "slots", "vars")
+
+    def __init__(self, ref: _Ref, name: str, number: int) -> None:
+        self.ref = ref
+        self.name = name
+        self.id = number
+        self.members: list[_Ref] = []
+        self.shape = -1
+        self.buffered = False
+        self.slots: list[Any] = []
+        self.vars: dict[tuple[str, str], Any] = {}
+
+    def current_shape(self) -> int:
+        """A number that changes when a module of the tree gains or loses an entry. Cheap: looked at in every step."""
+        total = 0
+        for ref in self.members:
+            module = ref()
+            if module is None:
+                return -2
+            entries = module.__dict__
+            total += len(entries["_parameters"]) + len(entries["_buffers"]) + len(entries["_modules"])
+        return total
+
+
+class Modules:
+    """Registry of live modules. `generation` grows whenever names may have changed."""
+
+    def __init__(self, symbols: Symbols, known: list[torch.nn.Module]) -> None:
+        self._symbols = symbols
+        self._infos: dict[int, ModuleInfo] = {}
+        self._pending: list[_Ref] = []
+        self._roots: dict[int, Root] = {}
+        self._ordinal = 0
+        self._apis: dict[type, Api] = {}
+        self.generation = 0
+        for module in known:
+            self.add(module)
+
+    @property
+    def roots(self) -> list[Root]:
+        return list(self._roots.values())
+
+    def live(self) -> list[torch.nn.Module]:
+        """All live modules in the order of their creation."""
+        return [module for info in list(self._infos.values()) if (module := info.ref()) is not None]
+
+    def add(self, module: torch.nn.Module) -> ModuleInfo:
+        """Remember a module that was just made, or is seen for the first time."""
+        key = id(module)
+        known = self._infos.get(key)
+        if known is not None and known.ref() is module:
+            return known
+        ref = _Ref(module, self._forget)
+        ref.key = key
+        info = self._infos[key] = ModuleInfo(module, ref)
+        self._pending.append(ref)
+        return info
+
+    def _forget(self, ref: weakref.ref[torch.nn.Module]) -> None:
+        assert isinstance(ref, _Ref)
+        info = self._infos.get(ref.key)
+        if info is not None and info.ref is ref:
+            del self._infos[ref.key]
+        root = self._roots.get(ref.key)
+        if root is not None and root.ref is ref:
+            del self._roots[ref.key]
+            self.generation += 1
+
+    def info(self, module: torch.nn.Module) -> ModuleInfo:
+        info = self._infos.get(id(module))
+        if info is None or info.ref() is not module:
+            info = self.add(module)
+        return info
+
+    def api(self, info: ModuleInfo) -> Api:
+        api = info.api
+        if api is None:
+            api = self._apis.get(info.cls)
+            if api is None:
+                api = self._apis[info.cls] = Api(class_name(info.cls), "module", library_of(info.cls.__module__))
+            info.api = api
+        return api
+
+    def mod(self, info: ModuleInfo) -> int:
+        """`mod` id of a module; a module outside every root is the root of its own kind."""
+        if info.mod:
+            return info.mod
+        module = info.ref()
+        target = info
+        if info.wrapper and module is not None:
+            target = self.info(unwrap(module))
+        root = target.root
+        number = root.id if root is not None else self._bare_root(target)
+        path = target.path if root is not None else ""
+        info.mod = self._symbols.once("mod", {"root": number, "path": path, "class": self.api(info).name})
+        return info.mod
+
+    def _bare_root(self, info: ModuleInfo) -> int:
+        fields = {"name": info.cls.__name__, "class": self.api(info).name, "library": self.api(info).library}
+        return self._symbols.once("root", {**fields, "ordinal": -1})
+
+    def refresh(self) -> bool:
+        """Find roots and names again if modules appeared or a root changed; true if so."""
+        fresh = False
+        if self._pending:
+            pending, self._pending = self._pending, []
+            fresh = any(ref() is not None for ref in pending)
+        if not fresh:
+            fresh = any(root.current_shape() != root.shape for root in list(self._roots.values()))
+        if fresh:
+            self._rebuild()
+        return fresh
+
+    def _rebuild(self) -> None:
+        self.generation += 1
+        live = [(info, module) for info in list(self._infos.values()) if (module := info.ref()) is not None]
+        live = [(info, module) for info, module in live if is_plain(module)]
+        children: set[int] = set()
+        for info, module in live:
+            if info.wrapper:
+                continue
+            for child in list(module._modules.values()):
+                while child is not None:
+                    children.add(id(child))
+                    child = wrapped_by(child)
+        roots: dict[int, Root] = {}
+        for info, module in live:
+            if info.wrapper or id(module) in children:
+                continue
+            members = list(walk(module))
+            if not any(_holds_tensors(part) for part, _ in members):
+                continue
+            roots[id(module)] = root = self._roots.get(id(module)) or self._new_root(info)
+            self._name_members(root, members)
+        self._roots = roots
+
+    def _new_root(self, info: ModuleInfo) -> Root:
+        api = self.api(info)
+        fields = {"name": info.cls.__name__, "class": api.name, "library": api.library, "ordinal": self._ordinal}
+        self._ordinal += 1
+        return Root(info.ref, info.cls.__name__, self._symbols.new("root", fields))
+
+    def _name_members(self, root: Root, members: list[tuple[torch.nn.Module, str]]) -> None:
+        root.members = []
+        named: set[int] = set()
+        for module, path in members:
+            info = self.info(module)
+            root.members.append(info.ref)
+            if id(module) in named:
+                continue
+            named.add(id(module))
+            if info.root is not root or info.path != path:
+                info.root, info.path, info.mod = root, path, 0
+        root.shape = root.current_shape()
+
+
+def walk(module: torch.nn.Module, path: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[torch.nn.Module, str]]:
+    """(module, qualified name) of a module and all below it, shared ones under each name, wrappers left out."""
+    yield module, path
+    for name, child in list(module._modules.items()):
+        if child is None:
+            continue
+        inner = unwrap(child)
+        if id(inner) not in above and inner is not module and is_plain(inner):
+            yield from walk(inner, f"{path}.{name}" if path else name, (*above, id(module)))

@@ -1,0 +1,99 @@
+"""Live optimizers: their numbers, their groups as last written, and their learning rates."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from . import summary
+from .digest import number
+from .names import class_name, library_of
+from .symbols import Symbols
+from .variables import Emit, Var, Variables
+
+
+class OptimizerInfo:
+    """What is known about one optimizer."""
+
+    __slots__ = ("groups", "id", "name", "rates", "ref")
+
+    def __init__(self, ref: weakref.ref[Any], number: int, name: str) -> None:
+        self.ref = ref
+        self.id = number
+        self.name = name
+        self.groups: list[Any] = []
+        self.rates: list[Var] = []
+
+
+class Optimizers:
+    """Registry of optimizers seen at work; keeps none alive."""
+
+    def __init__(self, symbols: Symbols, variables: Variables) -> None:
+        self._symbols = symbols
+        self._variables = variables
+        self._infos: dict[int, OptimizerInfo] = {}
+        self._count = 0
+
+    def info(self, optimizer: torch.optim.Optimizer) -> OptimizerInfo:
+        info = self._infos.get(id(optimizer))
+        if info is None or info.ref() is not optimizer:
+            name = class_name(type(optimizer))
+            fields = {"class": name, "library": library_of(type(optimizer).__module__), "ordinal": self._count}
+            self._count += 1
+            info = OptimizerInfo(weakref.ref(optimizer), self._symbols.new("opt", fields), name)
+            self._infos[id(optimizer)] = info
+        return info
+
+    def tensors(self, optimizer: torch.optim.Optimizer) -> set[int]:
+        """Ids of the parameters of an optimizer."""
+        return {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
+
+    def all_tensors(self) -> set[int]:
+        """Ids of the parameters of all live optimizers."""
+        found: set[int] = set()
+        for key, info in list(self._infos.items()):
+            optimizer = info.ref()
+            if optimizer is None:
+                del self._infos[key]
+            elif hasattr(optimizer, "param_groups"):
+                found |= self.tensors(optimizer)
+        return found
+
+    def note_groups(self, optimizer: torch.optim.Optimizer, seq: int) -> None:
+        """Write `group` symbols for groups that are new or have other members or hyper-parameters than before."""
+        info = self.info(optimizer)
+        generation = self._variables._generation
+        for index, group in enumerate(optimizer.param_groups):
+            hyper = {
+                name: summary.key_of(value, 1) for name, value in group.items() if name not in ("params", "param_names")
+            }
+            # The learning rate is a variable of its own; here it only says what the group was made with.
+            rates = {name: hyper.pop(name) for name in ("lr", "initial_lr") if name in hyper}
+            seen = (tuple(map(id, group["params"])), hyper, generation)
+            if index < len(info.groups) and info.groups[index][0] == seen:
+                continue
+            params = [self._id_of(tensor, info, index, place) for place, tensor in enumerate(group["params"])]
+            known = (params, hyper)
+            if index >= len(info.groups):
+                info.groups.append((None, None))
+            if info.groups[index][1] != known:
+                values = {name: summary.from_key(value) for name, value in {**hyper, **rates}.items()}
+                self._symbols.group(info.id, index, params, values, seq)
+            info.groups[index] = (seen, known)
+
+    def _id_of(self, tensor: torch.Tensor, info: OptimizerInfo, index: int, place: int) -> int:
+        slot = self._variables.slot_of(tensor, info.id, f"group{index}.param{place}")
+        return self._variables.id_of(slot.var, tensor)
+
+    def note_rates(self, optimizer: torch.optim.Optimizer, emit: Emit) -> None:
+        """Look at the learning rate of every group."""
+        info = self.info(optimizer)
+        for index, group in enumerate(optimizer.param_groups):
+            rate = group.get("lr")
+            value = float(rate) if isinstance(rate, (int, float)) else number(rate)
+            if index == len(info.rates):
+                info.rates.append(Var("lr", f"group{index}.lr", opt=info.id))
+            if value is not None:
+                self._variables.look_at_rate(info.rates[index], index, value, emit)

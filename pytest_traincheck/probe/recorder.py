@@ -1,0 +1,169 @@
+"""Turns what the wrappers see into rows. Everything the user's thread pays for a call is in `begin` and `end`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+import threading
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from . import digest as content
+from . import summary
+from .context import Call, ThreadState, context_key, quiet, unobservable
+from .modules import Modules
+from .optimizers import Optimizers
+from .source import SourceLines
+from .symbols import Api, Symbols
+from .variables import Emit, Variables
+from .writer import TraceWriter
+
+RAISED, ENTRY, TRAINING, NONFINITE = 1, 2, 4, 8
+
+
+class Recorder:
+    """The trace of this process while it grows. A failure in here is counted and never reaches the user's code."""
+
+    def __init__(self, writer: TraceWriter, known: list[torch.nn.Module]) -> None:
+        self.writer = writer
+        self.clock = itertools.count(1)
+        self.symbols = Symbols(writer)
+        self.threads = ThreadState()
+        self.sources = SourceLines(self.symbols)
+        self.modules = Modules(self.symbols, known)
+        self.variables = Variables(self.symbols, self.modules)
+        self.optimizers = Optimizers(self.symbols, self.variables)
+        self.step_code: CodeType | None = None
+
+    # calls
+
+    def begin(
+        self,
+        state: ThreadState,
+        api: Api,
+        key: Any,
+        bind: Callable[[], dict[str, Any]],
+        mod: int = 0,
+        depth: int = 1,
+        compiled: bool = False,
+    ) -> Call:
+        """Open a call. `key` and `bind` are those of `Symbols.args`; `depth` counts frames up to the call."""
+        stack = state.stack
+        enclosing = stack[-1] if stack else None
+        if not state.thread:
+            state.thread = self.symbols.new("thread", {"name": threading.current_thread().name})
+        number = self.symbols.api(api)
+        ctx = self.symbols.ctx(context_key(), compiled)
+        args = self.symbols.args(number, key, bind)
+        src = self.sources.find(depth + 1, enclosing.src if enclosing is not None else 0)
+        parent = 0
+        if enclosing is not None:
+            parent = enclosing.seq
+            mod = mod or enclosing.mod
+        call = Call(next(self.clock), parent, api, number, ctx, args, src, mod)
+        stack.append(call)
+        return call
+
+    def end(self, state: ThreadState, call: Call, result: Any) -> None:
+        """Close a call that returned."""
+        number = call.number
+        value = content.number(result)
+        kind = type(result)
+        ret = self.symbols.ret(number, kind if kind is float else summary.key_of(result))
+        if value is not None:
+            if value != value or value in (math.inf, -math.inf):
+                call.flags |= NONFINITE
+        elif call.flags & ENTRY and not self._finite(state, result, 2):
+            call.flags |= NONFINITE
+        self.close(state, call, ret, digest=0, value=math.nan if value is None else value)
+
+    def close(self, state: ThreadState, call: Call, ret: int, digest: int, value: float) -> None:
+        """Take a call from the stack and write its row; calls above it that never ended are closed as raised."""
+        stack = state.stack
+        while stack:
+            top = stack.pop()
+            if top is call:
+                break
+            self._write(state, top, RAISED, 0, 0, math.nan)
+        self._write(state, call, 0, ret, digest, value)
+
+    def end_raised(self, state: ThreadState, call: Call) -> None:
+        """Close a call that raised."""
+        call.flags |= RAISED
+        self.close(state, call, 0, 0, math.nan)
+
+    def _write(self, state: ThreadState, call: Call, flags: int, ret: int, digest: int, value: float) -> None:
+        self.writer.call(self.clock, state.thread, call.flags | flags, call, ret, digest, value)
+
+    def _finite(self, state: ThreadState, result: Any, depth: int) -> bool:
+        if isinstance(result, torch.Tensor):
+            if unobservable():
+                return True
+            readable = content.local(result)
+            if readable is None or readable.layout is not torch.strided:
+                return True
+            with quiet(state):
+                return content.all_finite(readable)
+        if depth and isinstance(result, dict):
+            result = tuple(result.values())
+        if depth and isinstance(result, (tuple, list)):
+            return all(self._finite(state, item, depth - 1) for item in result)
+        return True
+
+    def drop_stale_step(self, state: ThreadState) -> None:
+        """Close an optimizer step on top of the stack that was left by an exception: its hook never told us."""
+        call = state.stack[-1]
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code is self.step_code:
+                return
+            frame = frame.f_back
+        state.in_step = 0
+        state.closure = None
+        self.end_raised(state, call)
+
+    def failed(self, where: str, error: BaseException) -> None:
+        """Count a failure of the probe's own."""
+        self.writer.error(where, error)
+
+    # changes
+
+    def emitter(self, state: ThreadState, parent: Call | None) -> Emit:
+        """What writes changes that happened in `parent` (none: outside every call)."""
+        writer, clock = self.writer, self.clock
+        if not state.thread:
+            state.thread = self.symbols.new("thread", {"name": threading.current_thread().name})
+        ctx = parent.ctx if parent is not None else self.symbols.ctx(context_key())
+        seq = parent.seq if parent is not None else 0
+        src = parent.src if parent is not None else self.sources.find(2, 0)
+        thread = state.thread
+
+        def emit(var: int, old: int, new: int, digest: int, value: float) -> None:
+            writer.change(clock, thread, seq, var, ctx, src, old, new, digest, value)
+
+        return emit
+
+    def enclosing(self, state: ThreadState) -> Emit:
+        """What writes changes that happened in the innermost open call."""
+        return self.emitter(state, state.stack[-1] if state.stack else None)
+
+    def before_entry(self, state: ThreadState) -> None:
+        """Before an entry call or an optimizer's work: names may be new, and what is new has an initial state."""
+        self.variables.refresh()
+        if self.variables.unseen and not unobservable():
+            with quiet(state):
+                self.variables.look_at_new(self.enclosing(state))
+
+    def look(self, state: ThreadState, emit: Emit, values: bool = False, gradients: bool = False) -> None:
+        """Look at parameters and buffers, or at gradients, where something suggests a change."""
+        if unobservable():
+            return
+        with quiet(state):
+            if values:
+                self.variables.look_at_values(emit)
+            if gradients:
+                self.variables.look_at_gradients(emit, full=False)

@@ -1,0 +1,110 @@
+"""Summaries of arguments and results: a cheap hashable key for the hot path, and the JSON form, made once per key."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+
+MAX_TEXT = 80
+MAX_ITEMS = 16
+DEPTH = 2
+
+_SCALARS = (int, float, bool)
+_NO_SHAPE = torch.Size()
+_TENSOR, _PARAMETER = torch.Tensor, torch.nn.Parameter
+
+
+def key_of(value: Any, depth: int = DEPTH) -> Any:
+    """A hashable value that is equal for two things with equal summaries. Holds no reference to a tensor.
+
+    Scalars carry their type, since `1 == True == 1.0`.
+    """
+    kind = type(value)
+    if kind is _TENSOR or kind is _PARAMETER:
+        try:
+            return (value.dtype, value.device, value.shape, value.requires_grad)
+        except RuntimeError:
+            return (value.dtype, value.device, _NO_SHAPE, value.requires_grad)  # nested tensors have no shape
+    if value is None or kind is str:
+        return value if value is None or len(value) <= MAX_TEXT else value[:MAX_TEXT]
+    if kind in _SCALARS:
+        return (kind, value) if value == value else (kind, "nan")
+    if isinstance(value, _TENSOR):
+        if isinstance(value, UninitializedTensorMixin):
+            return kind
+        return (value.dtype, value.device, value.shape, value.requires_grad)
+    if kind is list or kind is tuple or kind is torch.Size:
+        if depth == 0:
+            return kind
+        return (kind, *[key_of(item, depth - 1) for item in value[:MAX_ITEMS]])
+    if isinstance(value, dict):
+        if depth == 0:
+            return kind
+        pairs = []
+        for name, item in value.items():
+            pairs.append((str(name)[:MAX_TEXT], key_of(item, depth - 1)))
+            if len(pairs) == MAX_ITEMS:
+                break
+        return (dict, *pairs)
+    if kind is torch.dtype or kind is torch.device or kind is torch.layout or kind is torch.memory_format:
+        return (kind, str(value))
+    return kind
+
+
+def scalar(value: int | float | bool) -> int | float | bool | str:
+    """A number as JSON can hold it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        return str(value)
+    return value
+
+
+def from_key(key: Any) -> Any:
+    """The JSON summary of what `key_of` looked at."""
+    if key is None or isinstance(key, str):
+        return key
+    if isinstance(key, type):
+        return {"type": f"{key.__module__}.{key.__qualname__}"}
+    head = key[0]
+    if isinstance(head, torch.dtype):
+        dtype, device, shape, requires_grad = key
+        name = dtype_name(dtype)
+        tensor = {"dtype": name, "device": device.type, "shape": _sizes(shape), "requires_grad": requires_grad}
+        return {"tensor": tensor}
+    if head in _SCALARS:
+        return key[1] if isinstance(key[1], str) else scalar(key[1])
+    if head is list:
+        return {"list": [from_key(item) for item in key[1:]]}
+    if head is tuple or head is torch.Size:
+        return {"tuple": [from_key(item) for item in key[1:]]}
+    if head is dict:
+        return {"dict": {name: from_key(item) for name, item in key[1:]}}
+    return key[1]
+
+
+def abstract(key: Any) -> Any:
+    """The key with its numbers and texts replaced by their types, for calls whose arguments never repeat."""
+    if isinstance(key, str):
+        return str
+    if isinstance(key, tuple):
+        if key[0] in _SCALARS:
+            return key[0]
+        if key[0] in (list, tuple, torch.Size):
+            return (key[0], *[abstract(item) for item in key[1:]])
+        if key[0] is dict:
+            return (dict, *[(name, abstract(item)) for name, item in key[1:]])
+    return key
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """`float32` for `torch.float32`."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _sizes(shape: Any) -> list[int]:
+    # Symbolic sizes (inside a tracer) have no number.
+    return [size if type(size) is int else -1 for size in shape]

@@ -1,0 +1,310 @@
+"""Tracked variables: what state they were in when last looked at, and a change row for whatever is different now."""
+
+from __future__ import annotations
+
+import math
+import struct
+import weakref
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from . import digest as content
+from .modules import Modules, Root, walk
+from .summary import dtype_name
+from .symbols import Symbols
+
+Emit = Callable[[int, int, int, int, float], None]
+"""Writes a change: var id, old state, new state, digest, value."""
+
+
+class Var:
+    """One variable and its last seen state."""
+
+    __slots__ = ("digest", "first", "id", "kind", "name", "opt", "pointer", "ref", "root", "sample", "state", "version")
+
+    def __init__(self, kind: str, name: str, root: int = 0, opt: int = 0) -> None:
+        self.kind = kind
+        self.name = name
+        self.root = root
+        self.opt = opt
+        self.id = 0
+        self.first: Var | None = None
+        self.state = content.UNSEEN
+        self.digest = 0
+        self.ref: weakref.ref[torch.Tensor] | None = None
+        self.version = -1
+        self.pointer = 0
+        self.sample = 0
+
+    def looks_same(self, tensor: torch.Tensor) -> bool:
+        """Whether nothing suggests a change: same tensor, same version, same memory, same kilobyte in the middle."""
+        if self.ref is None or self.ref() is not tensor or tensor.is_inference() or tensor._version != self.version:
+            return False
+        readable = content.local(tensor)
+        return readable is not None and (
+            (readable.data_ptr() if readable.layout is torch.strided else 0) == self.pointer
+            and content.sample(readable) == self.sample
+        )
+
+    def remember(self, tensor: torch.Tensor, readable: torch.Tensor) -> None:
+        if self.ref is None or self.ref() is not tensor:
+            self.ref = weakref.ref(tensor)
+        self.version = -1 if tensor.is_inference() else tensor._version
+        self.pointer = readable.data_ptr() if readable.layout is torch.strided else 0
+        self.sample = content.sample(readable)
+
+
+class Slot:
+    """A place that holds a parameter or buffer: an entry of a module, or a member of an optimizer group."""
+
+    __slots__ = ("_key", "_owner", "_parameter", "flag", "grad", "var")
+
+    def __init__(self, owner: Any, key: str | None, var: Var, grad: Var | None, flag: Var | None) -> None:
+        self._owner = owner
+        self._key = key
+        self._parameter = grad is not None
+        self.var = var
+        self.grad = grad
+        self.flag = flag
+
+    def tensor(self) -> torch.Tensor | None:
+        """What the place holds now."""
+        owner = self._owner()
+        if owner is None or self._key is None:
+            return owner if isinstance(owner, torch.Tensor) else None
+        found: Any = (owner._parameters if self._parameter else owner._buffers).get(self._key)
+        return found if isinstance(found, torch.Tensor) else None
+
+
+class Variables:
+    """All tracked variables of this process. Methods that look at tensors are called under `quiet()`."""
+
+    def __init__(self, symbols: Symbols, modules: Modules) -> None:
+        self._symbols = symbols
+        self._modules = modules
+        self._generation = -1
+        self._roots: list[Root] = []
+        self._by_tensor: dict[int, Slot] = {}
+        self._orphans: dict[int, Slot] = {}
+        self._orphan_names: dict[tuple[int, str], tuple[Var, Var, Var]] = {}
+        self._suspicious = False
+        self.unseen = False
+        self.gradients_dirty = False
+
+    # names
+
+    def refresh(self) -> bool:
+        """Take note of new modules, parameters and buffers; true when names may have changed."""
+        self._modules.refresh()
+        if self._generation == self._modules.generation:
+            return False
+        self._generation = self._modules.generation
+        self.unseen = True
+        self._roots = self._modules.roots
+        self._by_tensor = {}
+        for root in self._roots:
+            root.slots = list(self._enumerate(root))
+            root.buffered = any(slot.grad is None for slot in root.slots)
+        self._orphans = {key: slot for key, slot in self._orphans.items() if slot.tensor() is not None}
+        for key in [key for key in self._orphans if key in self._by_tensor]:
+            del self._orphans[key]
+        return True
+
+    def _enumerate(self, root: Root) -> Iterable[Slot]:
+        top = root.ref()
+        if top is None:
+            return
+        for module, path in walk(top):
+            ref = self._modules.info(module).ref
+            prefix = f"{path}." if path else ""
+            for key, value in list(module._parameters.items()):
+                if value is not None:
+                    yield self._slot(root, ref, key, prefix + key, value, "parameter")
+            for key, buffer in list(module._buffers.items()):
+                if buffer is not None:
+                    yield self._slot(root, ref, key, prefix + key, buffer, "buffer")
+
+    def _slot(self, root: Root, ref: Any, key: str, name: str, tensor: torch.Tensor, kind: str) -> Slot:
+        var = self._var(root, kind, name)
+        grad = self._var(root, "gradient", name) if kind == "parameter" else None
+        flag = self._var(root, "requires_grad", name) if kind == "parameter" else None
+        slot = Slot(ref, key, var, grad, flag)
+        first = self._by_tensor.setdefault(id(tensor), slot)
+        if first is not slot and not var.id:
+            var.first = first.var
+            if grad is not None and flag is not None:
+                grad.first, flag.first = first.grad, first.flag
+        return slot
+
+    def _var(self, root: Root, kind: str, name: str) -> Var:
+        var = root.vars.get((kind, name))
+        if var is None:
+            var = root.vars[kind, name] = Var(kind, name, root=root.id)
+        return var
+
+    def slot_of(self, tensor: torch.Tensor, opt: int, name: str) -> Slot:
+        """Where a parameter of an optimizer lives; one that no module holds is called by its place in the groups."""
+        slot = self._by_tensor.get(id(tensor))
+        if slot is not None and slot.tensor() is tensor:
+            return slot
+        orphan = self._orphans.get(id(tensor))
+        if orphan is None or orphan.tensor() is not tensor:
+            names = self._orphan_names.get((opt, name))
+            if names is None:
+                names = (
+                    Var("parameter", name, opt=opt),
+                    Var("gradient", name, opt=opt),
+                    Var("requires_grad", name, opt=opt),
+                )
+                self._orphan_names[opt, name] = names
+            orphan = self._orphans[id(tensor)] = Slot(weakref.ref(tensor), None, *names)
+            self.unseen = True
+        return orphan
+
+    def id_of(self, var: Var, tensor: torch.Tensor) -> int:
+        """`var` id; the symbol is written when it is first needed."""
+        if not var.id:
+            same = self.id_of(var.first, tensor) if var.first is not None else 0
+            fields = {
+                "kind": var.kind,
+                "root": var.root,
+                "opt": var.opt,
+                "name": var.name,
+                "shape": [size if type(size) is int else -1 for size in tensor.shape],
+                "dtype": dtype_name(tensor.dtype),
+                "same": same,
+                "requires_grad": tensor.requires_grad,
+                "group": 0,
+            }
+            var.id = self._symbols.new("var", fields)
+        return var.id
+
+    # looking
+
+    def slots(self) -> list[Slot]:
+        """Every place, roots in order of creation, then what only optimizers hold."""
+        found = [slot for root in self._roots for slot in root.slots]
+        found.extend(self._orphans.values())
+        return found
+
+    def look_at_new(self, emit: Emit) -> None:
+        """First look at whatever has not been seen: initial states."""
+        self.unseen = False
+        for slot in self.slots():
+            if slot.var.state != content.UNSEEN or (tensor := slot.tensor()) is None:
+                continue
+            self._look(slot.var, tensor, emit, full=True, finite=True)
+            self._look_at_flag(slot, tensor, emit)
+            grad = slot.grad
+            if grad is None or grad.state != content.UNSEEN or not tensor.is_leaf or not tensor.requires_grad:
+                continue
+            if tensor.grad is None:
+                self._change(grad, tensor, content.ABSENT, 0, math.nan, emit)
+
+    def look_at_values(self, emit: Emit) -> None:
+        """Parameters, buffers and `requires_grad` of everything seen before, where something suggests a change."""
+        for slot in self.slots():
+            if slot.var.state != content.UNSEEN and (tensor := slot.tensor()) is not None:
+                self._look(slot.var, tensor, emit, full=False)
+                self._look_at_flag(slot, tensor, emit)
+
+    def look_at_buffers(self, root: Root, emit: Emit) -> None:
+        """Buffers of one root."""
+        for slot in root.slots:
+            if slot.grad is None and (tensor := slot.tensor()) is not None:
+                self._look(slot.var, tensor, emit, full=True)
+
+    def look_after_step(self, own: set[int], optimized: set[int], emit: Emit, emit_outside: Emit) -> None:
+        """All parameters of an optimizer (`own`: ids of tensors) and of none; those of others when they moved."""
+        for slot in self.slots():
+            tensor = slot.tensor()
+            if tensor is None:
+                continue
+            mine = id(tensor) in own
+            full = mine or id(tensor) not in optimized
+            self._look(slot.var, tensor, emit if mine else emit_outside, full, finite=self._suspicious)
+
+    def look_at_gradients(self, emit: Emit, full: bool) -> None:
+        """Gradients of everything that requires one; without `full` only those that seem to have changed."""
+        full = full or self.gradients_dirty
+        self.gradients_dirty = False
+        present: list[tuple[Var, torch.Tensor, torch.Tensor]] = []
+        readables: list[torch.Tensor] = []
+        for slot in self.slots():
+            var = slot.grad
+            if var is None or (tensor := slot.tensor()) is None:
+                continue
+            self._look_at_flag(slot, tensor, emit)
+            if not tensor.requires_grad and var.state in (content.UNSEEN, content.ABSENT):
+                continue
+            grad = tensor.grad if tensor.is_leaf else None
+            if grad is None:
+                if var.state != content.ABSENT:
+                    self._change(var, tensor, content.ABSENT, 0, math.nan, emit)
+                    var.ref = None
+            elif (full or not var.looks_same(grad)) and (readable := content.local(grad)) is not None:
+                present.append((var, grad, tensor))
+                readables.append(readable)
+        if present:
+            self._measure(present, readables, emit)
+
+    def _measure(
+        self, present: list[tuple[Var, torch.Tensor, torch.Tensor]], readables: list[torch.Tensor], emit: Emit
+    ) -> None:
+        self._suspicious = False
+        norms = content.norms(readables)
+        for (var, grad, owner), readable, norm in zip(present, readables, norms, strict=True):
+            if norm > 0 and norm != math.inf:
+                state = content.NONZERO
+            else:
+                # A norm underflows to 0, overflows to inf, or is missing: look at the numbers themselves.
+                state = content.state(readable, finite=True)
+                self._suspicious = self._suspicious or state == content.NONFINITE
+            hashed = content.digest(readable)
+            var.remember(grad, readable)
+            if state != var.state or hashed != var.digest:
+                self._change(var, owner, state, hashed, norm, emit)
+
+    def _look(self, var: Var, tensor: torch.Tensor, emit: Emit, full: bool, finite: bool = False) -> None:
+        if not full and var.looks_same(tensor):
+            return
+        first = var.first
+        if first is not None and first.ref is not None and first.ref() is tensor and first.state != content.UNSEEN:
+            state, hashed = first.state, first.digest  # the same tensor under its first name, looked at just before
+            var.ref, var.version, var.pointer, var.sample = first.ref, first.version, first.pointer, first.sample
+        else:
+            readable = content.local(tensor)
+            if readable is None:
+                return
+            finite = finite or var.state == content.NONFINITE
+            state, hashed = content.state(readable, finite), content.digest(readable)
+            var.remember(tensor, readable)
+        if state != var.state or hashed != var.digest:
+            self._change(var, tensor, state, hashed, math.nan, emit)
+
+    def _look_at_flag(self, slot: Slot, tensor: torch.Tensor, emit: Emit) -> None:
+        flag = slot.flag
+        if flag is not None:
+            state = content.TRUE if tensor.requires_grad else content.FALSE
+            if state != flag.state:
+                self._change(flag, tensor, state, state, math.nan, emit)
+
+    def _change(self, var: Var, tensor: torch.Tensor, state: int, hashed: int, value: float, emit: Emit) -> None:
+        emit(self.id_of(var, tensor), var.state, state, hashed, value)
+        var.state, var.digest = state, hashed
+
+    # learning rates
+
+    def look_at_rate(self, var: Var, group: int, rate: float, emit: Emit) -> None:
+        """The learning rate of one optimizer group."""
+        hashed = zlib.crc32(struct.pack("<d", rate)) + 1
+        if var.state == content.VALUE and var.digest == hashed:
+            return
+        if not var.id:
+            fields = {"kind": "lr", "root": 0, "opt": var.opt, "name": var.name, "shape": [], "dtype": "float64"}
+            var.id = self._symbols.new("var", {**fields, "same": 0, "requires_grad": False, "group": group})
+        emit(var.id, var.state, content.VALUE, hashed, rate)
+        var.state, var.digest = content.VALUE, hashed

@@ -1,0 +1,48 @@
+# ruff: noqa: ARG002 - the methods of all families have the same parameters
+"""`backward` (`Tensor.backward` reaches it by attribute lookup) and `torch.autograd.grad`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..context import Call, ThreadState, quiet, unobservable
+from .base import Named, observed
+
+if TYPE_CHECKING:
+    from ..install import Probe
+    from ..recorder import Recorder
+
+
+class Backward(Named):
+    """The gradients before and after the outermost backward."""
+
+    def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
+        if _outermost():
+            recorder.before_entry(state)
+            recorder.look(state, recorder.enclosing(state), gradients=True)
+
+    def after(
+        self,
+        recorder: Recorder,
+        state: ThreadState,
+        call: Call,
+        args: tuple[Any, ...],
+        result: Any,
+    ) -> None:
+        if _outermost() and not unobservable():
+            with quiet(state):
+                recorder.variables.look_at_gradients(recorder.emitter(state, call), full=True)
+
+
+def _outermost() -> bool:
+    return torch._C._current_graph_task_id() == -1
+
+
+def install(probe: Probe) -> None:
+    """Wrap both functions of `torch.autograd`."""
+    backward = Backward("torch.autograd.backward", "autograd")
+    grad = Named("torch.autograd.grad", "autograd")
+    probe.patches.replace(torch.autograd, "backward", lambda original: observed(probe, original, backward))
+    probe.patches.replace(torch.autograd, "grad", lambda original: observed(probe, original, grad))

@@ -1,0 +1,38 @@
+# ruff: noqa: ARG002 - the methods of all families have the same parameters
+"""Averaged copies of a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch.optim import swa_utils
+
+from ..context import Call, ThreadState
+from .base import Named, recording
+
+if TYPE_CHECKING:
+    from ..install import Probe
+    from ..recorder import Recorder
+
+
+class Update(Named):
+    """`AveragedModel.update_parameters` moves the copy."""
+
+    def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
+        recorder.before_entry(state)
+
+    def after(
+        self,
+        recorder: Recorder,
+        state: ThreadState,
+        call: Call,
+        args: tuple[Any, ...],
+        result: Any,
+    ) -> None:
+        recorder.look(state, recorder.emitter(state, call), values=True)
+
+
+def install(probe: Probe) -> None:
+    """Wrap the method."""
+    family = Update("torch.optim.swa_utils.AveragedModel.update_parameters", "update", method=True)
+    probe.patches.replace(swa_utils.AveragedModel, "update_parameters", recording(family, probe), alias=False)

@@ -1,0 +1,164 @@
+# ruff: noqa: ARG002, ARG005 - families share parameters; the lambdas are signatures that built-in functions lack
+"""Torch functions that training code is made of: one canonical name for all spellings of the same thing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+
+from ..context import ThreadState
+from ..symbols import Api
+from .base import Family, Parameters, observed
+
+if TYPE_CHECKING:
+    from ..install import Probe
+    from ..recorder import Recorder
+
+_FUNCTIONAL = (
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
+    "alpha_dropout",
+    "feature_alpha_dropout",
+    "batch_norm",
+    "layer_norm",
+    "group_norm",
+    "instance_norm",
+    "rms_norm",
+    "local_response_norm",
+    "normalize",
+    "embedding",
+    "embedding_bag",
+    "linear",
+    "bilinear",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "scaled_dot_product_attention",
+    "multi_head_attention_forward",
+    "softmax",
+    "log_softmax",
+    "gumbel_softmax",
+    "interpolate",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cosine_embedding_loss",
+    "cross_entropy",
+    "ctc_loss",
+    "gaussian_nll_loss",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "margin_ranking_loss",
+    "mse_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
+    "poisson_nll_loss",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+)
+
+_PRODUCTS = ("matmul", "bmm", "mm", "einsum", "addmm", "baddbmm")
+
+_SIGNATURES: dict[str, Callable[..., Any]] = {
+    "linear": lambda input, weight, bias=None: ...,
+    "bilinear": lambda input1, input2, weight, bias=None: ...,
+    "scaled_dot_product_attention": (
+        lambda query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False: ...
+    ),
+    "softmax": lambda input, dim=None, _stacklevel=3, dtype=None: ...,
+    "log_softmax": lambda input, dim=None, _stacklevel=3, dtype=None: ...,
+    "matmul": lambda input, other, *, out=None: ...,
+    "bmm": lambda input, mat2, *, out=None: ...,
+    "mm": lambda input, mat2, *, out=None: ...,
+    "addmm": lambda input, mat1, mat2, *, beta=1, alpha=1, out=None: ...,
+    "baddbmm": lambda input, batch1, batch2, *, beta=1, alpha=1, out=None: ...,
+    "conv1d": lambda input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1: ...,
+    "conv2d": lambda input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1: ...,
+    "conv3d": lambda input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1: ...,
+    "conv_transpose1d": (
+        lambda input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1: ...
+    ),
+    "conv_transpose2d": (
+        lambda input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1: ...
+    ),
+    "conv_transpose3d": (
+        lambda input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1: ...
+    ),
+}
+# `Tensor.softmax(dim, dtype)` and `torch.softmax(input, dim, dtype)` have no `_stacklevel`.
+_SHORT: Callable[..., Any] = lambda input, dim, dtype=None: ...  # noqa: E731
+_TORCH_DROPOUT: Callable[..., Any] = lambda input, p, train: ...  # noqa: E731
+
+
+class TorchFunction(Family):
+    """A torch function. Inside an optimizer's own arithmetic it is not recorded, inside a closure it is."""
+
+    plain = True
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
+        state = recorder.threads
+        if state.in_step and state.stack and state.stack[-1].api.type == "optimizer" and not _in_closure(state):
+            return None
+        return self._api
+
+
+def _in_closure(state: ThreadState) -> bool:
+    if state.closure is None:
+        return False
+    frame: FrameType | None = sys._getframe(3)
+    while frame is not None:
+        if frame.f_code is state.closure:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def install(probe: Probe) -> None:
+    """Wrap the vocabulary in `torch.nn.functional`, `torch` and on `torch.Tensor`."""
+    for name in _FUNCTIONAL:
+        original = getattr(F, name, None)
+        if original is None:
+            continue
+        family = TorchFunction(Api(f"torch.nn.functional.{name}", "function", "torch"))
+        signature = _SIGNATURES.get(name) if name not in ("softmax", "log_softmax") else None
+        _replace(probe, F, name, family, signature)
+        if name in ("softmax", "log_softmax"):
+            _replace(probe, torch, name, family, _SHORT)
+            _replace(probe, torch.Tensor, name, family, _SHORT)
+        elif name == "dropout":
+            _replace(probe, torch, name, family, _TORCH_DROPOUT)
+    for name in _PRODUCTS:
+        family = TorchFunction(Api(f"torch.{name}", "function", "torch"))
+        _replace(probe, torch, name, family, _SIGNATURES.get(name))
+        if name in ("matmul", "bmm", "mm"):
+            _replace(probe, torch.Tensor, name, family, _SIGNATURES[name])
+        if name == "matmul":
+            _replace(probe, torch.Tensor, "__matmul__", family, _SIGNATURES[name])
+
+
+def _replace(probe: Probe, owner: Any, name: str, family: Family, signature: Callable[..., Any] | None) -> None:
+    parameters = Parameters(signature) if signature is not None else None
+    probe.patches.replace(
+        owner,
+        name,
+        lambda original: observed(probe, original, family, parameters),
+        alias=owner is not torch.Tensor,
+    )

@@ -1,0 +1,26 @@
+"""Initializers of `torch.nn.init`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from .base import Named, recording
+
+if TYPE_CHECKING:
+    from ..install import Probe
+
+
+class Initializer(Named):
+    """Initializers call each other; only the outermost is recorded."""
+
+    outermost = True
+
+
+def install(probe: Probe) -> None:
+    """Wrap every public function that fills a tensor in place."""
+    for name in list(vars(torch.nn.init)):
+        if name.endswith("_") and not name.startswith("_") and callable(getattr(torch.nn.init, name)):
+            family = Initializer(f"torch.nn.init.{name}", "init")
+            probe.patches.replace(torch.nn.init, name, recording(family, probe))

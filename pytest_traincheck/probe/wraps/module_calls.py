@@ -1,0 +1,138 @@
+"""Calls of modules, and the birth of modules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..context import Call, ThreadState, quiet, unobservable
+from ..modules import ModuleInfo, unwrap
+from ..recorder import ENTRY, TRAINING
+from .base import Parameters, call_key, dressed, is_compiling
+
+if TYPE_CHECKING:
+    from ..install import Probe
+    from ..recorder import Recorder
+
+_signatures: dict[type, Parameters] = {}
+
+
+def install(probe: Probe) -> None:
+    """Wrap `torch.nn.Module.__call__`, `__init__` and `__setstate__` (copies and unpickled modules go there)."""
+    patches = probe.patches
+    patches.replace(torch.nn.Module, "__call__", lambda original: _calls(probe, original), alias=False)
+    patches.replace(torch.nn.Module, "__init__", lambda original: _births(probe, original), alias=False)
+    patches.replace(torch.nn.Module, "__setstate__", lambda original: _births(probe, original), alias=False)
+
+
+def _births(probe: Probe, original: Any) -> Any:
+    def wrapper(self: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if is_compiling():
+            return
+        recorder = probe.recorder
+        if recorder is not None:
+            try:
+                recorder.modules.add(self)
+            except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
+                recorder.failed("registering a module", error)
+
+    return dressed(wrapper, original)
+
+
+def _calls(probe: Probe, original: Any) -> Any:
+    def wrapper(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(self, *args, **kwargs)
+        recorder = probe.recorder
+        if recorder is None:
+            return original(self, *args, **kwargs)
+        state = recorder.threads
+        if state.busy:
+            return original(self, *args, **kwargs)
+        call = _open(recorder, state, self, args, kwargs)
+        if call is None:
+            return original(self, *args, **kwargs)
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException:
+            state.modules -= call.entry
+            recorder.end_raised(state, call)
+            raise
+        _close(recorder, state, self, call, result)
+        return result
+
+    probe.stop_at(wrapper)
+    return dressed(wrapper, original)
+
+
+def _open(
+    recorder: Recorder, state: ThreadState, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Call | None:
+    try:
+        if state.in_step and state.stack and state.stack[-1].api.type == "optimizer":
+            recorder.drop_stale_step(state)
+        modules = recorder.modules
+        transparent = 0
+        info = modules.info(module)
+        named = info
+        if info.wrapper:
+            if type(module).__name__ == "OptimizedModule":
+                named = _inner(recorder, module)  # what is inside runs compiled and unseen: this call stands for it
+            else:
+                transparent = 1
+        elif info.root is None and isinstance(module, torch.fx.GraphModule):
+            return None  # made by a compiler, not by the user
+        entry = not state.modules and not transparent and torch._C._current_graph_task_id() == -1
+        if entry:
+            recorder.before_entry(state)
+        cls = named.cls
+
+        def bind() -> dict[str, Any]:
+            parameters = _signatures.get(cls)
+            if parameters is None:
+                # A scripted module hides its `forward`, so its arguments go by number.
+                forward = None if issubclass(cls, torch.jit.ScriptModule) else cls.forward
+                parameters = _signatures[cls] = Parameters(forward, method=True)
+            return parameters.bind((module, *args), kwargs)
+
+        call = recorder.begin(state, modules.api(named), call_key(args, kwargs), bind, modules.mod(named), depth=2)
+        if module.training:
+            call.flags |= TRAINING
+        if entry:
+            call.flags |= ENTRY
+        # A wrapper is not an open module for what it wraps, which stays the entry call with and without it.
+        call.entry = 1 - transparent
+        state.modules += call.entry
+        return call
+    except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
+        state.busy = False
+        recorder.failed(f"calling {type(module).__name__}", error)
+        return None
+
+
+def _inner(recorder: Recorder, module: torch.nn.Module) -> ModuleInfo:
+    return recorder.modules.info(unwrap(module))
+
+
+def _close(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call: Call, result: Any) -> None:
+    try:
+        state.modules -= call.entry
+        if call.flags & ENTRY:
+            _look_at_buffers(recorder, state, module, call)
+    except Exception as error:  # noqa: BLE001 - see `_open`
+        state.busy = False
+        recorder.failed(f"after {call.api.name}", error)
+    try:
+        recorder.end(state, call, result)
+    except Exception as error:  # noqa: BLE001 - see `_open`
+        state.busy = False
+        recorder.failed(f"closing {call.api.name}", error)
+
+
+def _look_at_buffers(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call: Call) -> None:
+    root = _inner(recorder, module).root
+    if root is not None and root.buffered and not unobservable():
+        with quiet(state):
+            recorder.variables.look_at_buffers(root, recorder.emitter(state, call))

@@ -1,0 +1,218 @@
+# ruff: noqa: ARG002 - the methods of all families have the same parameters
+"""Optimizers: construction, steps and `zero_grad`."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from ..context import Call, ThreadState, quiet, unobservable
+from ..names import class_name, library_of
+from ..summary import key_of
+from ..symbols import Api
+from .base import Family, Parameters, call_key, dressed, is_compiling, observed
+
+if TYPE_CHECKING:
+    from ..install import Probe
+    from ..recorder import Recorder
+
+_apis: dict[tuple[type, str], Api] = {}
+_signatures: dict[type, Parameters] = {}
+
+
+def api_of(cls: type, method: str, kind: str) -> Api:
+    """`torch.optim.AdamW.step`, `MODULE.Mine.step`."""
+    api = _apis.get((cls, method))
+    if api is None:
+        name = class_name(cls)
+        api = _apis[cls, method] = Api(f"{name}.{method}" if method else name, kind, library_of(cls.__module__))
+    return api
+
+
+class ZeroGrad(Family):
+    """`Optimizer.zero_grad` and `Module.zero_grad`."""
+
+    method = True
+
+    def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
+        if isinstance(args[0], torch.nn.Module):
+            return _MODULE_ZERO_GRAD
+        return api_of(type(args[0]), "zero_grad", "zero_grad")
+
+    def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
+        recorder.before_entry(state)
+
+    def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
+        if isinstance(args[0], torch.optim.Optimizer):
+            call.opt = recorder.optimizers.info(args[0]).id
+
+    def after(
+        self,
+        recorder: Recorder,
+        state: ThreadState,
+        call: Call,
+        args: tuple[Any, ...],
+        result: Any,
+    ) -> None:
+        recorder.look(state, recorder.emitter(state, call), gradients=True)
+
+
+_MODULE_ZERO_GRAD = Api("torch.nn.Module.zero_grad", "zero_grad", "torch")
+
+
+def install(probe: Probe) -> None:
+    """Wrap the class methods and register the two step hooks."""
+    patches = probe.patches
+    patches.replace(torch.optim.Optimizer, "__init__", lambda original: _construct(probe, original), alias=False)
+    for owner in (torch.optim.Optimizer, torch.nn.Module):
+        patches.replace(owner, "zero_grad", lambda original: observed(probe, original, ZeroGrad()), alias=False)
+    steps = _Steps(probe)
+    probe.on_removal(register_optimizer_step_pre_hook(steps.before).remove)
+    probe.on_removal(register_optimizer_step_post_hook(steps.after).remove)
+
+
+def _construct(probe: Probe, original: Any) -> Any:
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
+        recorder = None if is_compiling() else probe.recorder
+        call = None if recorder is None else _open_construct(recorder, self, args, kwargs)
+        try:
+            original(self, *args, **kwargs)
+        except BaseException:
+            if recorder is not None and call is not None:
+                recorder.end_raised(recorder.threads, call)
+            raise
+        if recorder is not None and call is not None:
+            _close_construct(recorder, self, call)
+
+    probe.stop_at(wrapper)
+    return dressed(wrapper, original)
+
+
+def _open_construct(recorder: Recorder, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+    try:
+        state = recorder.threads
+        recorder.variables.refresh()
+        defaults = kwargs.get("defaults", args[1] if len(args) > 1 else None)
+        hyper = {name: key_of(value, 1) for name, value in defaults.items()} if isinstance(defaults, dict) else {}
+        api = api_of(type(optimizer), "", "construct")
+        return recorder.begin(state, api, tuple(hyper.items()), lambda: hyper, depth=2)
+    except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
+        recorder.failed("constructing an optimizer", error)
+        return None
+
+
+def _close_construct(recorder: Recorder, optimizer: Any, call: Call) -> None:
+    state = recorder.threads
+    try:
+        call.opt = recorder.optimizers.info(optimizer).id
+        recorder.optimizers.note_groups(optimizer, call.seq)
+        recorder.end(state, call, None)
+    except Exception as error:  # noqa: BLE001 - see `_open_construct`
+        recorder.failed("constructing an optimizer", error)
+
+
+class _Steps:
+    """The hooks around every real optimizer step."""
+
+    def __init__(self, probe: Probe) -> None:
+        self._probe = probe
+
+    def before(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        recorder = None if is_compiling() else self._probe.recorder
+        if recorder is None or recorder.threads.busy or self._probe.patches.suspended:
+            return
+        try:
+            self._before(recorder, recorder.threads, optimizer, args, kwargs)
+        except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
+            recorder.threads.busy = False
+            recorder.failed("before an optimizer step", error)
+
+    def _before(
+        self, recorder: Recorder, state: ThreadState, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        recorder.step_code = sys._getframe(2).f_code
+        if state.in_step and state.stack and state.stack[-1].api.type == "optimizer":
+            depth = state.in_step
+            recorder.drop_stale_step(state)
+            if state.in_step == depth and _frames_of(recorder.step_code) < 2:
+                # Same code, one frame: the open step belongs to a call that has already been left.
+                state.in_step = 0
+                recorder.end_raised(state, state.stack[-1])
+        if state.in_step:
+            state.in_step += 1
+            return
+        recorder.before_entry(state)
+        info = recorder.optimizers.info(optimizer)
+        emit = recorder.enclosing(state)
+        recorder.look(state, emit, values=True, gradients=True)
+        recorder.optimizers.note_rates(optimizer, emit)
+        cls = type(optimizer)
+
+        def bind() -> dict[str, Any]:
+            names = _signatures.get(cls)
+            if names is None:
+                names = _signatures[cls] = Parameters(cls.step, method=True)
+            return names.bind(args, kwargs)
+
+        # The instance is the first of the arguments that torch hands to its hooks.
+        key = call_key(args[1:], kwargs)
+        call = recorder.begin(state, api_of(cls, "step", "optimizer"), key, bind, depth=2)
+        call.opt = info.id
+        recorder.optimizers.note_groups(optimizer, call.seq)
+        state.in_step = 1
+        state.closure = _code_of(kwargs.get("closure", args[1] if len(args) > 1 else None))
+
+    def after(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        recorder = None if is_compiling() else self._probe.recorder
+        if recorder is None or not recorder.threads.in_step or self._probe.patches.suspended:
+            return
+        state = recorder.threads
+        try:
+            state.in_step -= 1
+            if not state.in_step:
+                self._after(recorder, state, optimizer)
+        except Exception as error:  # noqa: BLE001 - see `before`
+            state.busy = False
+            recorder.failed("after an optimizer step", error)
+
+    def _after(self, recorder: Recorder, state: ThreadState, optimizer: Any) -> None:
+        state.closure = None
+        while state.stack and state.stack[-1].api.type != "optimizer":
+            recorder.end_raised(state, state.stack[-1])
+        if not state.stack:
+            return
+        call = state.stack[-1]
+        if not unobservable():
+            outer = state.stack[-2] if len(state.stack) > 1 else None
+            own = recorder.optimizers.tensors(optimizer)
+            every = recorder.optimizers.all_tensors()
+            with quiet(state):
+                recorder.variables.look_after_step(
+                    own, every, recorder.emitter(state, call), recorder.emitter(state, outer)
+                )
+        recorder.end(state, call, None)
+
+
+def _frames_of(code: CodeType | None) -> int:
+    frame: FrameType | None = sys._getframe(1)
+    count = 0
+    while frame is not None:
+        count += frame.f_code is code
+        frame = frame.f_back
+    return count
+
+
+def _code_of(closure: Any) -> CodeType | None:
+    """Code of the function that the user passed as closure."""
+    while isinstance(closure, functools.partial):
+        closure = closure.func
+    closure = getattr(closure, "__wrapped__", closure)
+    code = getattr(closure, "__code__", None)
+    if code is None and closure is not None:
+        code = getattr(type(closure).__call__, "__code__", None)  # an object that is called
+    return code
