@@ -75,9 +75,21 @@ def _related(violation: Violation, other: Violation) -> bool:
     if _too_often(violation) and _too_often(other):
         # Windows end with steps: one step left out doubles every count of its window.
         return violation.step == other.step
+    if _same_model(violation, other) or _same_model(other, violation):
+        return True
     if violation.invariant.subject == other.invariant.subject:
         return True
     return bool(set(violation.variables) & set(other.variables))
+
+
+def _same_model(mode: Violation, other: Violation) -> bool:
+    """The way a model is called, and all of the variables of that model."""
+    root = mode.module.partition(".")[0]
+    return (
+        "mode" in mode.invariant.claim
+        and bool(root and other.variables)
+        and all(name.startswith(f"{root}.") for name in other.variables)
+    )
 
 
 def _is_forward(violation: Violation) -> bool:

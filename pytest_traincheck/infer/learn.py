@@ -73,7 +73,7 @@ def _order(invariant: Invariant) -> tuple[str, str, str, str]:
 
 
 def _hypotheses(table: Iterable[Relation], runs: Sequence[Run]) -> Iterable[tuple[Relation, Hypothesis]]:
-    """Each distinct hypothesis once. What the first run does not suggest cannot have held in all runs."""
+    """Each distinct hypothesis once, as the first run suggests them; the others confirm or refute."""
     for relation in table:
         seen: set[str] = set()
         for hypothesis in relation.hypotheses(runs[0]):

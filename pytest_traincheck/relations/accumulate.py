@@ -13,6 +13,7 @@ from pytest_traincheck.relations.base import Examples, Finding, Hypothesis, list
 from pytest_traincheck.relations.context import step_context, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.gradients import Gradients
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.variables import Variables
 
@@ -155,26 +156,11 @@ def _table(process: Process) -> _Table:
         variables.companion("gradient")[variables.first_name[lines.variable]] if len(lines.variable) else lines.variable
     )
     begin, previous = lines.column("begin"), lines.column("previous_end")
-    events = process.events
-
-    changes = variables.rows
-    is_gradient = np.isin(events["subject"][changes], variables.ids("gradient", tied=True))
-    changes = changes[is_gradient]
-    within = process.inside("autograd")[changes]
-    new = events["new"][changes]
-    added = within & (new != fmt.ABSENT)
-    cleared = ~within & ((new == fmt.ABSENT) | (new == fmt.ZERO))
-    key = (events["subject"][changes].astype(np.int64) << 32) + events["seq"][changes].astype(np.int64)
-    added_key, cleared_key = key[added], key[cleared]
-
-    base = gradient << 32
-    # The last clearing before the step, and how many backward passes were added since.
-    last_clear = np.searchsorted(cleared_key, base + begin) - 1
-    clear_at = np.where(last_clear >= 0, cleared_key[np.maximum(last_clear, 0)] if len(cleared_key) else 0, 0)
-    clear_at = np.maximum(clear_at, base)  # A clearing of another variable does not count.
-    since_clear = _between(added_key, clear_at, base + begin)
-    stale = _between(added_key, clear_at, base + previous)
-    in_window = _between(added_key, base + previous, base + begin)
+    gradients = Gradients.of(process)
+    cleared = gradients.last_clearing(gradient, begin)
+    since_clear = gradients.additions(gradient, cleared, begin)
+    stale = gradients.additions(gradient, cleared, previous)
+    in_window = gradients.additions(gradient, previous, begin)
     fresh = stale == 0
     # Whole: what was added since the previous step is all still in the sum.
     whole = since_clear >= in_window
@@ -182,8 +168,3 @@ def _table(process: Process) -> _Table:
     return _Table(
         lines.column("row"), lines.variable, lines.column("optimizer"), touched & (gradient > 0), fresh, whole
     )
-
-
-def _between(keys: Ints, low: Ints, high: Ints) -> Ints:
-    count: Ints = np.searchsorted(keys, high, side="left") - np.searchsorted(keys, low, side="right")
-    return np.maximum(count, 0)

@@ -25,9 +25,45 @@ DOING = {"train": "training", "eval": "evaluation", "init": "set-up"}
 
 ARGUMENT_TYPES = ("clip", "scaler", "autograd")
 
-FLAGS_OF_AUTOGRAD = ("create_graph",)
-"""Of the arguments of `backward` and `grad` only these change what is computed."""
-
+MEANINGFUL = frozenset(
+    [
+        "training",
+        "p",
+        "dropout_p",
+        "reduction",
+        "ignore_index",
+        "label_smoothing",
+        "pos_weight",
+        "beta",
+        "delta",
+        "margin",
+        "swap",
+        "full",
+        "log_input",
+        "log_target",
+        "blank",
+        "zero_infinity",
+        "eps",
+        "momentum",
+        "use_input_stats",
+        "num_groups",
+        "is_causal",
+        "attn_mask",
+        "key_padding_mask",
+        "scale",
+        "enable_gqa",
+        "hard",
+        "tau",
+        "padding_idx",
+        "max_norm",
+        "norm_type",
+        "clip_value",
+        "create_graph",
+    ]
+)
+"""Arguments that say what is computed. Shapes, output buffers, kernel choices and private arguments do not, and
+refactors change them.
+"""
 
 MAX_VALUES = 6
 """An argument with more distinct values than this is data, not configuration."""
@@ -83,13 +119,14 @@ class APIArg:
         if "mode" in claim:
             mode = claim["mode"]
             was, now = _mode_text(mode, claim["value"]), _mode_text(mode, seen)
+            model = examples.context["root"][int(broken[0])]
             hint = {
                 "training": "model.train()` or `model.eval()",
                 "grad_mode": "torch.no_grad()",
                 "autocast": "torch.autocast",
             }
             return Finding(
-                f"In {DOING[claim['stage']]} golden called the model {was}; the candidate calls it {now} (see "
+                f"In {DOING[claim['stage']]} golden called `{model}` {was}; the candidate calls it {now} (see "
                 f"`{hint[mode]}`).",
                 f"called {was}",
                 f"called {now}{_set_at(run, examples, int(broken[0])) if mode == 'training' else ''}",
@@ -117,6 +154,11 @@ def _set_at(run: Run, examples: Examples, place: int) -> str:
     calls = calls[[process.api[row] == "torch.nn.Module.train" for row in calls.tolist()]] if len(calls) else calls
     source = process.source(int(calls[-1])) if len(calls) else ""
     return f", last set at {source}" if source else ""
+
+
+def _is_meaningful(api: str, argument: str) -> bool:
+    # The weights of the classes are a choice, those of a layer are its parameters.
+    return argument in MEANINGFUL or (argument == "weight" and vocabulary.is_loss(api))
 
 
 def _scope(argument: str) -> Scope:
@@ -173,23 +215,9 @@ def _arguments(process: Process) -> Mapping[tuple[str, str], set[str]]:
         for code, number in np.unique(columns, axis=0).tolist() if len(rows) else ():
             api = process.api.values[code]
             for argument, value in (process.raw.symbols["args"][number].get("values") or {}).items():
-                if api.startswith("torch.autograd.") and argument not in FLAGS_OF_AUTOGRAD:
+                if not _is_meaningful(api, argument) or (isinstance(value, Mapping) and "tensor" not in value):
                     continue
-                if argument not in (
-                    "size_average",
-                    "reduce",
-                    "inplace",
-                    "foreach",
-                    "input",
-                    "target",
-                    "weight",
-                    "bias",
-                    "running_mean",
-                    "running_var",
-                    "normalized_shape",
-                    "parameters",
-                ):
-                    found.setdefault((api, argument), set()).add(argument_text(value))
+                found.setdefault((api, argument), set()).add(argument_text(value))
         return {key: values for key, values in found.items() if values != {"a tensor"}}
 
     return process.memo("arguments", compute)

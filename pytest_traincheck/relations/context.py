@@ -16,6 +16,7 @@ from pytest_traincheck.trace.variables import Variables
 FIELD_WORDS: Mapping[str, str] = {
     "stage": "in stage {}",
     "first_step": "first step: {}",
+    "time": "at the {}",
     "training": "training flag {}",
     "grad_mode": "gradients {}",
     "backward": "inside backward: {}",

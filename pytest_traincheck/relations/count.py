@@ -13,6 +13,7 @@ from pytest_traincheck.relations.base import Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import module_roots, rank_label, step_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.gradients import Gradients
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.process import OptimizerStep
 
@@ -38,7 +39,7 @@ class Count:
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
             for api, rows in sorted(_counted(process).items()):
-                if not len(rows):
+                if not len(rows) or _said_otherwise(process, api):
                     continue
                 subject, optimizer = _subject(api)
                 exact = (
@@ -72,7 +73,7 @@ class Count:
             parts.append(
                 _per_run(process, position, rows)
                 if claim["per"] == "run"
-                else _per_step(process, position, rows, claim["times"])
+                else _per_step(process, position, rows, claim["api"], claim["times"])
             )
         return Examples.concatenate(parts)
 
@@ -122,6 +123,14 @@ class Count:
         )
 
 
+def _said_otherwise(process: Process, api: str) -> bool:
+    """Steps of several optimizers are counted apart, those of a single one by its class alone."""
+    name, _, owner = api.partition("|")
+    if name not in {f"{kind}.step" for kind in process.optimizer_class if kind}:
+        return False
+    return bool(owner) != (len({step.optimizer for step in process.steps}) > 1)
+
+
 def _step(run: Run, examples: Examples, broken: Ints) -> int:
     first = int(broken[0])
     return run.processes[int(examples.process[first])].step_number(int(examples.row[first]))
@@ -139,9 +148,7 @@ def _subject(api: str) -> tuple[str, str]:
 
 
 def _counted(process: Process) -> Mapping[str, Ints]:
-    """Rows of every counted API. Steps of several optimizers are counted apart:
-    `torch.optim.Adam.step|Adam[Generator]`.
-    """
+    """Rows of every counted API. Steps are counted by optimizer as well: `torch.optim.Adam.step|Adam[Generator]`."""
     return process.memo("counted", lambda: _count(process))
 
 
@@ -156,13 +163,10 @@ def _count(process: Process) -> Mapping[str, Ints]:
 
     steps = process.rows_of_type("optimizer")
     steps = steps[~process.inside("optimizer")[steps] & succeeded[steps]]
-    several = len(np.unique(events["opt"][steps])) > 1
     for api, rows in process.api.groups(steps).items():
-        if several:
-            labels = Labels.of(events["opt"], process.names.optimizers)
-            found.update({f"{api}|{label}": mine for label, mine in labels.groups(rows).items()})
-        else:
-            found[api] = rows
+        found[api] = rows
+        labels = Labels.of(events["opt"], process.names.optimizers)
+        found.update({f"{api}|{label}": mine for label, mine in labels.groups(rows).items()})
 
     wrappers = vocabulary.wrapper_calls(process)
     found.update({f"{api}.forward": rows for api, rows in process.api.groups(wrappers).items()})
@@ -194,8 +198,11 @@ def _step_rows(process: Process) -> Ints:
     return np.array([step.row for step in process.steps if step.optimizer == process.lead_optimizer], dtype=np.int64)
 
 
-def _per_step(process: Process, position: int, rows: Ints, times: str) -> Examples:
+def _per_step(process: Process, position: int, rows: Ints, api: str, times: str) -> Examples:
     counts = _window_counts(process, rows)
+    if api == BACKWARD and times != "some":
+        # Two losses with parameters of their own may go backward apart or in one sum: what counts is each gradient.
+        counts = np.where(counts > 0, np.maximum(Gradients.of(process).passes_per_window, 1), 0)
     holds = {"once": counts == 1, "some": counts >= 1, "at most once": counts <= 1}[times]
     anchors = _step_rows(process)
     context = step_context(process, anchors)

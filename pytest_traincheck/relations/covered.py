@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.base import Examples, Finding, Hypothesis, listed, variable_names
-from pytest_traincheck.relations.context import rank_label, trained_roots, variable_context
+from pytest_traincheck.relations.context import rank_label, requires_grad, trained_roots, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -54,7 +54,13 @@ class Covered:
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
         return Examples.concatenate(
-            [_examples(process, position, claim) for position, process in enumerate(run.processes) if process.steps]
+            [
+                _examples(process, position, claim, last=last)
+                for position, process in enumerate(run.processes)
+                if process.steps
+                # Parameters may be unfrozen on the way.
+                for last in ((False, True) if len(process.steps) > 1 else (False,))
+            ]
         )
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
@@ -113,25 +119,26 @@ class Covered:
         )
 
 
-def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _examples(process: Process, position: int, claim: Mapping[str, Any], *, last: bool) -> Examples:
     variables = Variables.of(process)
     rule = claim["rule"]
-    anchor = construction_row(process, process.steps[0].optimizer)
+    step = process.steps[-1 if last else 0]
+    anchor = step.row if last else construction_row(process, step.optimizer)
     if rule in (ONE_OPTIMIZER, FROZEN, TRAINED):
         rows = _parameters(process)
-        trainable = _trainable(process, rows)
+        trainable = _trainable(process, rows, step.end)
         if rule == ONE_OPTIMIZER:
             rows = rows[trainable]
-            counts = _memberships(process)[rows]
+            counts = _memberships(process, step.begin)[rows]
             holds = counts == 1
             observed = Labels.of(np.minimum(counts, 2), ("none", "one", "several"))
         else:
             holds = ~trainable if rule == FROZEN else trainable
             observed = Labels.flags(trainable, "trainable", "frozen")
-        return _make(process, position, anchor, rows, holds, observed)
-    held, optimizer = _held(process)
+        return _make(process, position, anchor, rows, holds, observed, last=last)
+    held, optimizer = _held(process, step.begin)
     if rule == TRAINABLE:
-        holds = _trainable(process, held)
+        holds = _trainable(process, held, step.end)
     elif rule == KNOWN:
         holds = variables.root[held] > 0
     else:
@@ -143,11 +150,16 @@ def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Exam
         holds = np.array(
             [_root(process, int(number)) in models or not _root(process, int(number)) for number in held], dtype=bool
         )
-    return _make(process, position, anchor, held, holds, None)
+    return _make(process, position, anchor, held, holds, None, last=last)
 
 
-def _make(process: Process, position: int, anchor: int, rows: Ints, holds: Any, observed: Labels | None) -> Examples:
-    context = {"rank": rank_label(process, len(rows))}
+def _make(
+    process: Process, position: int, anchor: int, rows: Ints, holds: Any, observed: Labels | None, *, last: bool
+) -> Examples:
+    context = {
+        "time": Labels.constant("last step" if last else "first step", len(rows)),
+        "rank": rank_label(process, len(rows)),
+    }
     context.update(
         {
             name: column
@@ -189,42 +201,45 @@ def _parameters(process: Process) -> Ints:
     return process.memo("trained models' parameters", compute)
 
 
-def _trainable(process: Process, rows: Ints) -> Any:
-    """requires_grad at the end of the first step, when every freeze or unfreeze of the set-up has happened."""
+def _trainable(process: Process, rows: Ints, seq: int) -> Any:
+    """requires_grad at the end of a step, when every freeze or unfreeze before it has happened."""
     variables = Variables.of(process)
     flag = variables.companion("requires_grad")[rows]
-    end = np.full(len(rows), process.steps[0].end)
-    state = variables.state(flag, end)
-    first_seen = np.array([bool(variables.symbols[int(number)].get("requires_grad")) for number in rows], dtype=bool)
-    return np.where((flag > 0) & (state >= fmt.FALSE), state == fmt.TRUE, first_seen)
+    state = variables.state(flag, np.full(len(rows), seq))
+    return np.where((flag > 0) & (state >= fmt.FALSE), state == fmt.TRUE, requires_grad(process)[rows])
 
 
-def _held(process: Process) -> tuple[Ints, Ints]:
-    """Variables in the groups of every optimizer that steps, with the optimizer of each."""
+def _held(process: Process, seq: int) -> tuple[Ints, Ints]:
+    """Variables in the groups of every optimizer that steps, with the optimizer of each.
+
+    An optimizer that was made but never steps holds what no other holds: that it does not step is said elsewhere.
+    """
     variables = Variables.of(process)
-    held, owners = [], []
-    seen: set[int] = set()
-    for step in process.steps:
-        if step.optimizer not in seen:
-            seen.add(step.optimizer)
-            members = variables.membership(step.optimizer, step.begin).variables
-            held.append(members)
-            owners.append(np.full(len(members), step.optimizer))
-    if not held:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    stepping = sorted({step.optimizer for step in process.steps})
+    idle = [number for number in range(1, len(process.optimizer_class)) if number not in stepping]
+    held, owners = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for optimizer in stepping + idle:
+        members = variables.membership(optimizer, seq).variables
+        if optimizer in idle:
+            members = members[~np.isin(members, np.concatenate(held))]
+        held.append(members)
+        owners.append(np.full(len(members), optimizer))
     return np.concatenate(held), np.concatenate(owners)
 
 
-def _memberships(process: Process) -> Ints:
+def _memberships(process: Process, seq: int) -> Ints:
     """How many groups hold each variable, under whichever of its names."""
     variables = Variables.of(process)
-    held, _ = _held(process)
+    held, _ = _held(process, seq)
     counts = np.bincount(variables.first_name[held], minlength=len(variables.symbols))
     return counts[variables.first_name]
 
 
+_NOTHING = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
 def _roots_by_optimizer(process: Process) -> dict[str, set[str]]:
-    held, owners = _held(process)
+    held, owners = _held(process, process.steps[0].begin) if process.steps else _NOTHING
     found: dict[str, set[str]] = {}
     for variable, owner in zip(held.tolist(), owners.tolist(), strict=True):
         root = _root(process, variable)

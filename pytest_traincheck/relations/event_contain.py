@@ -13,13 +13,15 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.context import call_context, state_labels, step_context, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.process import OptimizerStep
 from pytest_traincheck.trace.variables import Variables
 
 CHANGES = "changes every parameter it holds"
 RECEIVES = "every parameter it holds has received a gradient"
 OTHERS = "leaves the parameters of other models alone"
+
+NEGLIGIBLE = 1e-6
 
 FORWARD = "torch.nn.Module.forward"
 
@@ -108,6 +110,12 @@ def _change_in_step(process: Process, position: int, claim: Mapping[str, Any]) -
     own = variable_context(process, variable)
     observed = None
     if claim["change"] == CHANGES:
+        # A gradient of rounding errors (a bias before a normalisation) changes its parameter or not, as chance has it.
+        kept = ~_negligible(process, gradient, rows, begin)
+        rows, variable, state, begin, end = rows[kept], variable[kept], state[kept], begin[kept], end[kept]
+        mine = mine.copy()
+        mine[mine] = kept
+        context, own = step_context(process, rows), variable_context(process, variable)
         holds = variables.changed(variables.first_name[variable], begin - 1, end)
         rate = _learning_rates(process, table.column("optimizer")[mine], table.group[mine], begin)
         context = {
@@ -167,6 +175,16 @@ def _changed_by(process: Process, step_row: Ints, variable: Ints, begin: Ints, e
     recent = (rows >= 0) & (events["seq"][np.maximum(rows, 0)] >= begin)
     parent = process.parent_row[np.maximum(rows, 0)]
     return recent & (parent == step_row) & (events["old"][np.maximum(rows, 0)] != fmt.UNSEEN)
+
+
+def _negligible(process: Process, gradient: Ints, step_row: Ints, begin: Ints) -> Bools:
+    """Gradients whose norm is less than a millionth of the largest of the same step."""
+    rows = Variables.of(process).last(gradient, begin)
+    norm = np.where((rows >= 0) & (gradient > 0), process.events["value"][np.maximum(rows, 0)], np.nan)
+    _, step = np.unique(step_row, return_inverse=True)
+    largest = np.zeros(int(step.max()) + 1 if len(step) else 0)
+    np.maximum.at(largest, step, np.nan_to_num(norm, posinf=0.0))
+    return np.asarray((norm > 0) & (norm < NEGLIGIBLE * largest[step]))
 
 
 def _steps_with_closure(process: Process) -> Ints:

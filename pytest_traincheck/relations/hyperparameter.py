@@ -101,6 +101,15 @@ def text_of(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
+def _plain(value: Any) -> Any:
+    """Tuples such as `betas` as lists of numbers; what is no configuration stays a mapping and is left out."""
+    if isinstance(value, Mapping):
+        for key in ("tuple", "list"):
+            if key in value:
+                return list(value[key])
+    return value
+
+
 def _first_step(process: Process, optimizer: int) -> int:
     return next(number for number, step in enumerate(process.steps) if step.optimizer == optimizer)
 
@@ -117,7 +126,7 @@ def _table(process: Process, optimizer: int) -> Mapping[str, list[Any]]:
         table: dict[str, list[Any]] = {}
         names = {key for hyper in members.hyper.values() for key in hyper}
         for name in sorted(names - {"lr", "initial_lr"} - IMPLEMENTATION):
-            values = [members.hyper[int(group)].get(name) for group in members.groups]
+            values = [_plain(members.hyper[int(group)].get(name)) for group in members.groups]
             if all(isinstance(value, (bool, int, float, str, type(None), list)) for value in values):
                 table[name] = values
         made = variables.constructed(optimizer)

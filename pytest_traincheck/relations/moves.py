@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_traincheck.golden.model import Invariant
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
-from pytest_traincheck.relations.context import call_context, rank_label, requires_grad, trained_roots, variable_context
+from pytest_traincheck.relations.context import call_context, rank_label, trained_roots, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints
@@ -19,9 +19,11 @@ SUBJECTS = {"parameter": "torch.nn.Parameter", "buffer": "torch.nn.Buffer"}
 
 
 class Moves:
-    """A parameter moves in every training step (trained weights, the averaged copy of an EMA) or never (frozen
-    weights); a buffer moves
-    in every forward pass of training and never in evaluation (BatchNorm statistics).
+    """A parameter that no optimizer holds moves in every training step (the averaged copy of an EMA) or never
+    (frozen weights); a
+    buffer moves in every forward pass of training and never in evaluation (BatchNorm statistics). What an optimizer
+    holds
+    is the business of `EventContain`.
     """
 
     name = "Moves"
@@ -47,7 +49,7 @@ class Moves:
         return Examples.concatenate([make(process, position, claim) for position, process in enumerate(run.processes)])
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        plural = {"parameter": "Parameters", "buffer": "Buffers"}[claim["kind"]]
+        plural = {"parameter": "Parameters that no optimizer holds", "buffer": "Buffers"}[claim["kind"]]
         verb = "change" if claim["moves"] else "do not change"
         place = "between two training steps" if claim["per"] == "step" else "in a forward pass"
         return f"{plural} {verb} {place}{when}."
@@ -93,13 +95,13 @@ def _per_step(process: Process, position: int, claim: Mapping[str, Any]) -> Exam
     # one.
     alive = np.tile(born_at, len(ends) - 1) <= after
     variable, rows, after, until = variable[alive], rows[alive], after[alive], until[alive]
-    if claim["kind"] == "parameter" and not claim["moves"]:
-        # A trained weight that stands still does so by chance: its gradient cancels.
-        idle = ~variables.held[variable] | ~requires_grad(process)[variable]
+    if claim["kind"] == "parameter":
+        # What an optimizer holds is the business of its step, and may stand still when its gradient cancels.
+        idle = ~variables.held[variable]
         variable, rows, after, until = variable[idle], rows[idle], after[idle], until[idle]
     moved = variables.changed(variable, after, until)
     context = variable_context(process, variable)
-    kept = {name: context[name] for name in ("held", "requires_grad", "root", "child", "variable")}
+    kept = {name: context[name] for name in ("requires_grad", "root", "child", "variable")}
     kept["rank"] = rank_label(process, len(variable))
     return Examples(moved == claim["moves"], np.full(len(variable), position), rows, variable, kept)
 

@@ -34,6 +34,8 @@ class Schedule:
         for process in run.processes:
             for optimizer in sorted({step.optimizer for step in process.steps}):
                 label = process.names.optimizers[optimizer]
+                if _follows_a_metric(process, optimizer):
+                    continue
                 for group, rates in _schedules(process, optimizer).items():
                     claim = {"optimizer": label, "group": group, "values": rates}
                     subject = f"{class_of(process, optimizer)}.lr"
@@ -67,6 +69,19 @@ class Schedule:
             f"learning rate {was}",
             f"learning rate {seen}",
         )
+
+
+def _follows_a_metric(process: Process, optimizer: int) -> bool:
+    """Whether a scheduler of the optimizer is stepped with a metric, as `ReduceLROnPlateau` is: then the rate is up
+    to the loss.
+    """
+    rows = process.rows_of_type("scheduler")
+    rows = rows[process.events["opt"][rows] == optimizer]
+    arguments = process.raw.symbols["args"]
+    return any(
+        (arguments[number].get("values") or {}).get("metrics") is not None
+        for number in np.unique(process.events["args"][rows]).tolist()
+    )
 
 
 def _schedules(process: Process, optimizer: int) -> Mapping[int, list[float]]:

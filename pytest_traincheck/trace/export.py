@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.errors import TraceError
-from pytest_traincheck.trace.process import STAGES, Process
+from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.show import processes_of
+from pytest_traincheck.trace.stages import STAGES
 from pytest_traincheck.trace.variables import Variables
 
 

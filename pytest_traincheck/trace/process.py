@@ -16,14 +16,9 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.names import Names, build_names
 from pytest_traincheck.trace.reader import RawTrace
+from pytest_traincheck.trace.stages import STAGES, stages
 
 T = TypeVar("T")
-
-STAGES = ("init", "train", "eval")
-
-# Calls that belong to training whatever model was called last: a `zero_grad` at the top of the loop follows the
-# evaluation of the last epoch.
-TRAINING_TYPES = frozenset({"optimizer", "zero_grad", "autograd", "clip", "scaler", "scheduler", "update"})
 
 
 @dataclass(frozen=True)
@@ -225,35 +220,8 @@ class Process:
 
     @cached_property
     def stage(self) -> Ints:
-        """Index into `STAGES` for each event.
-
-        A forward pass belongs to training if gradients are recorded and a backward pass follows before the model is
-        called in another
-        mode; so a model left in eval mode is still seen to train, and an evaluation without `no_grad` is still an
-        evaluation.
-        """
-        entries = self.entry_rows
-        events = self.events
-        result = np.zeros(len(events), dtype=np.int64)
-        if entries.size:
-            seq = events["seq"].astype(np.int64)
-            training = (events["flags"][entries] & fmt.TRAINING) != 0
-            grad = self.grad_mode[entries]
-            mode = training.astype(np.int64) * 2 + grad
-            border = np.flatnonzero(np.concatenate([[True], mode[1:] != mode[:-1]]))
-            start = seq[entries[border]]
-            backward = self.rows_of_type("autograd")
-            backward_seq = seq[backward]
-            first_after = np.searchsorted(backward_seq, start)
-            limit = np.append(start[1:], np.iinfo(np.int64).max)
-            has_backward = np.zeros(len(border), dtype=bool)
-            some = first_after < len(backward_seq)
-            has_backward[some] = backward_seq[first_after[some]] < limit[some]
-            trains = has_backward & (grad[border] == 1) | ((mode[border] == 3) & ~has_backward & ~has_backward.any())
-            block = np.searchsorted(start, seq, side="right") - 1
-            result = np.where(block >= 0, np.where(trains[np.maximum(block, 0)], 1, 2), 0)
-        result[self.type_codes.isin(TRAINING_TYPES)] = 1
-        return np.asarray(result, dtype=np.int64)
+        """Index into `STAGES` for each event; see `stages`."""
+        return stages(self)
 
     @cached_property
     def stage_labels(self) -> Labels:

@@ -133,15 +133,15 @@ class Variables:
     def membership(self, optimizer: int, seq: int) -> Membership:
         """What an optimizer held at a time: the last recorded shape of each of its groups."""
         groups = self._groups.get(optimizer, ())
-        if len({group.get("index", 0) for group in groups}) == len(groups):
-            # Nothing was regrouped: one answer for all times.
+        times = {group.get("seq", 0) for group in groups}
+        if len(times) == 1 and len({group.get("index", 0) for group in groups}) == len(groups):
+            # Nothing was added or regrouped: one answer for all times.
             return self.process.memo(
                 ("membership", optimizer), lambda: _membership({group.get("index", 0): group for group in groups})
             )
-        latest: dict[int, Mapping[str, Any]] = {}
-        for group in groups:
-            if group.get("seq", 0) <= seq or group.get("index", 0) not in latest:
-                latest[group.get("index", 0)] = group
+        # Before its first record an optimizer held what that record says.
+        known = max(seq, min(times, default=0))
+        latest = {group.get("index", 0): group for group in groups if group.get("seq", 0) <= known}
         key = ("membership", optimizer, tuple(sorted(group["i"] for group in latest.values())))
         return self.process.memo(key, lambda: _membership(latest))
 

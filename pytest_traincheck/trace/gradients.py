@@ -1,0 +1,70 @@
+"""What happens to gradients over time: backward passes that add to them, and clearings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Ints
+from pytest_traincheck.trace.process import Process
+from pytest_traincheck.trace.variables import Variables
+
+
+@dataclass(eq=False)
+class Gradients:
+    """Additions and clearings, as sorted keys of (gradient variable, time)."""
+
+    process: Process
+
+    @staticmethod
+    def of(process: Process) -> Gradients:
+        return process.memo(Gradients, lambda: Gradients(process))
+
+    @cached_property
+    def _changes(self) -> tuple[Ints, Ints]:
+        process, events = self.process, self.process.events
+        variables = Variables.of(process)
+        rows = variables.rows
+        rows = rows[np.isin(events["subject"][rows], variables.ids("gradient", tied=True))]
+        within = process.inside("autograd")[rows]
+        new = events["new"][rows]
+        key = (events["subject"][rows].astype(np.int64) << 32) + events["seq"][rows].astype(np.int64)
+        added: Ints = key[within & (new != fmt.ABSENT)]
+        cleared: Ints = key[~within & ((new == fmt.ABSENT) | (new == fmt.ZERO))]
+        return added, cleared
+
+    def additions(self, gradient: Ints, after: Ints, until: Ints) -> Ints:
+        """How many backward passes added to each gradient in the open interval (after, until)."""
+        added, _ = self._changes
+        base = gradient << 32
+        count: Ints = np.searchsorted(added, base + until) - np.searchsorted(added, base + after, side="right")
+        return np.maximum(count, 0)
+
+    def last_clearing(self, gradient: Ints, before: Ints) -> Ints:
+        """Time of the last clearing of each gradient before a time; 0 if there was none."""
+        _, cleared = self._changes
+        if not len(cleared):
+            return np.zeros(len(gradient), dtype=np.int64)
+        base = gradient << 32
+        key = cleared[np.maximum(np.searchsorted(cleared, base + before) - 1, 0)]
+        return np.where((key > base) & (key < base + before), key - base, 0)
+
+    @cached_property
+    def passes_per_window(self) -> Ints:
+        """The largest number of backward passes that added to one gradient of an optimizer, for each window."""
+        process = self.process
+        variables = Variables.of(process)
+        held = np.flatnonzero(variables.held)
+        gradient = np.unique(variables.companion("gradient")[variables.first_name[held]])
+        gradient = gradient[gradient > 0]
+        ends = process.step_ends
+        if not len(gradient) or not len(ends):
+            return np.zeros(len(ends), dtype=np.int64)
+        begins = np.concatenate([[0], ends[:-1]])
+        counts = self.additions(
+            np.tile(gradient, len(ends)), np.repeat(begins, len(gradient)), np.repeat(ends, len(gradient))
+        )
+        return np.asarray(counts.reshape(len(ends), len(gradient)).max(axis=1))

@@ -1,0 +1,75 @@
+"""The stage of every event: set-up, training or evaluation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Ints
+
+if TYPE_CHECKING:
+    from pytest_traincheck.trace.process import Process
+
+STAGES = ("init", "train", "eval")
+INIT, TRAIN, EVAL = range(3)
+
+# Calls that belong to training whatever model was called last: a `zero_grad` at the top of the loop follows the
+# evaluation of the last epoch.
+TRAINING_TYPES = frozenset({"optimizer", "zero_grad", "autograd", "clip", "scaler", "scheduler", "update"})
+
+
+def stages(process: Process) -> Ints:
+    """Index into `STAGES` for each event.
+
+    A forward pass belongs to training if gradients are recorded and a backward pass follows before the same model is
+    called with gradients and another training flag. So a model left in eval mode is still seen to train, an evaluation
+    without `no_grad` is still an evaluation, and a frozen teacher called in between changes nothing. What happens
+    outside forward passes goes with the last one that recorded gradients, or is evaluation if it records none itself.
+    """
+    events = process.events
+    result = np.full(len(events), INIT, dtype=np.int64)
+    entries = process.entry_rows
+    if entries.size:
+        seq = events["seq"].astype(np.int64)
+        stage = _entry_stages(process, entries)
+        starts, ends = seq[entries], events["end"].astype(np.int64)[entries]
+        last = np.searchsorted(starts, seq, side="right") - 1
+        inside = (last >= 0) & (seq < ends[np.maximum(last, 0)])
+        recording = process.grad_mode[entries] == 1
+        recorded_starts, recorded_stage = starts[recording], stage[recording]
+        last_recorded = np.searchsorted(recorded_starts, seq, side="right") - 1
+        outside = np.where(last >= 0, EVAL, INIT)
+        if len(recorded_starts):
+            follows = (last_recorded >= 0) & (process.grad_mode == 1)
+            outside = np.where(follows, recorded_stage[np.maximum(last_recorded, 0)], outside)
+        result = np.where(inside, stage[np.maximum(last, 0)], outside)
+    result[process.type_codes.isin(TRAINING_TYPES)] = TRAIN
+    return np.asarray(result, dtype=np.int64)
+
+
+def _entry_stages(process: Process, entries: Ints) -> Ints:
+    events = process.events
+    seq = events["seq"].astype(np.int64)
+    training = (events["flags"][entries] & fmt.TRAINING) != 0
+    recording = process.grad_mode[entries] == 1
+    roots = np.array([symbol.get("root", 0) for symbol in process.raw.symbols["mod"]], dtype=np.int64)
+    root = roots[events["mod"][entries]]
+    backward = seq[process.rows_of_type("autograd")]
+    stage = np.full(len(entries), EVAL, dtype=np.int64)
+    if not len(backward):
+        # Nothing tells training from evaluation but the flags.
+        stage[training & recording] = TRAIN
+        return stage
+    for number in np.unique(root):
+        mine = np.flatnonzero((root == number) & recording)
+        if not len(mine):
+            continue
+        border = np.flatnonzero(np.concatenate([[True], training[mine][1:] != training[mine][:-1]]))
+        start = seq[entries[mine[border]]]
+        limit = np.append(start[1:], np.iinfo(np.int64).max)
+        trains = np.searchsorted(backward, limit) > np.searchsorted(backward, start)
+        block = np.searchsorted(border, np.arange(len(mine)), side="right") - 1
+        stage[mine] = np.where(trains[block], TRAIN, EVAL)
+    return stage
