@@ -94,7 +94,7 @@ def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Exa
         candidate=finding.candidate,
         step=first_step,
         stage=process.stage_name(row),
-        ranks=tuple(sorted({item.rank for item in processes})),
+        ranks=finding.ranks or tuple(sorted({item.rank for item in processes})),
         seq=int(process.events["seq"][row]) if len(process.events) else 0,
         module=process.module_name(row) if len(process.events) else "",
         variables=variable_names(run, examples, earliest),

@@ -200,8 +200,12 @@ def _calls(process: Process) -> Ints:
     """Calls whose arguments rules may speak of; not those that a library function makes for itself."""
 
     def compute() -> Ints:
-        mask = process.api.isin(_eligible(process)) & process.is_call & ~process.inside("clip", "scaler", "autograd")
-        return np.flatnonzero(mask)
+        mask = (
+            process.api.isin(_eligible(process))
+            & process.is_call
+            & ~process.inside("clip", "scaler", "autograd", "function")
+        )
+        return vocabulary.without_metrics(process, np.flatnonzero(mask))
 
     return process.memo("argument calls", compute)
 
@@ -218,7 +222,7 @@ def _arguments(process: Process) -> Mapping[tuple[str, str], set[str]]:
                 if not _is_meaningful(api, argument) or (isinstance(value, Mapping) and "tensor" not in value):
                     continue
                 found.setdefault((api, argument), set()).add(argument_text(value))
-        return {key: values for key, values in found.items() if values != {"a tensor"}}
+        return found
 
     return process.memo("arguments", compute)
 

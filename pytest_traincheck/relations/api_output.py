@@ -76,7 +76,7 @@ def _rows(process: Process) -> Ints:
         ]
         mask &= process.api.isin(names)
         closure = process.is_call & process.inside("optimizer") & process.api.isin(names) & ~process.inside("function")
-        return np.flatnonzero(mask | closure)
+        return vocabulary.without_metrics(process, np.flatnonzero(mask | closure))
 
     return process.memo("output rows", compute)
 
@@ -124,7 +124,7 @@ def _typed(process: Process, position: int, claim: Mapping[str, Any]) -> Example
 def _loss_rows(process: Process) -> Ints:
     names = [name for name in process.api.values if vocabulary.is_loss(name)]
     scalar = ~np.isnan(process.events["value"]) | ((process.events["flags"] & fmt.NONFINITE_RESULT) != 0)
-    return np.flatnonzero(process.is_call & process.api.isin(names) & scalar)
+    return vocabulary.without_metrics(process, np.flatnonzero(process.is_call & process.api.isin(names) & scalar))
 
 
 def _finite(process: Process, position: int, _claim: Mapping[str, Any]) -> Examples:

@@ -107,6 +107,8 @@ class Finding:
     title: str
     golden: str
     candidate: str
+    ranks: tuple[int, ...] = ()
+    """Ranks concerned, where they are more than those of the examples."""
 
 
 class Relation(Protocol):

@@ -73,6 +73,7 @@ class Consistent:
             f"{names} differ between ranks.",
             "equal on all ranks",
             f"different between ranks: {names}",
+            ranks=tuple(sorted({process.rank for process in run.processes})),
         )
 
 

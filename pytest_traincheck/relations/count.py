@@ -107,7 +107,12 @@ class Count:
                 )
         never = not any(len(_counted(process).get(claim["api"], ())) for process in run.processes)
         seen = "never" if never else (examples.observed[int(broken[0])] if examples.observed is not None else "never")
-        if never and spoken.startswith(vocabulary.PARALLEL_WRAPPERS) and any(len(p.entry_rows) for p in run.processes):
+        if (
+            never
+            and spoken.endswith(".forward")
+            and spoken.startswith(vocabulary.PARALLEL_WRAPPERS)
+            and any(len(p.entry_rows) for p in run.processes)
+        ):
             return Finding(
                 f"`{spoken}` was called in every {place} of golden; the candidate calls the raw module instead "
                 "of its wrapper.",

@@ -45,6 +45,8 @@ class EventContain:
                 yield Hypothesis(self.name, "torch.autograd.backward", {"within": step, "change": RECEIVES})
                 yield Hypothesis(self.name, step, {"within": step, "change": OTHERS})
             for root, stage, api in sorted(_contained(process)):
+                if stage == "eval" and api in vocabulary.ATTENTION:
+                    continue  # In evaluation attention may take its fast path, which is one call for all.
                 claim = {"within": FORWARD, "model": root, "stage": stage, "call": api}
                 yield Hypothesis(self.name, api, claim, Kind.BEHAVIOUR, Scope.PINNED)
 

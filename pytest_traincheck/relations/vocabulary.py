@@ -4,6 +4,9 @@ activations, shapes, metrics and helpers are what refactors change."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from pytest_traincheck.trace import Process
@@ -67,6 +70,24 @@ def is_loss(name: str) -> bool:
     return name.startswith(F) and (
         name.endswith("_loss") or "cross_entropy" in name or name in (F + "kl_div", F + "gaussian_nll_loss")
     )
+
+
+def without_metrics(process: Process, rows: Ints) -> Ints:
+    """Without the loss functions that only measure: a loss is what a backward pass can start from."""
+
+    def compute() -> tuple[Bools, Bools]:
+        losses = np.array([is_loss(name) for name in process.api_names], dtype=bool)
+        differentiable = [_requires_grad(symbol.get("value")) for symbol in process.raw.symbols["ret"]]
+        return losses, np.array(differentiable, dtype=bool)
+
+    losses, differentiable = process.memo("losses", compute)
+    events = process.events[rows]
+    kept: Ints = rows[~losses[events["subject"]] | differentiable[events["ret"]]]
+    return kept
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, Mapping) and bool(value.get("tensor", {}).get("requires_grad"))
 
 
 def wrapper_calls(process: Process) -> Ints:

@@ -205,8 +205,21 @@ class Process:
 
     @cached_property
     def step_ends(self) -> Ints:
-        """The end of every step of the lead optimizer: the borders between windows."""
-        return np.array([step.end for step in self.steps if step.optimizer == self.lead_optimizer], dtype=np.int64)
+        """The borders between windows: the end of every step of the lead optimizer, or of the last other optimizer that steps
+        before the next forward or backward pass.
+        """
+        lead = np.array([step.end for step in self.steps if step.optimizer == self.lead_optimizer], dtype=np.int64)
+        others = np.array([step.end for step in self.steps if step.optimizer != self.lead_optimizer], dtype=np.int64)
+        if not len(lead) or not len(others):
+            return lead
+        work = np.sort(
+            self.events["seq"][np.concatenate([self.entry_rows, self.rows_of_type("autograd")])].astype(np.int64)
+        )
+        position = np.searchsorted(work, lead)
+        limit = np.where(position < len(work), work[np.minimum(position, len(work) - 1)], np.iinfo(np.int64).max)
+        last_other = np.searchsorted(others, limit) - 1
+        follows = (last_other >= 0) & (others[np.maximum(last_other, 0)] > lead)
+        return np.where(follows, others[np.maximum(last_other, 0)], lead)
 
     @property
     def windows(self) -> int:
