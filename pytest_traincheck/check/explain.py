@@ -42,7 +42,15 @@ def _order(violation: Violation) -> tuple[int, int, int, int, int, str]:
     effect = _layer(violation) >= LATE_EFFECT
     # An effect may show before its cause is due (a call that never comes): within a run, causes come before effects.
     backward = violation.invariant.subject == "torch.autograd.backward"
-    return int(effect), violation.step, _layer(violation), violation.seq, int(not backward), violation.invariant.id
+    chosen = violation.invariant.kind is Kind.CONFIG
+    return (
+        int(effect),
+        violation.step,
+        _layer(violation),
+        violation.seq,
+        int(chosen) - int(backward),
+        violation.invariant.id,
+    )
 
 
 def _follows(violation: Violation, group: Sequence[Violation]) -> bool:

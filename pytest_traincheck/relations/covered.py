@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
-from pytest_traincheck.relations.base import Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.context import rank_label, requires_grad, trained_roots, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -21,6 +21,7 @@ HOLDS_ONLY = "an optimizer holds parameters of these models only"
 KNOWN = "every parameter of an optimizer belongs to a model"
 FROZEN = "these parameters are frozen"
 TRAINED = "these parameters are trainable"
+NUMBER = "an optimizer holds so many parameters of no model"
 
 SUBJECT = "torch.optim.Optimizer.param_groups"
 
@@ -46,6 +47,9 @@ class Covered:
                 if roots:
                     claim = {"rule": HOLDS_ONLY, "optimizer": label, "models": sorted(roots)}
                     yield Hypothesis(self.name, SUBJECT, claim, Kind.BEHAVIOUR, Scope.PINNED)
+            for label, number in sorted(_sizes(process)):
+                size = {"rule": NUMBER, "optimizer": label, "parameters": number}
+                yield Hypothesis(self.name, SUBJECT, size, Kind.CONFIG, Scope.PINNED)
             if len(_parameters(process)):
                 for what in (FROZEN, TRAINED):
                     yield Hypothesis(
@@ -67,6 +71,8 @@ class Covered:
         rule = claim["rule"]
         if rule == HOLDS_ONLY:
             return f"`{claim['optimizer']}` holds parameters of {listed(claim['models'], 4)} only."
+        if rule == NUMBER:
+            return f"`{claim['optimizer']}` holds {claim['parameters']} parameters of no model{when}."
         text = {
             ONE_OPTIMIZER: "Every trainable parameter is in exactly one optimizer group",
             TRAINABLE: "Every parameter that an optimizer holds is trainable",
@@ -103,6 +109,14 @@ class Covered:
                 "optimizers hold parameters of live models only",
                 f"{names} belong to no model",
             )
+        if rule == NUMBER:
+            seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
+            was = invariant.claim["parameters"]
+            return Finding(
+                f"`{invariant.claim['optimizer']}` held {was} parameters of no model in golden, holds {seen} in the candidate.",
+                f"{was} parameters",
+                f"{seen} parameters",
+            )
         if rule == HOLDS_ONLY:
             return Finding(
                 f"`{invariant.claim['optimizer']}` held parameters of {listed(invariant.claim['models'], 4)} "
@@ -137,6 +151,9 @@ def _examples(process: Process, position: int, claim: Mapping[str, Any], *, last
             observed = Labels.flags(trainable, "trainable", "frozen")
         return _make(process, position, anchor, rows, holds, observed, last=last)
     held, optimizer = _held(process, step.begin)
+    if rule == NUMBER:
+        loose = optimizer[variables.root[held] == 0]
+        return _number_held(process, position, claim, loose, anchor, last=last)
     if rule == TRAINABLE:
         holds = _trainable(process, held, step.end)
     elif rule == KNOWN:
@@ -151,6 +168,35 @@ def _examples(process: Process, position: int, claim: Mapping[str, Any], *, last
             [_root(process, int(number)) in models or not _root(process, int(number)) for number in held], dtype=bool
         )
     return _make(process, position, anchor, held, holds, None, last=last)
+
+
+def _number_held(
+    process: Process, position: int, claim: Mapping[str, Any], optimizer: Ints, anchor: int, *, last: bool
+) -> Examples:
+    """One example for each time: the only rule that sees parameters which belong to no model."""
+    labels = Labels.of(optimizer, process.names.optimizers)
+    number = int(labels.isin([claim["optimizer"]]).sum())
+    if not number:
+        return EMPTY
+    return Examples(
+        np.array([number == claim["parameters"]]),
+        np.array([position]),
+        np.array([anchor]),
+        np.zeros(1, dtype=np.int64),
+        {"time": Labels.constant("last step" if last else "first step", 1), "rank": rank_label(process, 1)},
+        Labels.constant(str(number), 1),
+    )
+
+
+def _sizes(process: Process) -> set[tuple[str, int]]:
+    """Optimizers and how many parameters of no model they hold, at the first step and at the last."""
+    found: set[tuple[str, int]] = set()
+    for step in process.steps[:1] + process.steps[-1:]:
+        held, owners = _held(process, step.begin)
+        owners = owners[Variables.of(process).root[held] == 0]
+        for label, rows in Labels.of(owners, process.names.optimizers).groups(np.arange(len(owners))).items():
+            found.add((label, len(rows)))
+    return found
 
 
 def _make(

@@ -205,16 +205,15 @@ class Process:
 
     @cached_property
     def step_ends(self) -> Ints:
-        """The borders between windows: the end of every step of the lead optimizer, or of the last other optimizer that steps
-        before the next forward or backward pass.
+        """The borders between windows: the end of every step of the lead optimizer, or of the last other optimizer that
+        steps before the next forward or backward pass.
         """
         lead = np.array([step.end for step in self.steps if step.optimizer == self.lead_optimizer], dtype=np.int64)
         others = np.array([step.end for step in self.steps if step.optimizer != self.lead_optimizer], dtype=np.int64)
         if not len(lead) or not len(others):
             return lead
-        work = np.sort(
-            self.events["seq"][np.concatenate([self.entry_rows, self.rows_of_type("autograd")])].astype(np.int64)
-        )
+        rows = np.sort(np.concatenate([self.entry_rows, self.rows_of_type("autograd")]))
+        work = self.events["seq"][rows].astype(np.int64)
         position = np.searchsorted(work, lead)
         limit = np.where(position < len(work), work[np.minimum(position, len(work) - 1)], np.iinfo(np.int64).max)
         last_other = np.searchsorted(others, limit) - 1
