@@ -53,7 +53,9 @@ class Count:
                 scope = Scope.PINNED if optimizer or api.startswith(FORWARD) else Scope.TRANSFERABLE
                 for per, times in alternatives + runwide:
                     claim = {"api": api, "per": per, "times": times}
-                    yield Hypothesis(self.name, subject, claim, Kind.BEHAVIOUR, scope, family=f"count {api}")
+                    # What must come up in a run depends on how long the run is.
+                    own = Scope.PINNED if per == "run" else scope
+                    yield Hypothesis(self.name, subject, claim, Kind.BEHAVIOUR, own, family=f"count {api}")
                 if exact and _at_most_once(process, rows):
                     once = Hypothesis(self.name, subject, {"api": api, "per": "step", "times": "once"})
                     limit = {"api": api, "per": "step", "times": "at most once"}

@@ -113,7 +113,8 @@ class Covered:
             seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
             was = invariant.claim["parameters"]
             return Finding(
-                f"`{invariant.claim['optimizer']}` held {was} parameters of no model in golden, holds {seen} in the candidate.",
+                f"`{invariant.claim['optimizer']}` held {was} parameters of no model in golden, "
+                f"holds {seen} in the candidate.",
                 f"{was} parameters",
                 f"{seen} parameters",
             )
