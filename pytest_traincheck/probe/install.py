@@ -95,13 +95,20 @@ class Probe:
         """Say in `meta.json` who this process is, as far as is known now."""
         recorder = self.recorder
         if recorder is not None:
-            recorder.writer.meta = {**_identity(), "seed": self._seed}
+            recorder.writer.meta = {**_identity(), **self._known_rank(recorder.writer.meta), "seed": self._seed}
             if recorder.writer.started == 0:
                 recorder.writer.started = time.time()
             recorder.writer.meta["started"] = recorder.writer.started
             recorder.writer.meta["modules"] = _user_modules(self._main) if finished else []
             if not finished:
                 recorder.writer.write_meta()
+
+    @staticmethod
+    def _known_rank(meta: dict[str, Any]) -> dict[str, Any]:
+        """Rank and world size that a process group told us before it was destroyed."""
+        if _distributed("get_world_size", 0) or meta.get("world_size", 1) == 1:
+            return {}
+        return {name: meta[name] for name in ("rank", "world_size")}
 
     def finish(self) -> None:
         """End the trace; the wrappers stay but do nothing any more."""

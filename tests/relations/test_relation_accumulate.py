@@ -1,0 +1,104 @@
+"""Accumulate: which backward passes a step consumes, judged by gradients, wherever `zero_grad` stands."""
+
+from __future__ import annotations
+
+import pytest
+from training_story import Loop, Recorder, Training, broken, describe, rule, sentences, violations
+
+from pytest_traincheck.check import check_run
+from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.infer import learn
+
+FRESH = "No gradient that `torch.optim.AdamW.step` consumes still holds a backward pass from before the previous step."
+WHOLE = "Gradients are not cleared between the backward passes that `torch.optim.AdamW.step` sums."
+CLEAN = "Every backward pass in the closure of `torch.optim.LBFGS.step` starts from cleared gradients."
+
+
+def test_fresh_and_whole_are_learned(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop())
+    # Three parameters at each step, in two runs.
+    assert (rule(golden, FRESH).examples, rule(golden, FRESH).scope) == (36, Scope.TRANSFERABLE)
+    assert rule(golden, WHOLE)
+
+
+def test_a_missing_zero_grad_is_the_top_incident(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop()), Loop(zero_grad="never"))
+    violation = broken(outcome, FRESH)
+    assert outcome.incidents[0].root is violation
+    assert (violation.step, violation.stage, violation.source) == (1, "train", "train.py:15")
+    assert violation.variables == ("Net.fc1.weight", "Net.fc1.bias", "Net.fc2.weight")
+    assert "zero_grad is missing or misplaced" in violation.title
+    assert len(outcome.incidents) == 1, describe(outcome.incidents)
+
+
+@pytest.mark.parametrize("golden_place", ["top", "bottom"])
+@pytest.mark.parametrize("place", ["top", "bottom", "model", "assign"])
+def test_the_place_and_the_way_of_clearing_do_not_matter(recorder: Recorder, golden_place: str, place: str) -> None:
+    golden = recorder.golden(Loop(zero_grad=golden_place))
+    assert FRESH in sentences(golden)
+    outcome = recorder.check(golden, Loop(zero_grad=place))
+    assert not outcome.incidents, describe(outcome.incidents)
+
+
+def test_clearing_before_each_micro_batch_loses_all_but_the_last(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop(microbatches=2))
+    outcome = recorder.check(golden, Loop(microbatches=2, zero_grad="never", zero_each=True))
+    violation = broken(outcome, WHOLE)
+    assert outcome.incidents[0].root is violation
+    assert violation.step == 0
+    assert "only the last backward pass counts" in violation.title
+    assert FRESH not in [item.invariant.sentence for item in violations(outcome)]
+
+
+def test_another_number_of_micro_batches_is_no_accumulation_bug(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop(microbatches=2))
+    assert not violations(recorder.check(golden, Loop(microbatches=4)), "Accumulate")
+
+
+def test_one_parameter_that_is_not_cleared_is_named(recorder: Recorder) -> None:
+    def clears_too_few(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for _ in range(6):
+            t.zero_grad(optimizer, only=list(net.parameters.values())[:2])
+            t.forward(net)
+            t.loss()
+            t.backward(net)
+            t.clip(optimizer)
+            t.step(optimizer)
+            t.schedule(optimizer)
+
+    outcome = check_run(recorder.golden(Loop()), recorder.tell(clears_too_few), same_spec=True)
+    assert broken(outcome, FRESH).variables == ("Net.fc2.weight",)
+
+
+def test_a_loop_that_never_clears_on_purpose_has_no_rule(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop(zero_grad="never"))
+    assert FRESH not in sentences(golden)
+    assert not recorder.check(golden, Loop(zero_grad="never", seed=4)).incidents
+
+
+def _lbfgs(t: Training, *, clears: bool = True, evaluations: int = 3) -> None:
+    net = t.model()
+    optimizer = t.adamw(list(net.parameters.values()), kind="torch.optim.LBFGS")
+
+    def closure() -> None:
+        for _ in range(evaluations):
+            if clears:
+                t.zero_grad(optimizer)
+            t.forward(net)
+            t.loss()
+            t.backward(net)
+
+    for _ in range(5):
+        t.step(optimizer, closure=closure)
+
+
+def test_the_closure_of_lbfgs_clears_before_each_evaluation(recorder: Recorder) -> None:
+    golden = learn([recorder.tell(_lbfgs), recorder.tell(_lbfgs, seed=1)], pipeline="lbfgs")
+    assert CLEAN in sentences(golden)
+    fewer = check_run(golden, recorder.tell(lambda t: _lbfgs(t, evaluations=2)), same_spec=True)
+    assert not fewer.incidents, describe(fewer.incidents)
+    outcome = check_run(golden, recorder.tell(lambda t: _lbfgs(t, clears=False)), same_spec=True)
+    violation = broken(outcome, CLEAN)
+    assert (violation.step, outcome.incidents[0].root) == (0, violation), describe(outcome.incidents)

@@ -1,0 +1,111 @@
+"""APIArg: arguments and modes that are configuration, each in its context."""
+
+from __future__ import annotations
+
+import pytest
+from trace_builder import Layer
+from training_story import CLIP, DROPOUT, LINEAR, F, Loop, Recorder, Training, broken, describe, rule, sentences
+
+from pytest_traincheck.check import check_run
+from pytest_traincheck.golden.model import Kind, Scope
+from pytest_traincheck.infer import learn
+
+EVAL_FLAG = "In evaluation a model is called in eval mode."
+TRAIN_FLAG = "In training a model is called in train mode."
+NO_GRAD = "In evaluation a model is called without recording gradients."
+
+
+def test_modes_depend_on_the_stage(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop())
+    assert {EVAL_FLAG, TRAIN_FLAG, NO_GRAD} <= set(sentences(golden, "APIArg"))
+    assert "In training a model is called without autocast." in sentences(golden)
+    assert rule(golden, EVAL_FLAG).scope is Scope.TRANSFERABLE
+
+
+def test_a_number_is_pinned_configuration_and_a_flag_is_behaviour(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop())
+    norm = rule(golden, f"`{CLIP}` is called with max_norm=1.")
+    assert (norm.kind, norm.scope) == (Kind.CONFIG, Scope.PINNED)
+    assert rule(golden, f"`{F}dropout` is called with p=0.1.").scope is Scope.PINNED
+    assert rule(golden, f"`{F}dropout` is called with training=True, in training.").scope is Scope.TRANSFERABLE
+
+
+def test_another_clip_norm_is_one_config_incident(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop()), Loop(clip=5.0))
+    (incident,) = outcome.incidents
+    assert incident.kind is Kind.CONFIG
+    assert incident.root.title == f"`{CLIP}(max_norm)` was 1 in golden, is 5 in the candidate."
+    assert (incident.root.step, incident.root.source) == (0, "train.py:14")
+
+
+def test_a_model_left_in_eval_after_an_evaluation(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop()), Loop(back_to_train=False))
+    violation = broken(outcome, TRAIN_FLAG)
+    assert (violation.step, violation.stage, violation.source) == (3, "train", "train.py:11")
+    assert violation.candidate.endswith("last set at train.py:20")
+    assert len(outcome.incidents) == 1, describe(outcome.incidents)
+
+
+def test_an_evaluation_in_training_mode(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop()), Loop(eval_mode=False))
+    assert (broken(outcome, EVAL_FLAG).step, broken(outcome, EVAL_FLAG).stage) == (3, "eval")
+    assert len(outcome.incidents) == 1, describe(outcome.incidents)
+
+
+def test_an_evaluation_that_records_gradients(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop()), Loop(eval_no_grad=False))
+    assert broken(outcome, NO_GRAD).candidate == "called with gradients recorded"
+
+
+def test_autocast_that_is_not_applied(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop(autocast="bfloat16")), Loop())
+    violation = broken(outcome, "In training a model is called under autocast(bfloat16).")
+    assert "calls it without autocast" in violation.title
+    assert outcome.incidents[0].root is violation
+
+
+def test_two_dropouts_with_their_own_rates_are_told_apart(recorder: Recorder) -> None:
+    other = Layer("head.drop", "torch.nn.Dropout", F + "dropout", {"p": 0.5})
+    golden = recorder.golden(Loop(layers=(LINEAR, DROPOUT, other)))
+    second = rule(golden, f"`{F}dropout` is called with p=0.5, in `Net.head.drop`.")
+    assert second.scope is Scope.PINNED
+    swapped = (LINEAR, DROPOUT, Layer("head.drop", "torch.nn.Dropout", F + "dropout", {"p": 0.2}))
+    assert broken(recorder.check(golden, Loop(layers=swapped)), second.sentence).module == "Net.head.drop"
+
+
+def test_an_argument_that_is_data_is_no_rule(recorder: Recorder) -> None:
+    def scaled_by_the_data(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for step in range(8):
+            t.forward(net)
+            t.loss(label_smoothing=0.01 * step + t.seed)
+            t.backward(net)
+            t.step(optimizer)
+            t.zero_grad(optimizer)
+
+    golden = learn([recorder.tell(scaled_by_the_data, seed=seed) for seed in (0, 1)], pipeline="story")
+    assert not [line for line in sentences(golden) if "label_smoothing" in line]
+
+
+def test_an_argument_that_differs_between_seeds_is_no_rule(recorder: Recorder) -> None:
+    golden = learn(
+        [recorder.record(Loop(seed=seed, loss_args={"label_smoothing": 0.1 * seed})) for seed in (0, 1)],
+        pipeline="story",
+    )
+    assert not [line for line in sentences(golden) if "label_smoothing" in line]
+
+
+@pytest.mark.parametrize("criterion", [False, True])
+def test_a_criterion_left_in_training_mode_is_no_model(recorder: Recorder, criterion: bool) -> None:
+    golden = recorder.golden(Loop(criterion=criterion))
+    assert {EVAL_FLAG, TRAIN_FLAG} <= set(sentences(golden))
+    outcome = recorder.check(golden, Loop(criterion=not criterion))
+    assert not outcome.incidents, describe(outcome.incidents)
+
+
+def test_a_number_is_not_checked_on_another_pipeline(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop())
+    assert not recorder.check(golden, Loop(clip=5.0, lr=0.3), same_spec=False).incidents
+    run = recorder.record(Loop(back_to_train=False))
+    assert check_run(golden, run, same_spec=False).incidents, "a flag speaks of every pipeline"

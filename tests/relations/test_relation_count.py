@@ -1,0 +1,168 @@
+"""Count: a call that vanished, or came too often, is seen; helpers and logging are nobody's business."""
+
+from __future__ import annotations
+
+from training_story import (
+    BACKWARD,
+    CLIP,
+    DROPOUT,
+    LINEAR,
+    F,
+    Loop,
+    Recorder,
+    Training,
+    broken,
+    describe,
+    rule,
+    sentences,
+    violations,
+)
+
+from pytest_traincheck.check import check_run
+from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.infer import learn
+
+ONCE = "`{}` is called exactly once in every training step."
+DDP = "torch.nn.parallel.DistributedDataParallel"
+
+
+def test_what_happens_once_a_step_is_learned(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop())
+    for api in (BACKWARD, CLIP, "torch.optim.AdamW.step"):
+        assert rule(golden, ONCE.format(api)).scope is Scope.TRANSFERABLE
+    assert rule(golden, "`torch.nn.functional.dropout` is called at least once in every training step.").examples == 12
+
+
+def test_removed_clipping_is_a_violation_of_the_first_step(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop()), Loop(clip=None))
+    violation = broken(outcome, ONCE.format(CLIP))
+    assert violation.step == 0
+    assert violation.stage == "train"
+    assert violation.candidate == "never called"
+    assert "never calls it" in violation.title
+
+
+def test_one_call_that_is_left_out_is_found_at_its_step(recorder: Recorder) -> None:
+    def forgets_once(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for step in range(6):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.loss()
+            t.backward(net)
+            if step != 4:
+                t.clip(optimizer)
+            t.step(optimizer)
+            t.schedule(optimizer)
+
+    outcome = check_run(recorder.golden(Loop()), recorder.tell(forgets_once), same_spec=True)
+    violation = broken(outcome, ONCE.format(CLIP))
+    assert (violation.step, violation.source, violation.count) == (4, "train.py:15", 1)
+    assert "never in step 4" in violation.title
+
+
+def test_a_second_backward_is_too_many(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop()), Loop(microbatches=2))
+    assert "`backward` runs twice before step 0" in broken(outcome, ONCE.format(BACKWARD)).title
+
+
+def test_accumulation_is_at_least_once_not_exactly_once(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop(microbatches=3))
+    assert f"`{BACKWARD}` is called at least once in every training step." in sentences(golden, "Count")
+    assert not violations(recorder.check(golden, Loop(microbatches=2)), "Count")
+
+
+def test_a_layer_that_left_the_model_is_named(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop()), Loop(layers=(LINEAR,)))
+    violation = broken(outcome, f"`{F}dropout` is called at least once in every training step.")
+    assert violation.invariant.subject == F + "dropout"
+
+
+def test_more_layers_of_a_kind_are_a_legitimate_change(recorder: Recorder) -> None:
+    assert not recorder.check(recorder.golden(Loop()), Loop(layers=(LINEAR, DROPOUT, DROPOUT))).incidents
+
+
+def test_logging_and_shape_helpers_are_not_counted(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop(logging=True))
+    assert not [line for line in sentences(golden) if "norm`" in line or "item" in line or "mean`" in line]
+    assert not recorder.check(golden, Loop()).incidents
+    assert not recorder.check(recorder.golden(Loop()), Loop(logging=True)).incidents
+
+
+def test_a_vanished_evaluation_is_seen(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop()), Loop(evaluate_after=()))
+    assert [item.invariant.subject for item in violations(outcome, "Count")] == ["torch.nn.Module.forward"]
+
+
+def test_the_raw_module_instead_of_its_wrapper(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop(ranks=2, wrapper=DDP))
+    outcome = recorder.check(golden, Loop(ranks=2))
+    violation = broken(outcome, f"`{DDP}.forward` is called at least once in every training step.")
+    assert "the raw module instead of its wrapper" in violation.title
+    assert violation.ranks == (0, 1)
+
+
+def test_a_failed_call_does_not_count(recorder: Recorder) -> None:
+    def one_step_raises(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for step in range(6):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.loss()
+            t.backward(net)
+            if step == 2:
+                t.step(optimizer, raised=True)
+            t.step(optimizer)
+
+    golden = learn([recorder.tell(one_step_raises), recorder.tell(one_step_raises, seed=1)], pipeline="story")
+    assert rule(golden, ONCE.format("torch.optim.AdamW.step"))
+
+
+def _gan(t: Training, *, both: bool = False) -> None:
+    generator = t.model("Generator", {"g.weight": (3, 3)}, layers=())
+    judge = t.model("Discriminator", {"d.weight": (5, 5)}, layers=())
+    first = t.adamw(list(judge.parameters.values()))
+    second = t.adamw(list(generator.parameters.values()))
+    for _ in range(6):
+        t.zero_grad(first)
+        t.forward(judge)
+        t.backward(judge)
+        t.step(first)
+        t.zero_grad(second)
+        t.forward(generator)
+        t.forward(judge)
+        t.backward(generator, judge)
+        t.step(second)
+        if both:
+            t.step(first)
+
+
+def test_a_generator_step_that_also_steps_the_discriminator(recorder: Recorder) -> None:
+    golden = learn([recorder.tell(_gan), recorder.tell(_gan, seed=1)], pipeline="gan")
+    assert "After a backward pass one optimizer steps, not several." in sentences(golden, "Count")
+    assert not check_run(golden, recorder.tell(_gan, seed=5), same_spec=True).incidents
+    outcome = check_run(golden, recorder.tell(lambda t: _gan(t, both=True)), same_spec=True)
+    violation = broken(outcome, "After a backward pass one optimizer steps, not several.")
+    assert "`AdamW[Discriminator]` and `AdamW[Generator]`" in violation.title, describe(outcome.incidents)
+
+
+def test_an_occasional_scheduler_is_at_most_once_a_step(recorder: Recorder) -> None:
+    def every_second(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for step in range(8):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.backward(net)
+            t.step(optimizer)
+            if step % 3 == 1:
+                t.schedule(optimizer)
+
+    golden = learn([recorder.tell(every_second), recorder.tell(every_second, seed=1)], pipeline="story")
+    name = "torch.optim.lr_scheduler.StepLR.step"
+    assert {
+        f"`{name}` is called at least once in every run.",
+        f"`{name}` is called at most once in every training step.",
+    } <= set(sentences(golden, "Count"))

@@ -1,0 +1,163 @@
+"""EventContain: what happens within every step and every forward pass."""
+
+from __future__ import annotations
+
+from trace_builder import ZERO
+from training_story import DROPOUT, LINEAR, NORM, F, Loop, Recorder, Training, broken, describe, rule, sentences
+
+from pytest_traincheck.check import check_run
+from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.infer import learn
+
+CHANGES = "`torch.optim.AdamW.step` changes every parameter it holds"
+RECEIVES = "When `torch.optim.AdamW.step` begins, every parameter it holds has received a gradient"
+OTHERS = "`torch.optim.AdamW.step` leaves the parameters of other models alone."
+
+
+def test_a_step_changes_what_it_holds(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop())
+    assert rule(golden, CHANGES + ".").examples == 36
+    assert rule(golden, RECEIVES + ".").scope is Scope.TRANSFERABLE
+
+
+def test_a_step_that_leaves_a_parameter_unchanged(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop()), Loop(stuck=("fc1.bias",)))
+    violation = broken(outcome, CHANGES + ".")
+    assert (violation.variables, violation.step, violation.count) == (("Net.fc1.bias",), 0, 6)
+    assert "leaves `Net.fc1.bias` unchanged" in violation.title
+    assert len(outcome.incidents) == 1, describe(outcome.incidents)
+
+
+def test_a_parameter_that_the_loss_does_not_reach(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop()), Loop(unreached=("fc2.weight",)))
+    violation = broken(outcome, RECEIVES + ".")
+    assert violation.variables == ("Net.fc2.weight",)
+    assert "is absent" in violation.title
+    assert outcome.incidents[0].root is violation
+
+
+def test_an_unused_head_in_golden_becomes_a_precondition(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop(unreached=("fc2.weight",)))
+    changes = [line for line in sentences(golden, "EventContain") if line.startswith(CHANGES)]
+    assert changes == [CHANGES + ", gradient nonzero."]
+    assert not recorder.check(golden, Loop(unreached=("fc2.weight",), seed=3)).incidents
+
+
+def test_a_warm_up_from_zero_excuses_the_first_step(recorder: Recorder) -> None:
+    def warm_up(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()), lr=0.0)
+        for step in range(7):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.backward(net)
+            t.step(optimizer)
+            with t.call("torch.optim.lr_scheduler.LambdaLR.step", type="scheduler", optimizer=optimizer.number):
+                optimizer.rates[:] = [0.001 * (step + 1)]
+
+    golden = learn([recorder.tell(warm_up), recorder.tell(warm_up, seed=1)], pipeline="warm-up")
+    assert CHANGES + ", while the learning rate is not zero." in sentences(golden)
+
+
+def test_gradients_that_come_by_chance_are_no_rule_for_any_expert(recorder: Recorder) -> None:
+    """A sparse layer: which expert gets a gradient is up to the data, so no expert may be promised one."""
+    parameters = {"router.weight": (4, 3), **{f"experts.{number}.weight": (3, 3) for number in range(4)}}
+
+    def routed(t: Training) -> None:
+        net = t.model("Net", parameters)
+        optimizer = t.adamw(list(net.parameters.values()))
+        for step in range(6):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            # Experts 0 and 1 happened to be used always; 2 and 3 were not.
+            t.backward(net, without=[f"experts.{2 + (step + t.seed) % 2}.weight"])
+            t.step(optimizer)
+
+    golden = learn([recorder.tell(routed, seed=seed) for seed in (0, 1, 2)], pipeline="experts")
+    for line in sentences(golden, "EventContain"):
+        assert "experts" not in line
+
+
+def test_a_generator_step_that_changes_the_discriminator(recorder: Recorder) -> None:
+    def gan(t: Training, *, leaks: bool = False) -> None:
+        generator = t.model("Generator", {"g.weight": (3, 3)}, layers=())
+        judge = t.model("Discriminator", {"d.weight": (5, 5)}, layers=())
+        first = t.adamw(list(judge.parameters.values()))
+        second = t.adamw(list(generator.parameters.values()))
+        for _ in range(6):
+            for optimizer, models in ((first, (judge,)), (second, (generator, judge))):
+                t.zero_grad(optimizer)
+                for model in models:
+                    t.forward(model)
+                t.backward(*models)
+                leak = leaks and optimizer is second
+                t.step(optimizer, also=list(judge.parameters.values()) if leak else ())
+
+    golden = learn([recorder.tell(gan), recorder.tell(gan, seed=1)], pipeline="gan")
+    assert rule(golden, OTHERS).examples == 24
+    outcome = check_run(golden, recorder.tell(lambda t: gan(t, leaks=True)), same_spec=True)
+    violation = broken(outcome, OTHERS)
+    assert violation.variables == ("Discriminator.d.weight",)
+    assert violation.step == 0
+
+
+def test_an_average_that_follows_outside_the_step_is_no_leak(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop(ema=True))
+    assert rule(golden, OTHERS)
+    outcome = recorder.check(golden, Loop(ema=True, seed=8))
+    assert not outcome.incidents, describe(outcome.incidents)
+
+
+def test_a_forward_pass_contains_its_layers(recorder: Recorder) -> None:
+    layers = (LINEAR, DROPOUT, NORM)
+    golden = recorder.golden(Loop(layers=layers))
+    sentence = f"Every forward pass of `Net` in evaluation contains a call of `{F}batch_norm`."
+    assert rule(golden, sentence).scope is Scope.PINNED
+    outcome = recorder.check(golden, Loop(layers=(LINEAR, DROPOUT)))
+    assert (broken(outcome, sentence).step, broken(outcome, sentence).stage) == (3, "eval")
+    assert {incident.root.invariant.subject for incident in outcome.incidents} == {F + "batch_norm"}
+
+
+def test_a_compiled_candidate_hides_its_layers_and_breaks_no_rule_about_them(recorder: Recorder) -> None:
+    def compiled(t: Training) -> None:
+        net = t.model(layers=())
+        optimizer = t.adamw(list(net.parameters.values()))
+        for step in range(6):
+            t.zero_grad(optimizer)
+            with t.call("torch.compile", type="compile"):
+                pass
+            t.forward(net)
+            t.loss()
+            t.backward(net)
+            t.clip(optimizer)
+            t.step(optimizer)
+            t.schedule(optimizer)
+            if step in (2, 5):
+                t.mode(net, False)
+                with t.no_grad():
+                    t.forward(net, line="evaluate")
+                t.mode(net, True)
+
+    outcome = check_run(recorder.golden(Loop()), recorder.tell(compiled), same_spec=True)
+    assert not outcome.incidents, describe(outcome.incidents)
+
+
+def test_a_renamed_root_class_keeps_its_layers(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop()), Loop(name="Classifier"))
+    assert not outcome.incidents, describe(outcome.incidents)
+
+
+def test_a_gradient_of_zeros_is_none_that_was_received(recorder: Recorder) -> None:
+    def dead(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for _ in range(6):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.backward(net, without=("fc1.bias",))
+            t.change(net.parameters["fc1.bias"].gradient, ZERO, 1, 0.0)
+            t.step(optimizer)
+
+    outcome = check_run(recorder.golden(Loop()), recorder.tell(dead), same_spec=True)
+    assert broken(outcome, RECEIVES + ".").variables == ("Net.fc1.bias",)
+    assert "is zero" in broken(outcome, RECEIVES + ".").title

@@ -1,0 +1,104 @@
+"""Moves: trained weights move, frozen ones do not, an average follows, BatchNorm statistics move in training only."""
+
+from __future__ import annotations
+
+from training_story import DROPOUT, LINEAR, NORM, Loop, Recorder, Training, broken, describe, rule, sentences
+
+from pytest_traincheck.check import check_run
+from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.infer import learn
+
+STATISTICS = ("norm.running_mean", "norm.running_var")
+NORMALISED = Loop(layers=(LINEAR, NORM, DROPOUT), buffers=STATISTICS)
+FOLLOWS = "Parameters that no optimizer holds change between two training steps."
+STAYS = "Parameters that no optimizer holds do not change between two training steps."
+BACKBONE = {"backbone.0.weight": (3, 3), "backbone.1.weight": (3, 3), "head.weight": (2, 3), "head.bias": (2,)}
+FROZEN = Loop(parameters=BACKBONE, frozen=("backbone.0.weight", "backbone.1.weight"))
+
+
+def test_what_an_optimizer_holds_is_the_business_of_its_step(recorder: Recorder) -> None:
+    """A trained weight may stand still because its gradient cancels; `EventContain` knows about gradients."""
+    assert not sentences(recorder.golden(Loop()), "Moves")
+
+
+def test_an_average_follows_every_step(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop(ema=True))
+    assert rule(golden, FOLLOWS).examples == 30
+    assert not recorder.check(golden, Loop(ema=True, seed=5)).incidents
+
+
+def test_frozen_weights_stay(recorder: Recorder) -> None:
+    golden = recorder.golden(FROZEN)
+    assert rule(golden, STAYS).scope is Scope.TRANSFERABLE
+    assert not recorder.check(golden, FROZEN.but(seed=9)).incidents
+
+
+def test_a_frozen_weight_that_drifts(recorder: Recorder) -> None:
+    def drifts(t: Training) -> None:
+        net = t.model("Net", BACKBONE, frozen=FROZEN.frozen)
+        optimizer = t.adamw([item for item in net.parameters.values() if item.requires_grad])
+        for step in range(6):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.loss()
+            t.backward(net)
+            t.clip(optimizer)
+            t.step(optimizer)
+            t.schedule(optimizer)
+            if step == 3:
+                t.move(net.parameters["backbone.1.weight"])
+
+    golden = recorder.golden(FROZEN)
+    outcome = check_run(golden, recorder.tell(drifts), same_spec=True)
+    violation = broken(outcome, STAYS)
+    assert (violation.variables, violation.step) == (("Net.backbone.1.weight",), 4)
+    assert "changes at step 4" in violation.title
+
+
+def test_an_average_that_is_never_updated(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop(ema=True))
+    outcome = recorder.check(golden, Loop(ema=True, ema_moves=False))
+    (incident,) = outcome.incidents
+    assert incident.root.invariant.relation == "Moves"
+    assert set(incident.root.variables) == {"Net#1.fc1.weight", "Net#1.fc1.bias", "Net#1.fc2.weight"}
+    assert "a copy such as an EMA" in incident.root.title
+
+
+def test_statistics_move_in_training_and_rest_in_evaluation(recorder: Recorder) -> None:
+    golden = recorder.golden(NORMALISED)
+    assert rule(golden, "Buffers change in a forward pass, in training.").scope is Scope.TRANSFERABLE
+    assert rule(golden, "Buffers do not change in a forward pass, in evaluation.")
+
+
+def test_statistics_that_move_in_an_evaluation_are_a_consequence(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(NORMALISED), NORMALISED.but(eval_mode=False))
+    violation = broken(outcome, "Buffers do not change in a forward pass, in evaluation.")
+    assert (violation.step, violation.stage) == (3, "eval")
+    assert set(violation.variables) == {f"Net.{name}" for name in STATISTICS}
+    assert len(outcome.incidents) == 1, describe(outcome.incidents)
+    assert outcome.incidents[0].root.invariant.relation == "APIArg"
+
+
+def test_what_moves_by_chance_has_no_rule(recorder: Recorder) -> None:
+    """The average is updated when the data say so, at other steps under each seed."""
+
+    def sometimes(t: Training) -> None:
+        net = t.model()
+        copy = t.model(frozen=tuple(net.parameters), layers=())
+        optimizer = t.adamw(list(net.parameters.values()))
+        for step in range(6):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.backward(net)
+            t.step(optimizer)
+            if (step + t.seed) % 2:
+                for parameter in copy.parameters.values():
+                    t.move(parameter)
+
+    golden = learn([recorder.tell(sometimes, seed=seed) for seed in (0, 1)], pipeline="story")
+    assert not sentences(golden, "Moves")
+
+
+def test_a_longer_run_obeys_the_same_rules(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(NORMALISED), NORMALISED.but(steps=9, evaluate_after=(2, 5, 8)))
+    assert not outcome.incidents, describe(outcome.incidents)

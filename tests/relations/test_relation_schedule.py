@@ -1,0 +1,87 @@
+"""Schedule: the learning rate goes the same way in every run."""
+
+from __future__ import annotations
+
+from training_story import Loop, Recorder, Training, broken, describe, rule, sentences, violations
+
+from pytest_traincheck.check import check_run
+from pytest_traincheck.golden.model import Kind, Scope
+from pytest_traincheck.infer import learn
+
+HALVED = "The learning rate of `AdamW[Net]` (group 0) goes 0.01, 0.005, 0.0025, 0.00125, 0.000625, 0.0003125."
+
+
+def test_a_schedule_is_pinned_configuration(recorder: Recorder) -> None:
+    invariant = rule(recorder.golden(Loop()), HALVED)
+    assert (invariant.scope, invariant.kind) == (Scope.PINNED, Kind.CONFIG)
+    assert invariant.subject == "torch.optim.AdamW.lr"
+
+
+def test_another_decay_shows_at_its_first_step(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop()), Loop(factor=0.9))
+    violation = broken(outcome, HALVED)
+    assert violation.step == 1
+    assert violation.title == (
+        "The learning rate of `AdamW[Net]` at its step 1 was 0.005 in golden, is 0.009 in the candidate."
+    )
+    assert len(outcome.incidents) == 1, describe(outcome.incidents)
+
+
+def test_a_scheduler_that_is_never_stepped_is_the_cause(recorder: Recorder) -> None:
+    outcome = recorder.check(recorder.golden(Loop()), Loop(schedule="never"))
+    assert broken(outcome, HALVED).candidate == "learning rate 0.01"
+    (incident,) = outcome.incidents
+    assert incident.root.invariant.relation == "Count"
+    assert "StepLR.step" in incident.root.title
+
+
+def test_a_shorter_or_longer_run_follows_the_same_schedule(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop())
+    for steps in (4, 8):
+        assert not violations(recorder.check(golden, Loop(steps=steps)), "Schedule")
+
+
+def test_a_constant_rate_stays_constant(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop(factor=1.0))
+    sentence = "The learning rate of `AdamW[Net]` (group 0) stays 0.01."
+    assert sentences(golden, "Schedule") == [sentence]
+    assert broken(recorder.check(golden, Loop()), sentence).step == 1
+
+
+def test_a_rate_that_follows_the_loss_is_no_rule(recorder: Recorder) -> None:
+    def on_plateau(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for step in range(8):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.backward(net)
+            t.step(optimizer)
+            if step == 3 + t.seed:
+                t.schedule(optimizer, kind="torch.optim.lr_scheduler.ReduceLROnPlateau")
+
+    golden = learn([recorder.tell(on_plateau, seed=seed) for seed in (0, 1)], pipeline="story")
+    assert not sentences(golden, "Schedule")
+    assert not check_run(golden, recorder.tell(on_plateau, seed=2), same_spec=True).incidents
+
+
+def test_the_scheduler_of_one_group_is_named(recorder: Recorder) -> None:
+    def two_rates(t: Training, *, frozen_rate: bool = False) -> None:
+        net = t.model()
+        parameters = list(net.parameters.values())
+        optimizer = t.optimizer("torch.optim.AdamW", [parameters[:1], parameters[1:]], [{"lr": 0.1}, {"lr": 0.01}])
+        for _ in range(6):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.backward(net)
+            t.step(optimizer)
+            second = optimizer.rates[1]
+            t.schedule(optimizer)
+            if frozen_rate:
+                optimizer.rates[1] = second
+
+    golden = learn([recorder.tell(two_rates), recorder.tell(two_rates, seed=1)], pipeline="story")
+    assert len(sentences(golden, "Schedule")) == 2
+    outcome = check_run(golden, recorder.tell(lambda t: two_rates(t, frozen_rate=True)), same_spec=True)
+    (violation,) = violations(outcome, "Schedule")
+    assert "(group 1)" in violation.invariant.sentence
