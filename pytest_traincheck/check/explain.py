@@ -93,11 +93,11 @@ def _related(violation: Violation, other: Violation) -> bool:
 def _same_model(mode: Violation, other: Violation) -> bool:
     """The way a model is called, and all of the variables of that model."""
     root = mode.module.partition(".")[0]
-    return (
-        "mode" in mode.invariant.claim
-        and bool(root and other.variables)
-        and all(name.startswith(f"{root}.") for name in other.variables)
-    )
+    if "mode" not in mode.invariant.claim or not root:
+        return False
+    if str(other.invariant.claim.get("api", "")).startswith(f"torch.nn.Module.forward|{root} "):
+        return True
+    return bool(other.variables) and all(name.startswith(f"{root}.") for name in other.variables)
 
 
 def _is_forward(violation: Violation) -> bool:

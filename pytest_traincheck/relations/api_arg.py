@@ -205,6 +205,7 @@ def _calls(process: Process) -> Ints:
             & process.is_call
             & ~process.inside("clip", "scaler", "autograd", "function")
         )
+        mask &= ~vocabulary.only_measures(process)
         return vocabulary.without_metrics(process, np.flatnonzero(mask))
 
     return process.memo("argument calls", compute)
@@ -255,10 +256,25 @@ def _argument_examples(process: Process, position: int, claim: Mapping[str, Any]
 
 def _mode(process: Process, mode: str, rows: Ints) -> Labels:
     if mode == "autocast":
-        return process.autocast.take(rows)
+        return _autocast_inside(process, rows)
     if mode == "grad_mode":
         return Labels.flags(process.grad_mode[rows] == 1, "enabled", "disabled")
     return Labels.flags((process.events["flags"][rows] & fmt.TRAINING) != 0, "on", "off")
+
+
+def _autocast_inside(process: Process, rows: Ints) -> Labels:
+    """Autocast as the layers of a model see it: around the call, or within it, as with a decorated `forward`."""
+    entries = process.entry_rows
+    seq = process.events["seq"].astype(np.int64)
+    layers = np.flatnonzero(process.is_call & vocabulary.calls_of(process, vocabulary.LINEAR_ALGEBRA))
+    layers = layers[~process.inside("function")[layers]]
+    inside = np.searchsorted(seq[entries], seq[layers], side="right") - 1
+    kept = (inside >= 0) & (seq[layers] < process.events["end"].astype(np.int64)[entries[np.maximum(inside, 0)]])
+    layers, inside = layers[kept], inside[kept]
+    codes = process.autocast.codes.copy()
+    under = ~process.autocast.isin(["off"])[layers]
+    codes[entries[inside[under]]] = process.autocast.codes[layers[under]]
+    return Labels(codes[rows], process.autocast.values)
 
 
 def _mode_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant
+from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label, step_context
 from pytest_traincheck.trace import Process, Run
@@ -118,7 +119,8 @@ def _calls_between(process: Process) -> _Between:
     prepared = last_backward > previous
 
     calls = process.rows_of_type(*GRADIENT_TYPES)
-    calls = calls[~process.inside(*GRADIENT_TYPES, "autograd", "optimizer", "module")[calls]]
+    nested = process.inside(*GRADIENT_TYPES, "autograd", "optimizer", "module") | vocabulary.only_measures(process)
+    calls = calls[~nested[calls]]
     step = np.searchsorted(begins, seq[calls])
     inside = step < len(begins)
     calls, step = calls[inside], step[inside]

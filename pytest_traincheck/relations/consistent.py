@@ -100,15 +100,13 @@ def _across(run: Run, peers: tuple[int, ...], kind: str) -> Examples:
         variables = Variables.of(process)
         table = {process.names.variables[int(number)]: int(number) for number in variables.ids(kind)}
         mine = np.array([table.get(name, 0) for name in names], dtype=np.int64)
-        lead = [step for step in process.steps if step.optimizer == process.lead_optimizer][:steps]
+        lead = list(process.lead_steps)[:steps]
         times = np.array([step.begin if kind == "gradient" else step.end for step in lead], dtype=np.int64)
         columns.append(_digests(process, np.tile(mine, steps), np.repeat(times, len(mine))))
     equal = np.ones(len(columns[0]), dtype=bool)
     for column in columns[1:]:
         equal &= column == columns[0]
-    lead_rows = np.array(
-        [step.row for step in first.steps if step.optimizer == first.lead_optimizer][:steps], dtype=np.int64
-    )
+    lead_rows = np.array([step.row for step in first.lead_steps][:steps], dtype=np.int64)
     rows, variable = np.repeat(lead_rows, len(ids)), np.tile(ids, steps)
     context = variable_context(first, variable)
     kept = {"first_step": Labels.flags(first.window[rows] == 0)}
@@ -124,7 +122,7 @@ def _tied(process: Process, position: int, pair: list[str]) -> Examples:
     numbers = np.array([table[name] for name in pair], dtype=np.int64)
     ends = np.concatenate([[process.steps[0].begin], process.step_ends])
     rows = np.array(
-        [process.steps[0].row] + [step.row for step in process.steps if step.optimizer == process.lead_optimizer],
+        [process.steps[0].row] + [step.row for step in process.lead_steps],
         dtype=np.int64,
     )
     # Two names of one tensor are equal by nature; otherwise the values decide.

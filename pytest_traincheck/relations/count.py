@@ -16,10 +16,12 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.gradients import Gradients
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.process import OptimizerStep
+from pytest_traincheck.trace.stages import EVAL
 
 FORWARD = "torch.nn.Module.forward"
 
 BACKWARD = "torch.autograd.backward"
+RESTORE = ".load_state_dict"
 STEP = "torch.optim.Optimizer.step"
 
 TIMES = {"once": "exactly once", "some": "at least once", "at most once": "at most once"}
@@ -45,11 +47,13 @@ class Count:
                 exact = (
                     not api.startswith((FORWARD, *vocabulary.PARALLEL_WRAPPERS))
                     and api not in vocabulary.LAYER_FUNCTIONS
-                    # A gradient scaler skips a step when gradients overflow, which is up to the data.
-                    and not len(process.rows_of_type("scaler"))
                 )
                 alternatives = [("step", "once"), ("step", "some")] if exact else [("step", "some")]
                 runwide = [("run", "some")]
+                if len(process.rows_of_type("scaler")) or api.endswith(RESTORE):
+                    # A gradient scaler skips a step when gradients overflow: which window a call falls into is up to
+                    # the data.
+                    alternatives, exact = [], False
                 scope = Scope.PINNED if optimizer or api.startswith(FORWARD) else Scope.TRANSFERABLE
                 for per, times in alternatives + runwide:
                     claim = {"api": api, "per": per, "times": times}
@@ -166,7 +170,10 @@ def _count(process: Process) -> Mapping[str, Ints]:
 
     flow = process.rows_of_type(*vocabulary.FLOW_TYPES)
     nested = process.inside(*vocabulary.FLOW_TYPES, "function")
-    found.update(process.api.groups(flow[~nested[flow] & succeeded[flow]]))
+    # What is gathered in evaluation is a metric.
+    measuring = process.type_codes.isin(["collective"]) & (process.stage == EVAL)
+    measuring |= vocabulary.only_measures(process)
+    found.update(process.api.groups(flow[~nested[flow] & succeeded[flow] & ~measuring[flow]]))
 
     steps = process.rows_of_type("optimizer")
     steps = steps[~process.inside("optimizer")[steps] & succeeded[steps]]
@@ -174,6 +181,12 @@ def _count(process: Process) -> Mapping[str, Ints]:
         found[api] = rows
         labels = Labels.of(events["opt"], process.names.optimizers)
         found.update({f"{api}|{label}": mine for label, mine in labels.groups(rows).items()})
+
+    # State comes back when a run resumes.
+    modes = process.rows_of_type("mode")
+    modes = modes[~process.inside("mode", "module")[modes] & succeeded[modes]]
+    restored = process.api.groups(modes)
+    found.update({api: rows for api, rows in restored.items() if api.endswith(RESTORE)})
 
     wrappers = vocabulary.wrapper_calls(process)
     found.update({f"{api}.forward": rows for api, rows in process.api.groups(wrappers).items()})
@@ -202,7 +215,7 @@ def _at_most_once(process: Process, rows: Ints) -> bool:
 
 
 def _step_rows(process: Process) -> Ints:
-    return np.array([step.row for step in process.steps if step.optimizer == process.lead_optimizer], dtype=np.int64)
+    return np.array([step.row for step in process.lead_steps], dtype=np.int64)
 
 
 def _per_step(process: Process, position: int, rows: Ints, api: str, times: str) -> Examples:

@@ -17,7 +17,7 @@ from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.process import OptimizerStep
 from pytest_traincheck.trace.variables import Variables
 
-CHANGES = "changes every parameter it holds"
+CHANGES = "changes every parameter it holds that has a gradient"
 RECEIVES = "every parameter it holds has received a gradient"
 OTHERS = "leaves the parameters of other models alone"
 
@@ -113,7 +113,8 @@ def _change_in_step(process: Process, position: int, claim: Mapping[str, Any]) -
     observed = None
     if claim["change"] == CHANGES:
         # A gradient of rounding errors (a bias before a normalisation) changes its parameter or not, as chance has it.
-        kept = ~_negligible(process, gradient, rows, begin)
+        # Without a gradient nothing is claimed.
+        kept = (state == fmt.NONZERO) & ~_negligible(process, gradient, rows, begin)
         rows, variable, state, begin, end = rows[kept], variable[kept], state[kept], begin[kept], end[kept]
         mine = mine.copy()
         mine[mine] = kept
@@ -121,7 +122,6 @@ def _change_in_step(process: Process, position: int, claim: Mapping[str, Any]) -
         holds = variables.changed(variables.first_name[variable], begin - 1, end)
         rate = _learning_rates(process, table.column("optimizer")[mine], table.group[mine], begin)
         context = {
-            "gradient": state_labels(state),
             "learning_rate": Labels.flags(rate != 0.0, "nonzero", "zero"),
             **context,
         }
@@ -129,7 +129,10 @@ def _change_in_step(process: Process, position: int, claim: Mapping[str, Any]) -
         holds = state == fmt.NONZERO
         # A closure computes the gradients inside the step.
         closure = np.isin(rows, _steps_with_closure(process))
-        rows, variable, holds, state = rows[~closure], variable[~closure], holds[~closure], state[~closure]
+        # A gradient that is zero once is data; one that is zero in every step of a run is structure.
+        sometimes = np.isin(variable, variable[state != fmt.ZERO])
+        kept = ~closure & ~((state == fmt.ZERO) & sometimes)
+        rows, variable, holds, state = rows[kept], variable[kept], holds[kept], state[kept]
         if not len(rows):
             return EMPTY
         context = step_context(process, rows)

@@ -12,7 +12,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.context import call_context, rank_label, trained_roots, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Ints
+from pytest_traincheck.trace.labels import Bools, Ints
 from pytest_traincheck.trace.variables import Variables
 
 SUBJECTS = {"parameter": "torch.nn.Parameter", "buffer": "torch.nn.Buffer"}
@@ -89,7 +89,7 @@ def _per_step(process: Process, position: int, claim: Mapping[str, Any]) -> Exam
     after = np.repeat(ends[:-1], len(ids))
     until = np.repeat(ends[1:], len(ids))
     variable = np.tile(ids, len(ends) - 1)
-    lead = np.array([step.row for step in process.steps if step.optimizer == process.lead_optimizer], dtype=np.int64)
+    lead = np.array([step.row for step in process.lead_steps], dtype=np.int64)
     rows = np.repeat(lead[1:], len(ids))
     # A variable that came into being within the window has no earlier value; one of a model that is gone has no later
     # one.
@@ -97,9 +97,12 @@ def _per_step(process: Process, position: int, claim: Mapping[str, Any]) -> Exam
     variable, rows, after, until = variable[alive], rows[alive], after[alive], until[alive]
     if claim["kind"] == "parameter":
         # What an optimizer holds is the business of its step, and may stand still when its gradient cancels.
-        idle = ~variables.held[variable]
+        idle = ~variables.held[variable] & ~_copies_frozen(process)[variable]
         variable, rows, after, until = variable[idle], rows[idle], after[idle], until[idle]
     moved = variables.changed(variable, after, until)
+    if claim["kind"] == "parameter":
+        # A copy stands still where its source does: one that moves at all goes with its model.
+        moved |= np.isin(variable, variable[moved]) & _model_moves(variables.root[variable], until, moved)
     context = variable_context(process, variable)
     kept = {name: context[name] for name in ("requires_grad", "root", "child", "variable")}
     kept["rank"] = rank_label(process, len(variable))
@@ -151,6 +154,40 @@ def _changed_within(process: Process, variable: Ints, row: Ints, begin: Ints, en
     real = changes[events["old"][changes] != fmt.UNSEEN]
     keys = (events["subject"][real].astype(np.int64) << 32) + process.parent_row[real]
     return np.isin((variable << 32) + row, keys) | variables.changed(variable, begin, end)
+
+
+def _copies_frozen(process: Process) -> Bools:
+    """Variables of a copy whose source, the variable of the same name in a model that is trained, is held by no
+    optimizer.
+
+    An average of what stands still moves by rounding errors or not at all, as chance has it.
+    """
+
+    def compute() -> Bools:
+        variables = Variables.of(process)
+        trained = trained_roots(process)
+        held: dict[tuple[str, str], bool] = {}
+        for number, symbol in enumerate(variables.symbols):
+            if number and symbol.get("root", 0) in trained:
+                key = (symbol.get("kind", ""), symbol.get("name", ""))
+                held[key] = held.get(key, False) or bool(variables.held[number])
+        return np.array(
+            [
+                bool(number)
+                and symbol.get("root", 0) not in trained
+                and not held.get((symbol.get("kind", ""), symbol.get("name", "")), True)
+                for number, symbol in enumerate(variables.symbols)
+            ],
+            dtype=bool,
+        )
+
+    return process.memo("copies of frozen variables", compute)
+
+
+def _model_moves(root: Ints, window: Ints, moved: Bools) -> Bools:
+    """Whether some parameter of the same model moved in the same window."""
+    key = (root << 40) + window
+    return np.isin(key, key[moved])
 
 
 def _is_copy(process: Process, variable: int) -> bool:

@@ -34,7 +34,8 @@ class Schedule:
         for process in run.processes:
             for optimizer in sorted({step.optimizer for step in process.steps}):
                 label = process.names.optimizers[optimizer]
-                if _follows_a_metric(process, optimizer):
+                # A gradient scaler skips steps as the data has it, while the schedule goes on.
+                if len(process.rows_of_type("scaler")) or _follows_a_metric(process, optimizer):
                     continue
                 for group, rates in _schedules(process, optimizer).items():
                     claim = {"optimizer": label, "group": group, "values": rates}

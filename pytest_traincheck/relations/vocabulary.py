@@ -90,6 +90,20 @@ def _requires_grad(value: Any) -> bool:
     return isinstance(value, Mapping) and bool(value.get("tensor", {}).get("requires_grad"))
 
 
+def only_measures(process: Process) -> Bools:
+    """Clipping with an infinite bound, which is the customary way to get the norm and clips nothing."""
+
+    def compute() -> Bools:
+        unbounded = np.array(
+            [(symbol.get("values") or {}).get("max_norm") == "inf" for symbol in process.raw.symbols["args"]],
+            dtype=bool,
+        )
+        mask: Bools = process.type_codes.isin(["clip"]) & unbounded[process.events["args"]]
+        return mask
+
+    return process.memo("clips nothing", compute)
+
+
 def wrapper_calls(process: Process) -> Ints:
     """Calls of the wrappers that make ranks train together, such as `DistributedDataParallel`."""
     mask = np.array([name.startswith(PARALLEL_WRAPPERS) for name in process.api.values], dtype=bool)

@@ -102,8 +102,9 @@ class Traincheck:
                 )
             return store.read(path)
         except GoldenError as error:
-            # The three parts of the message say all; a traceback through this package would hide them.
-            pytest.fail(str(error), pytrace=False)
+            message = str(error)
+        # Outside the handler: the three parts of the message say all, and a chained error would say them twice.
+        pytest.fail(message, pytrace=False)
 
     def learn(self) -> None:
         """Write the goldens of everything that was recorded for a refresh; nothing when a block raised."""

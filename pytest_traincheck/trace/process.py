@@ -204,12 +204,29 @@ class Process:
         return max(regular, key=lambda optimizer: first[optimizer])
 
     @cached_property
+    def lead_steps(self) -> tuple[OptimizerStep, ...]:
+        """The steps that count the iterations: those of the lead optimizer, and of others that step before or after
+        all of them.
+
+        A run that resumes, or trains in phases, makes a new optimizer for each part.
+        """
+        span: dict[int, tuple[int, int]] = {}
+        for step in self.steps:
+            span[step.optimizer] = (span.get(step.optimizer, (step.begin, 0))[0], step.end)
+        chosen = [self.lead_optimizer]
+        for optimizer, (begin, end) in span.items():
+            if all(end < span[other][0] or begin > span[other][1] for other in chosen if other in span):
+                chosen.append(optimizer)
+        return tuple(step for step in self.steps if step.optimizer in chosen)
+
+    @cached_property
     def step_ends(self) -> Ints:
         """The borders between windows: the end of every step of the lead optimizer, or of the last other optimizer that
         steps before the next forward or backward pass.
         """
-        lead = np.array([step.end for step in self.steps if step.optimizer == self.lead_optimizer], dtype=np.int64)
-        others = np.array([step.end for step in self.steps if step.optimizer != self.lead_optimizer], dtype=np.int64)
+        leading = {step.row for step in self.lead_steps}
+        lead = np.array([step.end for step in self.lead_steps], dtype=np.int64)
+        others = np.array([step.end for step in self.steps if step.row not in leading], dtype=np.int64)
         if not len(lead) or not len(others):
             return lead
         rows = np.sort(np.concatenate([self.entry_rows, self.rows_of_type("autograd")]))

@@ -49,6 +49,17 @@ def stages(process: Process) -> Ints:
     return np.asarray(result, dtype=np.int64)
 
 
+def _held_roots(process: Process) -> list[int]:
+    variables = process.raw.symbols["var"]
+    held = {
+        variables[number].get("root", 0)
+        for group in process.raw.symbols["group"][1:]
+        for number in group.get("params", ())
+        if number < len(variables)
+    }
+    return sorted(held)
+
+
 def _entry_stages(process: Process, entries: Ints) -> Ints:
     events = process.events
     seq = events["seq"].astype(np.int64)
@@ -58,6 +69,9 @@ def _entry_stages(process: Process, entries: Ints) -> Ints:
     root = roots[events["mod"][entries]]
     backward = seq[process.rows_of_type("autograd")]
     stage = np.full(len(entries), EVAL, dtype=np.int64)
+    # A model in eval mode that no optimizer holds (a teacher, a target network) is evaluated, whoever trains on its
+    # output.
+    recording &= training | np.isin(root, _held_roots(process))
     if not len(backward):
         # Nothing tells training from evaluation but the flags.
         stage[training & recording] = TRAIN

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_traincheck.check.result import CheckResult, SideInfo, Timing
+from pytest_traincheck.check.result import CheckResult, InvariantVerdict, RunError, SideInfo, Timing, Verdict
 from pytest_traincheck.config import Config
 from pytest_traincheck.golden import store
-from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.golden.model import Golden, Scope
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.report.json_report import write_json
 from pytest_traincheck.workflow.engine import Engine
@@ -22,6 +23,9 @@ def rules_of(config: Config) -> Rules:
     """The configured exceptions and policy, as of today."""
     return Rules(config.accept, config.policy, datetime.datetime.now(datetime.timezone.utc).date())
 
+
+TRIGGERED_SHARE = 0.5
+"""Share of the applicable rules that must come up in a run; golden runs have all of them, by construction."""
 
 NO_RULES = Rules((), {}, datetime.date.min)
 
@@ -51,13 +55,31 @@ def check_candidate(
     outcome = engine.check_run(golden, run.trace, same_spec=same_spec)
     seconds = time.perf_counter() - started
     judged = judge(outcome.verdicts, outcome.incidents, rules)
+    errors = () if outcome.incidents else vacuous(outcome.verdicts, same_spec=same_spec)
     return replace(
         empty,
         verdicts=judged.verdicts,
         incidents=judged.incidents,
+        errors=errors,
         candidate=side_info(plan, [run], path),
         timing=Timing(candidate_run_s=run.seconds, check_s=seconds),
         notes=(*run.notes, *judged.notes),
+    )
+
+
+def vacuous(verdicts: Sequence[InvariantVerdict], *, same_spec: bool) -> tuple[RunError, ...]:
+    """An error when so few rules came up that a pass would mean nothing."""
+    applicable = [item for item in verdicts if same_spec or item.invariant.scope is Scope.TRANSFERABLE]
+    idle = sum(item.verdict in (Verdict.NOT_TRIGGERED, Verdict.NOT_OBSERVABLE) for item in applicable)
+    if not applicable or idle <= len(applicable) * (1 - TRIGGERED_SHARE):
+        return ()
+    return (
+        RunError(
+            CANDIDATE,
+            f"only {len(applicable) - idle} of {len(applicable)} rules of the golden came up in the candidate run, "
+            "too few for a pass to mean anything",
+            "look at what the pipeline does now; if it is another pipeline, learn its golden with `traincheck refresh`",
+        ),
     )
 
 

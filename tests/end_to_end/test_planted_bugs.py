@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -111,9 +110,11 @@ def test_reference_pipeline(pipeline: str, tmp_path: Path) -> None:
 
     repository.git("checkout", "--quiet", "-b", "refactor")
     repository.apply(FIXTURES / "refactors" / f"{pipeline}.patch")
-    refactored = repository.call("pytest_traincheck", "check")
+    document = tmp_path / "refactored.json"
+    refactored = repository.call("pytest_traincheck", "check", "--json", str(document))
     assert refactored.returncode == 0, refactored.stdout + refactored.stderr
-    assert re.search(r"\b0 not triggered|all .* held|PASSED", refactored.stdout), refactored.stdout
+    counts = json.loads(document.read_text(encoding="utf-8"))["invariants"]
+    assert counts["checked"] >= 0.9 * counts["golden"]  # a check that checks nothing must not be green
 
     for bug in (bug for bug in BUGS["bug"] if bug["pipeline"] == pipeline):
         repository.git("checkout", "--quiet", "-b", bug["id"], "main")

@@ -9,7 +9,7 @@ from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Scope
 from pytest_traincheck.infer import learn
 
-CHANGES = "`torch.optim.AdamW.step` changes every parameter it holds"
+CHANGES = "`torch.optim.AdamW.step` changes every parameter it holds that has a gradient"
 RECEIVES = "When `torch.optim.AdamW.step` begins, every parameter it holds has received a gradient"
 OTHERS = "`torch.optim.AdamW.step` leaves the parameters of other models alone."
 
@@ -39,7 +39,7 @@ def test_a_parameter_that_the_loss_does_not_reach(recorder: Recorder) -> None:
 def test_an_unused_head_in_golden_becomes_a_precondition(recorder: Recorder) -> None:
     golden = recorder.golden(Loop(unreached=("fc2.weight",)))
     changes = [line for line in sentences(golden, "EventContain") if line.startswith(CHANGES)]
-    assert changes == [CHANGES + ", gradient nonzero."]
+    assert changes == [CHANGES + "."]
     assert not recorder.check(golden, Loop(unreached=("fc2.weight",), seed=3)).incidents
 
 
