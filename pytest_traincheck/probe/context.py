@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
@@ -30,8 +31,10 @@ class Call:
         self.entry: Any = None
 
 
-class ThreadState(threading.local):
-    """Open calls of one thread. A `threading.local` subclass: `__init__` runs once in every thread."""
+class ThreadState:
+    """Open calls of one thread."""
+
+    __slots__ = ("backward", "busy", "closure", "in_step", "modules", "stack", "thread")
 
     def __init__(self) -> None:
         self.stack: list[Call] = []
@@ -43,28 +46,36 @@ class ThreadState(threading.local):
         self.closure: CodeType | None = None
 
 
-def context_key() -> tuple[str | None, bool, bool, bool]:
-    """(autocast dtype or None, grad mode, inference mode, inside backward) of this thread, as `ctx` symbols want it."""
+class Threads(threading.local):
+    """The state of each thread. `__init__` runs once in every thread; the state is an object of its own because
+    attributes of a thread-local object are slow to read."""
+
+    def __init__(self) -> None:
+        self.state = ThreadState()
+
+
+def context_key(compiled: bool = False) -> tuple[Any, bool, bool, bool, bool]:
+    """(autocast dtype or None, grad mode, inference mode, inside backward, compiled) of this thread, for `ctx`."""
     autocast: Any = None
-    if torch.is_autocast_enabled("cpu"):
-        autocast = torch.get_autocast_dtype("cpu")
-    elif _CUDA and torch.is_autocast_enabled("cuda"):
-        autocast = torch.get_autocast_dtype("cuda")
-    return (
-        autocast,
-        torch.is_grad_enabled(),
-        torch.is_inference_mode_enabled(),
-        torch._C._current_graph_task_id() != -1,
-    )
+    if _any_autocast():
+        if torch.is_autocast_enabled("cpu"):
+            autocast = torch.get_autocast_dtype("cpu")
+        elif _CUDA and torch.is_autocast_enabled("cuda"):
+            autocast = torch.get_autocast_dtype("cuda")
+    return (autocast, _grad_enabled(), _inference(), _graph_task() != -1, compiled)
 
 
 _CUDA: bool = torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]
+_any_autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
+_grad_enabled, _inference = torch.is_grad_enabled, torch.is_inference_mode_enabled
+_graph_task = torch._C._current_graph_task_id
 
 
 class quiet:
     """The probe's own tensor work: no gradients, no autocast, none of the user's function or dispatch modes."""
 
     __slots__ = ("_autocast", "_dispatch", "_function", "_grad", "_state")
+    _autocast: Sequence[str]
 
     def __init__(self, state: ThreadState) -> None:
         self._state = state
@@ -73,7 +84,7 @@ class quiet:
         self._state.busy = True
         self._grad = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)
-        self._autocast = [name for name in _DEVICES if torch.is_autocast_enabled(name)]
+        self._autocast = [name for name in _DEVICES if torch.is_autocast_enabled(name)] if _any_autocast() else ()
         for name in self._autocast:
             torch.set_autocast_enabled(name, False)
         self._function = torch._C.DisableTorchFunction()

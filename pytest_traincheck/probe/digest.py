@@ -11,7 +11,7 @@ import ctypes
 import math
 import struct
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
@@ -28,6 +28,14 @@ _PLAIN = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.nn
 _SCALAR_FORMATS = {torch.float32: "<f", torch.float64: "<d", torch.float16: "<e"}
 _SIGN_OR_NOTHING = b"\x00\x80"
 _functorch = torch._C._functorch
+Lazy = UninitializedTensorMixin
+
+# `ctypes.string_at` without the Python function around it.
+_bytes_at: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)(
+    ("PyBytes_FromStringAndSize", ctypes.pythonapi)
+)
+_MAX_VIEWS = 10_000
+_views: dict[tuple[int, int], tuple[torch.Tensor | None, torch.Tensor | None]] = {}
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -43,20 +51,14 @@ def local(tensor: torch.Tensor) -> torch.Tensor | None:
             return None
     if _functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
         return None
-    if tensor.is_nested or tensor.is_quantized or tensor.device.type == "meta":
+    if tensor.is_nested or tensor.is_quantized or tensor.is_meta:
         return None
     return tensor
 
 
-def _raw(tensor: torch.Tensor) -> bytes | None:
-    """The bytes of a small contiguous CPU tensor."""
-    if tensor.device.type != "cpu" or tensor.layout is not torch.strided or not tensor.is_contiguous():
-        return None
-    pointer = tensor.data_ptr()
-    size = tensor.nbytes
-    if size == 0 or pointer == 0 or size > SMALL:
-        return b"" if size == 0 else None
-    return ctypes.string_at(pointer, size)
+def _is_block(tensor: torch.Tensor) -> bool:
+    """Whether the elements are one block of CPU memory."""
+    return tensor.is_cpu and tensor.layout is torch.strided and tensor.is_contiguous()
 
 
 def _finish(checksum: int, size: int) -> int:
@@ -65,12 +67,16 @@ def _finish(checksum: int, size: int) -> int:
 
 def digest(tensor: torch.Tensor) -> int:
     """64-bit content hash, never 0. Call under `quiet()`; `tensor` comes from `local`."""
-    raw = _raw(tensor)
-    if raw is not None:
-        return _finish(zlib.crc32(raw), len(raw))
     if tensor.layout is not torch.strided:
         return _digest_sparse(tensor)
     size = tensor.nbytes
+    if not size and tensor.is_cpu:
+        return _finish(0, 0)
+    if _is_block(tensor) and (pointer := tensor.data_ptr()):
+        if size <= SMALL:
+            return _finish(zlib.crc32(_bytes_at(pointer, size)), size)
+        if not pointer % 8 and not tensor.is_conj() and not tensor.is_neg():
+            return _digest_block(pointer, size)
     if tensor.is_conj() or tensor.is_neg() or not tensor.is_contiguous():
         tensor = tensor.resolve_conj().resolve_neg().contiguous()
     data = tensor.detach().reshape(-1)
@@ -96,8 +102,37 @@ def digest(tensor: torch.Tensor) -> int:
     return _finish(checksum, size)
 
 
+def _digest_block(pointer: int, size: int) -> int:
+    """The same sums over memory in place, through views that are kept for the next look at the same memory."""
+    row = _COLUMNS * 8
+    whole = size // row
+    views = _views.get((pointer, size))
+    if views is None:
+        if len(_views) >= _MAX_VIEWS:
+            _views.clear()
+        # Views of an address own nothing: they keep no memory alive, and are used only while a tensor holds it.
+        memory = (ctypes.c_char * size).from_address(pointer)
+        rows = torch.frombuffer(memory, dtype=torch.int64, count=whole * _COLUMNS).view(whole, _COLUMNS)
+        blocks = whole // _BLOCK_ROWS
+        rest = whole - blocks * _BLOCK_ROWS
+        views = _views[pointer, size] = (
+            rows[: blocks * _BLOCK_ROWS].view(blocks, _BLOCK_ROWS, _COLUMNS) if blocks else None,
+            rows[blocks * _BLOCK_ROWS :] if rest else None,
+        )
+    checksum = 0
+    if views[0] is not None:
+        sums = torch.sum(views[0], 1)
+        checksum = zlib.crc32(_bytes_at(sums.data_ptr(), whole // _BLOCK_ROWS * row))
+    if views[1] is not None:
+        sums = torch.sum(views[1], 0)
+        checksum = zlib.crc32(_bytes_at(sums.data_ptr(), row), checksum)
+    if size % row:
+        checksum = zlib.crc32(_bytes_at(pointer + whole * row, size % row), checksum)
+    return _finish(checksum, size)
+
+
 def _bytes(part: torch.Tensor) -> bytes:
-    part = part.cpu() if part.device.type != "cpu" else part
+    part = part.cpu() if not part.is_cpu else part
     return ctypes.string_at(part.data_ptr(), part.nbytes)
 
 
@@ -112,19 +147,46 @@ def _digest_sparse(tensor: torch.Tensor) -> int:
     return (first * 31 + second) & _MASK or 1
 
 
-def sample(tensor: torch.Tensor) -> int:
-    """Checksum of a kilobyte from the middle of a CPU tensor.
+class Look(NamedTuple):
+    """One look at the content of a tensor. `sample` is empty where the memory cannot be read in place."""
+
+    state: int
+    digest: int
+    pointer: int
+    size: int
+    sample: bytes
+
+
+def look(tensor: torch.Tensor, finite: bool = False, state_known: int = 0) -> Look:
+    """State (as `state` has it, unless `state_known`), digest and sample. Call under `quiet()`."""
+    if not _is_block(tensor) or not (size := tensor.nbytes) or not (pointer := tensor.data_ptr()):
+        pointer = tensor.data_ptr() if tensor.layout is torch.strided else 0
+        return Look(state_known or state(tensor, finite), digest(tensor), pointer, 0, b"")
+    if size <= SMALL:
+        head = raw = _bytes_at(pointer, size)
+        hashed = _finish(zlib.crc32(raw), size)
+        sampled = raw if size <= _SAMPLE else raw[(size - _SAMPLE) // 2 :][:_SAMPLE]
+    else:
+        head = _bytes_at(pointer, 64)
+        hashed = digest(tensor)
+        sampled = _bytes_at(pointer + (size - _SAMPLE) // 2, _SAMPLE)
+    if not state_known:
+        # A bit other than a sign says that the numbers are not all zero.
+        nonzero = not finite and head[:64].strip(_SIGN_OR_NOTHING)
+        state_known = NONZERO if nonzero else state(tensor, finite)
+    return Look(state_known, hashed, pointer, size, sampled)
+
+
+def sample(pointer: int, size: int) -> bytes:
+    """A kilobyte from the middle of `size` bytes of memory.
 
     Writes through `.data` and collectives do not move a tensor's version; this sees nearly all of them at no cost.
     """
-    if tensor.device.type != "cpu" or tensor.layout is not torch.strided or not tensor.is_contiguous():
-        return 0
-    pointer, size = tensor.data_ptr(), tensor.nbytes
-    if not pointer or not size:
-        return 0
     if size <= _SAMPLE:
-        return zlib.crc32(ctypes.string_at(pointer, size))
-    return zlib.crc32(ctypes.string_at(pointer + (size - _SAMPLE) // 2, _SAMPLE))
+        found: bytes = _bytes_at(pointer, size)
+    else:
+        found = _bytes_at(pointer + (size - _SAMPLE) // 2, _SAMPLE)
+    return found
 
 
 def state(tensor: torch.Tensor, finite: bool = False) -> int:
@@ -133,7 +195,7 @@ def state(tensor: torch.Tensor, finite: bool = False) -> int:
         tensor = tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
     if finite and tensor.dtype.is_floating_point and not all_finite(tensor):
         return NONFINITE
-    if tensor.device.type == "cpu" and tensor.is_contiguous() and tensor.data_ptr():
+    if tensor.is_cpu and tensor.is_contiguous() and tensor.data_ptr():
         head = ctypes.string_at(tensor.data_ptr(), min(tensor.nbytes, 64))
         if head.strip(_SIGN_OR_NOTHING):
             return NONZERO  # a bit other than a sign is set, so the first numbers are not all zero
@@ -150,7 +212,7 @@ def all_finite(tensor: torch.Tensor) -> bool:
         tensor = tensor.to(torch.float32)
     # abs().sum() would overflow; the extremes carry every NaN and infinity.
     low, high = torch.aminmax(tensor)
-    return bool(torch.isfinite(low) & torch.isfinite(high))
+    return math.isfinite(low.item()) and math.isfinite(high.item())
 
 
 def number(value: Any) -> float | None:

@@ -8,7 +8,7 @@ Nothing here keeps a module or a tensor alive.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -182,14 +182,15 @@ class Modules:
         fields = {"name": info.cls.__name__, "class": self.api(info).name, "library": self.api(info).library}
         return self._symbols.once("root", {**fields, "ordinal": -1})
 
-    def refresh(self) -> bool:
-        """Find roots and names again if modules appeared or a root changed; true if so."""
+    def refresh(self, among: Collection[Root] | None = None) -> bool:
+        """Find roots and names again if modules appeared or a root (one of `among`) changed; true if so."""
         fresh = False
         if self._pending:
             pending, self._pending = self._pending, []
             fresh = any(ref() is not None for ref in pending)
         if not fresh:
-            fresh = any(root.current_shape() != root.shape for root in list(self._roots.values()))
+            looked_at = list(self._roots.values()) if among is None else among
+            fresh = any(root.current_shape() != root.shape for root in looked_at)
         if fresh:
             self._rebuild()
         return fresh

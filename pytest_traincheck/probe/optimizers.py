@@ -79,7 +79,7 @@ class Optimizers:
             if index >= len(info.groups):
                 info.groups.append((None, None))
             if info.groups[index][1] != known:
-                values = {name: summary.from_key(value) for name, value in {**hyper, **rates}.items()}
+                values = {name: summary.from_key(value) for name, value in (hyper | rates).items()}
                 self._symbols.group(info.id, index, params, values, seq)
             info.groups[index] = (seen, known)
 

@@ -6,7 +6,7 @@ import itertools
 import math
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Collection
 from types import CodeType, FrameType
 from typing import Any
 
@@ -14,11 +14,11 @@ import torch
 
 from . import digest as content
 from . import summary
-from .context import Call, ThreadState, context_key, quiet, unobservable
-from .modules import Modules
+from .context import Call, Threads, ThreadState, context_key, quiet, unobservable
+from .modules import Modules, Root
 from .optimizers import Optimizers
 from .source import SourceLines
-from .symbols import Api, Symbols
+from .symbols import Api, Bind, Symbols
 from .variables import Emit, Variables
 from .writer import TraceWriter
 
@@ -32,12 +32,17 @@ class Recorder:
         self.writer = writer
         self.clock = itertools.count(1)
         self.symbols = Symbols(writer)
-        self.threads = ThreadState()
+        self._threads = Threads()
         self.sources = SourceLines(self.symbols)
         self.modules = Modules(self.symbols, known)
         self.variables = Variables(self.symbols, self.modules)
         self.optimizers = Optimizers(self.symbols, self.variables)
         self.step_code: CodeType | None = None
+
+    @property
+    def threads(self) -> ThreadState:
+        """State of the calling thread."""
+        return self._threads.state
 
     # calls
 
@@ -46,40 +51,43 @@ class Recorder:
         state: ThreadState,
         api: Api,
         key: Any,
-        bind: Callable[[], dict[str, Any]],
+        bind: Bind,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
         mod: int = 0,
         depth: int = 1,
         compiled: bool = False,
     ) -> Call:
-        """Open a call. `key` and `bind` are those of `Symbols.args`; `depth` counts frames up to the call."""
+        """Open a call. `key` to `kwargs` are those of `Symbols.args`; `depth` counts frames up to the call."""
         stack = state.stack
-        enclosing = stack[-1] if stack else None
+        symbols = self.symbols
         if not state.thread:
             state.thread = self.symbols.new("thread", {"name": threading.current_thread().name})
-        number = self.symbols.api(api)
-        ctx = self.symbols.ctx(context_key(), compiled)
-        args = self.symbols.args(number, key, bind)
-        src = self.sources.find(depth + 1, enclosing.src if enclosing is not None else 0)
-        parent = 0
-        if enclosing is not None:
-            parent = enclosing.seq
-            mod = mod or enclosing.mod
-        call = Call(next(self.clock), parent, api, number, ctx, args, src, mod)
+        number = symbols.api(api)
+        ctx = symbols.ctx(context_key(compiled))
+        arguments = symbols.args(number, key, bind, args, kwargs)
+        if stack:
+            enclosing = stack[-1]
+            src = self.sources.find(depth + 1, enclosing.src)
+            call = Call(next(self.clock), enclosing.seq, api, number, ctx, arguments, src, mod or enclosing.mod)
+        else:
+            call = Call(next(self.clock), 0, api, number, ctx, arguments, self.sources.find(depth + 1, 0), mod)
         stack.append(call)
         return call
 
     def end(self, state: ThreadState, call: Call, result: Any) -> None:
         """Close a call that returned."""
-        number = call.number
-        value = content.number(result)
         kind = type(result)
-        ret = self.symbols.ret(number, kind if kind is float else summary.key_of(result))
+        key = kind if kind is float else summary.key_of(result)
+        # The second part of a tensor's key is its shape.
+        value = None if kind is torch.Tensor and key[1].numel() != 1 else content.number(result)
+        ret = self.symbols.ret(call.number, key)
         if value is not None:
-            if value != value or value in (math.inf, -math.inf):
+            if not math.isfinite(value):
                 call.flags |= NONFINITE
         elif call.flags & ENTRY and not self._finite(state, result, 2):
             call.flags |= NONFINITE
-        self.close(state, call, ret, digest=0, value=math.nan if value is None else value)
+        self.close(state, call, ret, 0, math.nan if value is None else value)
 
     def close(self, state: ThreadState, call: Call, ret: int, digest: int, value: float) -> None:
         """Take a call from the stack and write its row; calls above it that never ended are closed as raised."""
@@ -88,16 +96,13 @@ class Recorder:
             top = stack.pop()
             if top is call:
                 break
-            self._write(state, top, RAISED, 0, 0, math.nan)
-        self._write(state, call, 0, ret, digest, value)
+            self.writer.call(self.clock, state.thread, top.flags | RAISED, top, 0, 0, math.nan)
+        self.writer.call(self.clock, state.thread, call.flags, call, ret, digest, value)
 
     def end_raised(self, state: ThreadState, call: Call) -> None:
         """Close a call that raised."""
         call.flags |= RAISED
         self.close(state, call, 0, 0, math.nan)
-
-    def _write(self, state: ThreadState, call: Call, flags: int, ret: int, digest: int, value: float) -> None:
-        self.writer.call(self.clock, state.thread, call.flags | flags, call, ret, digest, value)
 
     def _finite(self, state: ThreadState, result: Any, depth: int) -> bool:
         if isinstance(result, torch.Tensor):
@@ -151,9 +156,12 @@ class Recorder:
         """What writes changes that happened in the innermost open call."""
         return self.emitter(state, state.stack[-1] if state.stack else None)
 
-    def before_entry(self, state: ThreadState) -> None:
-        """Before an entry call or an optimizer's work: names may be new, and what is new has an initial state."""
-        self.variables.refresh()
+    def before_entry(self, state: ThreadState, among: Collection[Root] | None = None) -> None:
+        """Before an entry call or an optimizer's work: names may be new, and what is new has an initial state.
+
+        `among` says which roots may have gained or lost entries since the last time; `None`: any.
+        """
+        self.variables.refresh(among)
         if self.variables.unseen and not unobservable():
             with quiet(state):
                 self.variables.look_at_new(self.enclosing(state))

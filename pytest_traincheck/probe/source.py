@@ -10,6 +10,7 @@ from .names import is_user_file
 from .symbols import Symbols
 
 _MAX_CODES = 20_000
+_LIBRARY, _USER, _WRAPPER = range(3)
 
 
 class SourceLines:
@@ -17,34 +18,43 @@ class SourceLines:
 
     def __init__(self, symbols: Symbols) -> None:
         self._symbols = symbols
-        self._user: dict[CodeType, bool] = {}
-        self._wrappers: set[CodeType] = set()
-        self._ids: dict[tuple[CodeType, int], int] = {}
+        # By `id`, since the hash of a code object is that of its content. The objects are kept, so no id is used twice.
+        self._codes: list[CodeType] = []
+        self._kinds: dict[int, int] = {}
+        self._ids: dict[tuple[int, int], int] = {}
         self._directory = os.getcwd() + os.sep  # noqa: PTH109 - a string prefix is what is needed
 
     def stop_at(self, wrapper: CodeType) -> None:
         """Frames of `wrapper` are calls on the stack: whoever is called from there has the same line as that call."""
-        self._wrappers.add(wrapper)
+        self._learn(wrapper, _WRAPPER)
+
+    def _learn(self, code: CodeType, kind: int) -> int:
+        if len(self._codes) > _MAX_CODES:
+            kept = [known for known in self._codes if self._kinds.get(id(known)) == _WRAPPER]
+            self._codes, self._kinds = kept, {id(known): _WRAPPER for known in kept}
+            self._ids.clear()
+        if self._kinds.get(id(code)) != _WRAPPER:
+            self._codes.append(code)
+            self._kinds[id(code)] = kind
+        return self._kinds[id(code)]
 
     def find(self, depth: int, enclosing: int) -> int:
         """`src` id for the frame `depth` above the caller's; `enclosing` is that of the open call around it."""
         frame: FrameType | None = sys._getframe(depth + 1)
-        user = self._user
+        kinds = self._kinds
         while frame is not None:
             code = frame.f_code
-            known = user.get(code)
-            if known is None:
-                if len(user) > _MAX_CODES:
-                    user.clear()
-                    self._ids.clear()
-                known = user[code] = is_user_file(code.co_filename)
-            if known:
-                key = (code, frame.f_lasti)
+            kind = kinds.get(id(code))
+            if kind is None:
+                kind = self._learn(code, _USER if is_user_file(code.co_filename) else _LIBRARY)
+                kinds = self._kinds
+            if kind == _USER:
+                key = (id(code), frame.f_lasti)
                 found = self._ids.get(key)
                 if found is None:
                     found = self._ids[key] = self._intern(frame)
                 return found
-            if enclosing and code in self._wrappers:
+            if kind == _WRAPPER and enclosing:
                 return enclosing
             frame = frame.f_back
         return enclosing

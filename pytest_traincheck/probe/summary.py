@@ -25,9 +25,12 @@ def key_of(value: Any, depth: int = DEPTH) -> Any:
     kind = type(value)
     if kind is _TENSOR or kind is _PARAMETER:
         try:
-            return (value.dtype, value.device, value.shape, value.requires_grad)
+            shape = value.shape
         except RuntimeError:
-            return (value.dtype, value.device, _NO_SHAPE, value.requires_grad)  # nested tensors have no shape
+            shape = _NO_SHAPE  # nested tensors have none
+        if value.is_cpu:
+            return (value.dtype, shape, value.requires_grad)
+        return (value.dtype, shape, value.requires_grad, value.device)
     if value is None or kind is str:
         return value if value is None or len(value) <= MAX_TEXT else value[:MAX_TEXT]
     if kind in _SCALARS:
@@ -35,7 +38,7 @@ def key_of(value: Any, depth: int = DEPTH) -> Any:
     if isinstance(value, _TENSOR):
         if isinstance(value, UninitializedTensorMixin):
             return kind
-        return (value.dtype, value.device, value.shape, value.requires_grad)
+        return (value.dtype, value.shape, value.requires_grad, value.device)
     if kind is list or kind is tuple or kind is torch.Size:
         if depth == 0:
             return kind
@@ -71,9 +74,9 @@ def from_key(key: Any) -> Any:
         return {"type": f"{key.__module__}.{key.__qualname__}"}
     head = key[0]
     if isinstance(head, torch.dtype):
-        dtype, device, shape, requires_grad = key
-        name = dtype_name(dtype)
-        tensor = {"dtype": name, "device": device.type, "shape": _sizes(shape), "requires_grad": requires_grad}
+        dtype, shape, requires_grad, *device = key
+        place = device[0].type if device else "cpu"
+        tensor = {"dtype": dtype_name(dtype), "device": place, "shape": _sizes(shape), "requires_grad": requires_grad}
         return {"tensor": tensor}
     if head in _SCALARS:
         return key[1] if isinstance(key[1], str) else scalar(key[1])

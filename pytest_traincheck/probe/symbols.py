@@ -17,6 +17,10 @@ _TOO_MANY = 4096
 """Distinct argument lists of one API after which no new one is written."""
 
 
+Bind = Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]
+"""Positional and keyword arguments -> parameter name -> summary key."""
+
+
 class Api:
     """One canonical API. Compared by identity on the hot path."""
 
@@ -36,7 +40,7 @@ class Symbols:
         self._lock = threading.RLock()
         self._counts: dict[str, int] = {}
         self._texts: dict[str, int] = {}
-        self._apis: dict[tuple[str, str], int] = {}
+        self._apis: dict[Api, int] = {}
         self._ctx: dict[Any, int] = {}
         self._args: dict[Any, int] = {}
         self._ret: dict[Any, int] = {}
@@ -60,16 +64,16 @@ class Symbols:
             return number
 
     def api(self, api: Api) -> int:
-        number = self._apis.get((api.name, api.type))
+        number = self._apis.get(api)
         if number is None:
             fields = {"name": api.name, "type": api.type, "library": api.library}
-            number = self._apis[api.name, api.type] = self.once("api", fields)
+            number = self._apis[api] = self.once("api", fields)
         return number
 
-    def ctx(self, key: tuple[Any, bool, bool, bool], compiled: bool = False) -> int:
-        found = self._ctx.get((key, compiled))
+    def ctx(self, key: tuple[Any, bool, bool, bool, bool]) -> int:
+        found = self._ctx.get(key)
         if found is None:
-            autocast, grad, inference, backward = key
+            autocast, grad, inference, backward, compiled = key
             fields = {
                 "autocast": None if autocast is None else summary.dtype_name(autocast),
                 "grad": grad,
@@ -77,18 +81,18 @@ class Symbols:
                 "backward": backward,
                 "compiled": compiled,
             }
-            found = self._ctx[key, compiled] = self.once("ctx", fields)
+            found = self._ctx[key] = self.once("ctx", fields)
         return found
 
-    def args(self, api: int, key: Any, bind: Callable[[], dict[str, Any]]) -> int:
-        """Number for the argument list with this `key`; `bind` gives parameter name -> summary key, when it is new."""
+    def args(self, api: int, key: Any, bind: Bind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """Number for the argument list with this `key`; `bind` names the arguments when it is new."""
         full = (api, key)
         found = self._args.get(full)
         if found is None:
             distinct = self._distinct.get(("args", api), 0)
             if distinct >= _TOO_MANY:
                 return 0
-            bound = bind()
+            bound = bind(args, kwargs)
             if distinct >= _MANY:
                 bound = {name: summary.abstract(value) for name, value in bound.items()}
             values = {name: summary.from_key(value) for name, value in bound.items()}

@@ -6,7 +6,7 @@ import math
 import struct
 import weakref
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import torch
@@ -23,7 +23,10 @@ Emit = Callable[[int, int, int, int, float], None]
 class Var:
     """One variable and its last seen state."""
 
-    __slots__ = ("digest", "first", "id", "kind", "name", "opt", "pointer", "ref", "root", "sample", "state", "version")
+    __slots__ = (
+        "digest", "first", "id", "kind", "name", "opt", "plain", "pointer", "ref", "root", "sample", "size", "state",
+        "version",
+    )  # fmt: skip
 
     def __init__(self, kind: str, name: str, root: int = 0, opt: int = 0) -> None:
         self.kind = kind
@@ -37,24 +40,39 @@ class Var:
         self.ref: weakref.ref[torch.Tensor] | None = None
         self.version = -1
         self.pointer = 0
-        self.sample = 0
+        self.size = 0
+        self.plain = False
+        self.sample = b""
 
     def looks_same(self, tensor: torch.Tensor) -> bool:
         """Whether nothing suggests a change: same tensor, same version, same memory, same kilobyte in the middle."""
-        if self.ref is None or self.ref() is not tensor or tensor.is_inference() or tensor._version != self.version:
+        if self.ref is None or self.ref() is not tensor or self.version < 0 or tensor._version != self.version:
             return False
-        readable = content.local(tensor)
-        return readable is not None and (
-            (readable.data_ptr() if readable.layout is torch.strided else 0) == self.pointer
-            and content.sample(readable) == self.sample
+        readable = tensor if self.plain else content.local(tensor)
+        if readable is None:
+            return False
+        if not self.sample:
+            return (readable.data_ptr() if readable.layout is torch.strided else 0) == self.pointer
+        return (
+            readable.data_ptr() == self.pointer
+            and readable.nbytes == self.size
+            and readable.is_contiguous()
+            and content.sample(self.pointer, self.size) == self.sample
         )
 
-    def remember(self, tensor: torch.Tensor, readable: torch.Tensor) -> None:
+    def remember(self, tensor: torch.Tensor, readable: torch.Tensor, seen: content.Look) -> None:
         if self.ref is None or self.ref() is not tensor:
             self.ref = weakref.ref(tensor)
+        self.plain = readable is tensor  # and the same object stays so
         self.version = -1 if tensor.is_inference() else tensor._version
-        self.pointer = readable.data_ptr() if readable.layout is torch.strided else 0
-        self.sample = content.sample(readable)
+        self.pointer = seen.pointer
+        self.size = seen.size
+        self.sample = seen.sample
+
+    def same_as(self, other: Var) -> None:
+        """Take over what `other` remembers of the same tensor."""
+        self.ref, self.plain, self.version = other.ref, other.plain, other.version
+        self.pointer, self.size, self.sample = other.pointer, other.size, other.sample
 
 
 class Slot:
@@ -76,7 +94,10 @@ class Slot:
         if owner is None or self._key is None:
             return owner if isinstance(owner, torch.Tensor) else None
         found: Any = (owner._parameters if self._parameter else owner._buffers).get(self._key)
-        return found if isinstance(found, torch.Tensor) else None
+        # A lazy parameter has neither shape nor content before its module's first call.
+        if type(found) is torch.nn.Parameter:
+            return found  # nearly always, and its metaclass makes `isinstance` slow
+        return found if isinstance(found, torch.Tensor) and not isinstance(found, content.Lazy) else None
 
 
 class Variables:
@@ -90,21 +111,24 @@ class Variables:
         self._by_tensor: dict[int, Slot] = {}
         self._orphans: dict[int, Slot] = {}
         self._orphan_names: dict[tuple[int, str], tuple[Var, Var, Var]] = {}
+        self._every: list[Slot] | None = None
         self._suspicious = False
         self.unseen = False
         self.gradients_dirty = False
 
     # names
 
-    def refresh(self) -> bool:
-        """Take note of new modules, parameters and buffers; true when names may have changed."""
-        self._modules.refresh()
+    def refresh(self, among: Collection[Root] | None = None) -> bool:
+        """Take note of new modules, and of new parameters and buffers of roots (`among`: of some); true if names may
+        have changed."""
+        self._modules.refresh(among)
         if self._generation == self._modules.generation:
             return False
         self._generation = self._modules.generation
         self.unseen = True
         self._roots = self._modules.roots
         self._by_tensor = {}
+        self._every = None
         for root in self._roots:
             root.slots = list(self._enumerate(root))
             root.buffered = any(slot.grad is None for slot in root.slots)
@@ -161,6 +185,7 @@ class Variables:
                 )
                 self._orphan_names[opt, name] = names
             orphan = self._orphans[id(tensor)] = Slot(weakref.ref(tensor), None, *names)
+            self._every = None
             self.unseen = True
         return orphan
 
@@ -186,9 +211,12 @@ class Variables:
 
     def slots(self) -> list[Slot]:
         """Every place, roots in order of creation, then what only optimizers hold."""
-        found = [slot for root in self._roots for slot in root.slots]
-        found.extend(self._orphans.values())
-        return found
+        every = self._every
+        if every is None:
+            every = [slot for root in self._roots for slot in root.slots]
+            every.extend(self._orphans.values())
+            self._every = every
+        return every
 
     def look_at_new(self, emit: Emit) -> None:
         """First look at whatever has not been seen: initial states."""
@@ -208,7 +236,8 @@ class Variables:
         """Parameters, buffers and `requires_grad` of everything seen before, where something suggests a change."""
         for slot in self.slots():
             if slot.var.state != content.UNSEEN and (tensor := slot.tensor()) is not None:
-                self._look(slot.var, tensor, emit, full=False)
+                if not slot.var.looks_same(tensor):
+                    self._look(slot.var, tensor, emit, full=True)
                 self._look_at_flag(slot, tensor, emit)
 
     def look_at_buffers(self, root: Root, emit: Emit) -> None:
@@ -233,16 +262,19 @@ class Variables:
         self.gradients_dirty = False
         present: list[tuple[Var, torch.Tensor, torch.Tensor]] = []
         readables: list[torch.Tensor] = []
+        true, false, absent = content.TRUE, content.FALSE, content.ABSENT
         for slot in self.slots():
-            var = slot.grad
-            if var is None or (tensor := slot.tensor()) is None:
+            var, flag = slot.grad, slot.flag
+            if var is None or flag is None or (tensor := slot.tensor()) is None:
                 continue
-            self._look_at_flag(slot, tensor, emit)
-            if not tensor.requires_grad and var.state in (content.UNSEEN, content.ABSENT):
+            requires_grad = tensor.requires_grad
+            if flag.state != (true if requires_grad else false):
+                self._look_at_flag(slot, tensor, emit)
+            if not requires_grad and var.state in (content.UNSEEN, content.ABSENT):
                 continue
             grad = tensor.grad if tensor.is_leaf else None
             if grad is None:
-                if var.state != content.ABSENT:
+                if var.state != absent:
                     self._change(var, tensor, content.ABSENT, 0, math.nan, emit)
                     var.ref = None
             elif (full or not var.looks_same(grad)) and (readable := content.local(grad)) is not None:
@@ -257,14 +289,12 @@ class Variables:
         self._suspicious = False
         norms = content.norms(readables)
         for (var, grad, owner), readable, norm in zip(present, readables, norms, strict=True):
-            if norm > 0 and norm != math.inf:
-                state = content.NONZERO
-            else:
-                # A norm underflows to 0, overflows to inf, or is missing: look at the numbers themselves.
-                state = content.state(readable, finite=True)
-                self._suspicious = self._suspicious or state == content.NONFINITE
-            hashed = content.digest(readable)
-            var.remember(grad, readable)
+            # A norm underflows to 0, overflows to inf, or is missing: then look at the numbers themselves.
+            telling = content.NONZERO if 0 < norm < math.inf else 0
+            seen = content.look(readable, True, telling)
+            state, hashed = seen.state, seen.digest
+            self._suspicious = self._suspicious or state == content.NONFINITE
+            var.remember(grad, readable, seen)
             if state != var.state or hashed != var.digest:
                 self._change(var, owner, state, hashed, norm, emit)
 
@@ -274,14 +304,14 @@ class Variables:
         first = var.first
         if first is not None and first.ref is not None and first.ref() is tensor and first.state != content.UNSEEN:
             state, hashed = first.state, first.digest  # the same tensor under its first name, looked at just before
-            var.ref, var.version, var.pointer, var.sample = first.ref, first.version, first.pointer, first.sample
+            var.same_as(first)
         else:
-            readable = content.local(tensor)
+            readable = tensor if var.plain and var.ref is not None and var.ref() is tensor else content.local(tensor)
             if readable is None:
                 return
-            finite = finite or var.state == content.NONFINITE
-            state, hashed = content.state(readable, finite), content.digest(readable)
-            var.remember(tensor, readable)
+            seen = content.look(readable, finite or var.state == content.NONFINITE)
+            state, hashed = seen.state, seen.digest
+            var.remember(tensor, readable, seen)
         if state != var.state or hashed != var.digest:
             self._change(var, tensor, state, hashed, math.nan, emit)
 

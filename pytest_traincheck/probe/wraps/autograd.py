@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - the methods of all families have the same parameters
 """`backward` (`Tensor.backward` reaches it by attribute lookup) and `torch.autograd.grad`."""
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ class Backward(Named):
 
     def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
         if _outermost():
-            recorder.before_entry(state)
+            recorder.before_entry(state, ())  # the forward has looked at the names
             recorder.look(state, recorder.enclosing(state), gradients=True)
 
     def after(

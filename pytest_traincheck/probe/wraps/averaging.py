@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - the methods of all families have the same parameters
 """Averaged copies of a model."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - the methods of all families have the same parameters
 """What all wrappers share: binding arguments to names, and the wrapper itself."""
 
 from __future__ import annotations
@@ -67,6 +66,8 @@ def call_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             *[(name, key_of(value)) for name, value in kwargs.items()],
             len(args),
         )
+    if len(args) == 1:
+        return (key_of(args[0]),)
     return tuple([key_of(value) for value in args])
 
 
@@ -182,11 +183,11 @@ def _open(
             if top is not None and (top.api is api or (family.outermost and _inside(state, family))):
                 return None
         if family.plain:
-            return recorder.begin(state, api, call_key(args, kwargs), lambda: names.bind(args, kwargs), depth=2)
+            return recorder.begin(state, api, call_key(args, kwargs), names.bind, args, kwargs, 0, 2)
         _prepare(recorder, state, family, args)
         seen = args[1:] if family.method else args
         mod = family.mod(recorder, args)
-        call = recorder.begin(state, api, family.key(seen, kwargs), lambda: names.bind(args, kwargs), mod, depth=2)
+        call = recorder.begin(state, api, family.key(seen, kwargs), names.bind, args, kwargs, mod, 2)
         call.entry = family
         family.opened(recorder, state, call, args)
         return call

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - the methods of all families have the same parameters
 """Collectives of `torch.distributed`, with the ranks that take part."""
 
 from __future__ import annotations

@@ -152,13 +152,17 @@ def _region(probe: Probe, made: Callable[..., Any], fn: Any) -> Callable[..., An
     return wrapper
 
 
+def _unnamed(*_: Any) -> dict[str, Any]:
+    return {}
+
+
 def _open(
     recorder: Recorder, state: ThreadState, api: Api, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Call | None:
     try:
         if not state.modules:
             recorder.before_entry(state)
-        return recorder.begin(state, api, call_key(args, kwargs), dict, depth=2, compiled=True)
+        return recorder.begin(state, api, call_key(args, kwargs), _unnamed, args, kwargs, depth=2, compiled=True)
     except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
         state.busy = False
         recorder.failed("entering a compiled region", error)

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002, ARG005 - families share parameters; the lambdas are signatures that built-in functions lack
+# ruff: noqa: ARG005 - families share parameters; the lambdas are signatures that built-in functions lack
 """Torch functions that training code is made of: one canonical name for all spellings of the same thing."""
 
 from __future__ import annotations

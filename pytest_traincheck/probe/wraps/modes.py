@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - the methods of all families have the same parameters
 """Calls that put a module or an optimizer into another state."""
 
 from __future__ import annotations

@@ -86,18 +86,11 @@ def _open(
             return None  # made by a compiler, not by the user
         entry = not state.modules and not transparent and torch._C._current_graph_task_id() == -1
         if entry:
-            recorder.before_entry(state)
-        cls = named.cls
-
-        def bind() -> dict[str, Any]:
-            parameters = _signatures.get(cls)
-            if parameters is None:
-                # A scripted module hides its `forward`, so its arguments go by number.
-                forward = None if issubclass(cls, torch.jit.ScriptModule) else cls.forward
-                parameters = _signatures[cls] = Parameters(forward, method=True)
-            return parameters.bind((module, *args), kwargs)
-
-        call = recorder.begin(state, modules.api(named), call_key(args, kwargs), bind, modules.mod(named), depth=2)
+            recorder.before_entry(state, (named.root,) if named.root is not None else ())
+        api = named.api or modules.api(named)
+        mod = named.mod or modules.mod(named)
+        names = _signatures.get(named.cls) or _parameters_of(named.cls)
+        call = recorder.begin(state, api, call_key(args, kwargs), names.bind, (module, *args), kwargs, mod, 2)
         if module.training:
             call.flags |= TRAINING
         if entry:
@@ -110,6 +103,13 @@ def _open(
         state.busy = False
         recorder.failed(f"calling {type(module).__name__}", error)
         return None
+
+
+def _parameters_of(cls: type[torch.nn.Module]) -> Parameters:
+    # A scripted module hides its `forward`, so its arguments go by number.
+    forward = None if issubclass(cls, torch.jit.ScriptModule) else cls.forward
+    names = _signatures[cls] = Parameters(forward, method=True)
+    return names
 
 
 def _inner(recorder: Recorder, module: torch.nn.Module) -> ModuleInfo:

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - the methods of all families have the same parameters
 """Optimizers: construction, steps and `zero_grad`."""
 
 from __future__ import annotations
@@ -100,10 +99,14 @@ def _open_construct(recorder: Recorder, optimizer: Any, args: tuple[Any, ...], k
         defaults = kwargs.get("defaults", args[1] if len(args) > 1 else None)
         hyper = {name: key_of(value, 1) for name, value in defaults.items()} if isinstance(defaults, dict) else {}
         api = api_of(type(optimizer), "", "construct")
-        return recorder.begin(state, api, tuple(hyper.items()), lambda: hyper, depth=2)
+        return recorder.begin(state, api, tuple(hyper.items()), _as_named, (), hyper, depth=2)
     except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
         recorder.failed("constructing an optimizer", error)
         return None
+
+
+def _as_named(_: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    return kwargs
 
 
 def _close_construct(recorder: Recorder, optimizer: Any, call: Call) -> None:
@@ -152,16 +155,12 @@ class _Steps:
         recorder.look(state, emit, values=True, gradients=True)
         recorder.optimizers.note_rates(optimizer, emit)
         cls = type(optimizer)
-
-        def bind() -> dict[str, Any]:
-            names = _signatures.get(cls)
-            if names is None:
-                names = _signatures[cls] = Parameters(cls.step, method=True)
-            return names.bind(args, kwargs)
-
+        names = _signatures.get(cls)
+        if names is None:
+            names = _signatures[cls] = Parameters(cls.step, method=True)
         # The instance is the first of the arguments that torch hands to its hooks.
         key = call_key(args[1:], kwargs)
-        call = recorder.begin(state, api_of(cls, "step", "optimizer"), key, bind, depth=2)
+        call = recorder.begin(state, api_of(cls, "step", "optimizer"), key, names.bind, args, kwargs, depth=2)
         call.opt = info.id
         recorder.optimizers.note_groups(optimizer, call.seq)
         state.in_step = 1

@@ -1,4 +1,3 @@
-# ruff: noqa: ARG002 - the methods of all families have the same parameters
 """Learning-rate schedulers: those of torch, and subclasses that have a `step` of their own."""
 
 from __future__ import annotations
