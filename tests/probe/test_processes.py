@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BOOTSTRAP
+from probe_runs import BOOTSTRAP
 
 LOOP = """
 import os, sys, time
