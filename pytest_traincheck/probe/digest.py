@@ -11,7 +11,8 @@ import ctypes
 import math
 import struct
 import zlib
-from typing import Any, NamedTuple
+from array import array
+from typing import Any
 
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
@@ -34,6 +35,8 @@ Lazy = UninitializedTensorMixin
 _bytes_at: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)(
     ("PyBytes_FromStringAndSize", ctypes.pythonapi)
 )
+_FEW = 4096
+_ARRAYS = {torch.float32: "f", torch.float64: "d"}
 _MAX_VIEWS = 10_000
 _views: dict[tuple[int, int], tuple[torch.Tensor | None, torch.Tensor | None]] = {}
 
@@ -147,21 +150,15 @@ def _digest_sparse(tensor: torch.Tensor) -> int:
     return (first * 31 + second) & _MASK or 1
 
 
-class Look(NamedTuple):
-    """One look at the content of a tensor. `sample` is empty where the memory cannot be read in place."""
-
-    state: int
-    digest: int
-    pointer: int
-    size: int
-    sample: bytes
+Look = tuple[int, int, int, int, bytes]
+"""One look at a tensor: state, digest, address, bytes, sample (empty where the memory cannot be read in place)."""
 
 
 def look(tensor: torch.Tensor, finite: bool = False, state_known: int = 0) -> Look:
     """State (as `state` has it, unless `state_known`), digest and sample. Call under `quiet()`."""
     if not _is_block(tensor) or not (size := tensor.nbytes) or not (pointer := tensor.data_ptr()):
         pointer = tensor.data_ptr() if tensor.layout is torch.strided else 0
-        return Look(state_known or state(tensor, finite), digest(tensor), pointer, 0, b"")
+        return state_known or state(tensor, finite), digest(tensor), pointer, 0, b""
     if size <= SMALL:
         head = raw = _bytes_at(pointer, size)
         hashed = _finish(zlib.crc32(raw), size)
@@ -174,7 +171,7 @@ def look(tensor: torch.Tensor, finite: bool = False, state_known: int = 0) -> Lo
         # A bit other than a sign says that the numbers are not all zero.
         nonzero = not finite and head[:64].strip(_SIGN_OR_NOTHING)
         state_known = NONZERO if nonzero else state(tensor, finite)
-    return Look(state_known, hashed, pointer, size, sampled)
+    return state_known, hashed, pointer, size, sampled
 
 
 def sample(pointer: int, size: int) -> bytes:
@@ -200,6 +197,17 @@ def state(tensor: torch.Tensor, finite: bool = False) -> int:
         if head.strip(_SIGN_OR_NOTHING):
             return NONZERO  # a bit other than a sign is set, so the first numbers are not all zero
     return NONZERO if int(torch.count_nonzero(tensor)) else ZERO
+
+
+def surely_finite(tensor: torch.Tensor) -> bool:
+    """Whether a small tensor in CPU memory is finite; read from memory, no operator runs. False: not known."""
+    code = _ARRAYS.get(tensor.dtype)
+    if code is None or type(tensor) not in _PLAIN or not _is_block(tensor) or tensor.is_neg():
+        return False
+    if not 0 < tensor.nbytes <= _FEW or not (pointer := tensor.data_ptr()):
+        return False
+    # An infinity or NaN anywhere makes the sum one too.
+    return math.isfinite(sum(array(code, _bytes_at(pointer, tensor.nbytes))))
 
 
 def all_finite(tensor: torch.Tensor) -> bool:
@@ -268,6 +276,8 @@ def _walk(value: Any, checksum: int, depth: int) -> int:
 
 def norms(tensors: list[torch.Tensor]) -> list[float]:
     """L2 norms of strided floating-point or complex tensors, in one call per device. Call under `quiet()`."""
+    if tensors and all(tensor.is_cpu and tensor.layout is torch.strided and tensor.numel() for tensor in tensors):
+        return _norms_of_device(tensors)
     result = [math.nan] * len(tensors)
     groups: dict[torch.device, list[int]] = {}
     for index, tensor in enumerate(tensors):
@@ -276,9 +286,15 @@ def norms(tensors: list[torch.Tensor]) -> list[float]:
         elif tensor.layout is torch.sparse_coo:
             result[index] = float(torch.linalg.vector_norm(tensor._values().to(torch.float64)))
     for indices in groups.values():
-        found = torch._foreach_norm([tensors[index] for index in indices])
-        same = len({norm.dtype for norm in found}) == 1
-        values = torch.stack(found).tolist() if same else [float(norm) for norm in found]
+        values = _norms_of_device([tensors[index] for index in indices])
         for index, value in zip(indices, values, strict=True):
             result[index] = value
     return result
+
+
+def _norms_of_device(tensors: list[torch.Tensor]) -> list[float]:
+    found = torch._foreach_norm(tensors)
+    if len({norm.dtype for norm in found}) > 1:
+        return [float(norm) for norm in found]
+    values: list[float] = torch.stack(found).tolist()
+    return values

@@ -65,9 +65,7 @@ class Var:
             self.ref = weakref.ref(tensor)
         self.plain = readable is tensor  # and the same object stays so
         self.version = -1 if tensor.is_inference() else tensor._version
-        self.pointer = seen.pointer
-        self.size = seen.size
-        self.sample = seen.sample
+        _, _, self.pointer, self.size, self.sample = seen
 
     def same_as(self, other: Var) -> None:
         """Take over what `other` remembers of the same tensor."""
@@ -292,7 +290,7 @@ class Variables:
             # A norm underflows to 0, overflows to inf, or is missing: then look at the numbers themselves.
             telling = content.NONZERO if 0 < norm < math.inf else 0
             seen = content.look(readable, True, telling)
-            state, hashed = seen.state, seen.digest
+            state, hashed = seen[:2]
             self._suspicious = self._suspicious or state == content.NONFINITE
             var.remember(grad, readable, seen)
             if state != var.state or hashed != var.digest:
@@ -310,7 +308,7 @@ class Variables:
             if readable is None:
                 return
             seen = content.look(readable, finite or var.state == content.NONFINITE)
-            state, hashed = seen.state, seen.digest
+            state, hashed = seen[:2]
             var.remember(tensor, readable, seen)
         if state != var.state or hashed != var.digest:
             self._change(var, tensor, state, hashed, math.nan, emit)

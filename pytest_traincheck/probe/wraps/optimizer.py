@@ -44,7 +44,7 @@ class ZeroGrad(Family):
         return api_of(type(args[0]), "zero_grad", "zero_grad")
 
     def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
-        recorder.before_entry(state)
+        recorder.before_entry(state, ())  # the step will look at the names
 
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         if isinstance(args[0], torch.optim.Optimizer):
