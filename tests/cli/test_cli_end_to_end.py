@@ -173,6 +173,8 @@ def test_cancelled_job_leaves_nothing_behind(repository, tmp_path, number, statu
         env={**os.environ, "PID_FILE": str(pid_file), "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        # A shell that runs the tests in the background has them ignore SIGINT, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while not (pid_file.exists() and pid_file.read_text()) and time.monotonic() < deadline:
