@@ -166,3 +166,21 @@ def test_an_occasional_scheduler_is_at_most_once_a_step(recorder: Recorder) -> N
         f"`{name}` is called at least once in every run.",
         f"`{name}` is called at most once in every training step.",
     } <= set(sentences(golden, "Count"))
+
+
+def test_a_norm_measured_by_clipping_without_a_bound_is_no_clipping(recorder: Recorder) -> None:
+    def measured(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for _ in range(6):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.backward(net)
+            with t.call(CLIP, type="clip", args={"max_norm": "inf", "norm_type": 2.0}, line=40):
+                pass
+            t.clip(optimizer)
+            t.step(optimizer)
+
+    plain = Loop(evaluate_after=(), schedule="never", loss=F + "mse_loss")
+    outcome = check_run(recorder.golden(plain), recorder.tell(measured), same_spec=True)
+    assert not [item for item in violations(outcome) if item.invariant.subject == CLIP]

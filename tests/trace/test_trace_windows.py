@@ -148,3 +148,23 @@ def test_ranks_are_sorted_and_train_together(recorder: Recorder) -> None:
     assert [process.rank for process in run.processes] == [0, 1, 2]
     assert run.peers == ((0, 1, 2),)
     assert recorder.record(Loop()).peers == ()
+
+
+@pytest.mark.parametrize("first", ["teacher", "student"])
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_teacher_is_evaluated_whoever_trains_on_its_output(recorder: Recorder, first: str, grad: bool) -> None:
+    def distil(t: Training) -> None:
+        teacher = t.model("Teacher", {"t.weight": (3, 3)}, layers=())
+        student = t.model("Student", {"s.weight": (5, 5)}, layers=())
+        t.mode(teacher, False)
+        optimizer = t.adamw(list(student.parameters.values()))
+        for _ in range(3):
+            t.zero_grad(optimizer)
+            for name in (first, "student" if first == "teacher" else "teacher"):
+                with t.context(grad=grad or name == "student"):
+                    t.forward(teacher if name == "teacher" else student)
+            t.backward(student)
+            t.step(optimizer)
+
+    expected = ["eval", "train"] if first == "teacher" else ["train", "eval"]
+    assert stages_of(process_of(recorder.tell(distil))) == expected * 3
