@@ -30,6 +30,7 @@ class Learn(Protocol):
         environment: Mapping[str, str],
         seeds: tuple[int, ...],
         reason: str,
+        varied: Sequence[Run] = (),
     ) -> Golden: ...
 
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from pytest_traincheck.check.result import Verdict
-from pytest_traincheck.golden.model import Golden, Scope
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.runs import Recorded, SidePlan, Workspace, record
-
-if TYPE_CHECKING:
-    from pytest_traincheck.trace import Run
 
 
 @dataclass(frozen=True)
@@ -58,22 +53,6 @@ def learn_side(
         environment=read_environment(runs[0].run_dir),
         seeds=seeds,
         reason=reason,
+        varied=[run.trace for run in varied],
     )
-    golden = harden(golden, [run.trace for run in varied], engine)
     return Learned(golden, (*runs, *varied), time.perf_counter() - started)
-
-
-def harden(golden: Golden, varied: Sequence[Run], engine: Engine) -> Golden:
-    """Drop the transferable rules that a variation of the pipeline breaks.
-
-    Pinned rules speak of the unvaried pipeline alone, so a variation says nothing about them.
-    """
-    for run in varied:
-        outcome = engine.check_run(golden, run, same_spec=False)
-        broken = {
-            item.invariant.id
-            for item in outcome.verdicts
-            if item.verdict is Verdict.VIOLATED and item.invariant.scope is Scope.TRANSFERABLE
-        }
-        golden = replace(golden, invariants=tuple(item for item in golden.invariants if item.id not in broken))
-    return golden

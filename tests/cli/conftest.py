@@ -38,7 +38,8 @@ class FakeEngine:
 
     rules: tuple[Invariant, ...] = (STEP, ZERO, PINNED)
     broken: tuple[str, ...] = ()
-    broken_by_variation: tuple[str, ...] = ()
+    varied: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
     failing: Callable[[RunRequest], bool] = lambda _request: False
     untrained: bool = False
     requests: list[RunRequest] = field(default_factory=list)
@@ -69,15 +70,24 @@ class FakeEngine:
         environment: Mapping[str, str],
         seeds: tuple[int, ...],
         reason: str,
+        varied: Sequence[Any] = (),
     ) -> Golden:
+        self.varied = tuple(Path(run).name for run in varied)
         return Golden(pipeline, spec, self.rules, commit, environment, seeds, len(runs), reason)
 
-    def check_run(self, golden: Golden, run: Any, *, same_spec: bool) -> CheckOutcome:
+    def check_run(self, golden: Golden, run: Any, *, same_spec: bool) -> CheckOutcome:  # noqa: ARG002 - the real one reads it
         self.same_spec.append(same_spec)
-        broken = self.broken_by_variation if "vary" in Path(run).name else self.broken
-        rules = [rule for rule in golden.invariants if rule.subject in broken]
+        rules = [rule for rule in golden.invariants if rule.subject in self.broken]
         verdicts = tuple(
-            InvariantVerdict(rule, Verdict.VIOLATED if rule in rules else Verdict.HELD) for rule in golden.invariants
+            InvariantVerdict(
+                rule,
+                Verdict.VIOLATED
+                if rule in rules
+                else Verdict.NOT_TRIGGERED
+                if rule.subject in self.idle
+                else Verdict.HELD,
+            )
+            for rule in golden.invariants
         )
         incidents = tuple(Incident(rule.id, rank, violation(rule)) for rank, rule in enumerate(rules, start=1))
         return CheckOutcome(verdicts, incidents)

@@ -163,16 +163,23 @@ def test_store_that_cannot_be_written_is_found_before_anything_runs(project, fak
     assert fake.requests == []
 
 
-def test_a_variation_takes_away_transferable_rules_alone(project, fake):
+def test_a_variation_is_run_and_learned_from_apart_from_the_seeds(project, fake):
     config = project / "pyproject.toml"
     config.write_text(config.read_text() + "vary = ['--batch-size 16']\n")
-    fake.broken_by_variation = (STEP, "torch.nn.Linear")
     assert main(["refresh"]) == 0
     assert fake.requests[-1].extra_args == "--batch-size 16"
-    assert [rule.subject for rule in store.read(project / NET).invariants] == [
-        "torch.nn.Linear",
-        "torch.optim.Optimizer.zero_grad",
-    ]
+    # What a variation takes away is `learn`'s to say: see tests/infer.
+    assert fake.varied == ("golden-vary0",)
+    assert store.read(project / NET).runs == 3
+
+
+@pytest.mark.usefixtures("project")
+def test_a_check_in_which_few_rules_come_up_is_no_pass(fake, capsys):
+    fake.idle = ("torch.nn.Linear",)
+    assert main(["check"]) == 0
+    fake.idle = ("torch.nn.Linear", "torch.optim.Optimizer.zero_grad")
+    assert main(["check"]) == 3
+    assert "only 1 of 3 rules of the golden came up" in " ".join(capsys.readouterr().out.split())
 
 
 def test_diff_and_show_take_names_and_files(project, fake, capsys):
