@@ -13,8 +13,6 @@ _PHRASES = {
     ("first_step", "yes"): "in the first step",
     ("rank", "first"): "on rank 0",
     ("rank", "other"): "on the other ranks",
-    ("held", "yes"): "for parameters in an optimizer",
-    ("held", "no"): "for what is in no optimizer",
     ("requires_grad", "on"): "for parameters that require gradients",
     ("requires_grad", "off"): "for parameters that require no gradients",
     ("learning_rate", "nonzero"): "while the learning rate is not zero",

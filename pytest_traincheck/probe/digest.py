@@ -15,7 +15,7 @@ from array import array
 from typing import Any
 
 import torch
-from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
 ABSENT, ZERO, NONZERO, NONFINITE, FALSE, TRUE, VALUE, UNSEEN = range(8)
 
@@ -48,9 +48,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor | None:
         shard = getattr(tensor, "_local_tensor", None)
         if isinstance(shard, torch.Tensor):
             return local(shard)
-        if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or isinstance(
-            tensor, UninitializedTensorMixin
-        ):
+        if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or isinstance(tensor, Lazy):
             return None
     if _functorch.is_functorch_wrapped_tensor(tensor) or torch._is_functional_tensor(tensor):
         return None

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 import torch
-from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+
+from .digest import Lazy
 
 MAX_TEXT = 80
 MAX_ITEMS = 16
@@ -36,7 +37,7 @@ def key_of(value: Any, depth: int = DEPTH) -> Any:
     if kind in _SCALARS:
         return (kind, value) if value == value else (kind, "nan")
     if isinstance(value, _TENSOR):
-        if isinstance(value, UninitializedTensorMixin):
+        if isinstance(value, Lazy):
             return kind
         return (value.dtype, value.shape, value.requires_grad, value.device)
     if kind is list or kind is tuple or kind is torch.Size:

@@ -21,14 +21,11 @@ FIELD_WORDS: Mapping[str, str] = {
     "grad_mode": "gradients {}",
     "backward": "inside backward: {}",
     "autocast": "autocast {}",
-    "gradient": "gradient {}",
     "learning_rate": "learning rate {}",
     "requires_grad": "requires_grad {}",
-    "held": "in an optimizer: {}",
     "shape": "{}",
     "rank": "rank {}",
     "optimizer": "of {}",
-    "group": "group {}",
     "root": "in `{}`",
     "child": "in `{}`",
     "module": "in `{}`",
@@ -68,7 +65,6 @@ def variable_context(process: Process, variable: Ints) -> dict[str, Labels]:
     variables = Variables.of(process)
     return {
         "requires_grad": Labels.flags(requires_grad(process)[variable], "on", "off"),
-        "held": Labels.flags(variables.held[variable]),
         "shape": Labels.of(_dimensions(process)[variable], ("scalar", "vector", "matrix")),
         "root": Labels.of(variables.root[variable], process.names.roots),
         "child": Labels.of(variable, _children(process)),

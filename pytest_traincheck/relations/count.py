@@ -106,8 +106,8 @@ class Count:
             if seen in ("twice", "many times"):
                 return Finding(
                     f"Golden took an optimizer step after every backward pass; in the candidate `backward` runs "
-                    f"{seen} before "
-                    f"step {_step(run, examples, broken)}: an optimizer step was left out, or a backward pass added.",
+                    f"{seen} before step {_step(run, examples, broken)}: an optimizer step was left out, or a "
+                    "backward pass added.",
                     f"called {TIMES[claim['times']]} in every {place}",
                     f"called {seen}",
                 )

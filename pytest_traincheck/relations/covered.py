@@ -208,11 +208,7 @@ def _make(
         "rank": rank_label(process, len(rows)),
     }
     context.update(
-        {
-            name: column
-            for name, column in variable_context(process, rows).items()
-            if name not in ("requires_grad", "held")
-        }
+        {name: column for name, column in variable_context(process, rows).items() if name != "requires_grad"}
     )
     return Examples(
         np.asarray(holds, dtype=bool),

@@ -84,8 +84,7 @@ class EventContain:
             state = examples.observed[int(broken[0])] if examples.observed is not None else "absent"
             return Finding(
                 f"Every parameter of `{within}` had a gradient when the step began in golden; in the candidate "
-                f"the gradient of {names} "
-                f"is {state}.",
+                f"the gradient of {names} is {state}.",
                 "a nonzero gradient for every parameter",
                 f"gradient {state}: {names}",
             )
@@ -108,8 +107,6 @@ def _change_in_step(process: Process, position: int, claim: Mapping[str, Any]) -
         return EMPTY
     gradient = variables.companion("gradient")[variables.first_name[variable]]
     state = np.where(gradient > 0, variables.state(gradient, begin), fmt.ABSENT)
-    context = step_context(process, rows)
-    own = variable_context(process, variable)
     observed = None
     if claim["change"] == CHANGES:
         # A gradient of rounding errors (a bias before a normalisation) changes its parameter or not, as chance has it.
@@ -118,13 +115,9 @@ def _change_in_step(process: Process, position: int, claim: Mapping[str, Any]) -
         rows, variable, state, begin, end = rows[kept], variable[kept], state[kept], begin[kept], end[kept]
         mine = mine.copy()
         mine[mine] = kept
-        context, own = step_context(process, rows), variable_context(process, variable)
         holds = variables.changed(variables.first_name[variable], begin - 1, end)
         rate = _learning_rates(process, table.column("optimizer")[mine], table.group[mine], begin)
-        context = {
-            "learning_rate": Labels.flags(rate != 0.0, "nonzero", "zero"),
-            **context,
-        }
+        context = {"learning_rate": Labels.flags(rate != 0.0, "nonzero", "zero"), **step_context(process, rows)}
     else:
         holds = state == fmt.NONZERO
         # A closure computes the gradients inside the step.
@@ -133,11 +126,9 @@ def _change_in_step(process: Process, position: int, claim: Mapping[str, Any]) -
         sometimes = np.isin(variable, variable[state != fmt.ZERO])
         kept = ~closure & ~((state == fmt.ZERO) & sometimes)
         rows, variable, holds, state = rows[kept], variable[kept], holds[kept], state[kept]
-        if not len(rows):
-            return EMPTY
         context = step_context(process, rows)
-        own = variable_context(process, variable)
         observed = state_labels(state)
+    own = variable_context(process, variable)
     context.update({name: own[name] for name in ("requires_grad", "shape", "root", "child", "variable")})
     return Examples(np.asarray(holds, dtype=bool), np.full(len(rows), position), rows, variable, context, observed)
 

@@ -162,7 +162,7 @@ def _value_examples(process: Process, position: int, optimizer: int, claim: Mapp
     texts = [text_of(value) for value in values]
     wanted = text_of(claim["value"])
     context = {"rank": rank_label(process, len(rows)), "first_step": Labels.constant("yes", len(rows))}
-    context.update({name: column for name, column in variable_context(process, rows).items() if name != "held"})
+    context.update(variable_context(process, rows))
     return Examples(
         np.array([text == wanted for text in texts], dtype=bool),
         np.full(len(rows), position),

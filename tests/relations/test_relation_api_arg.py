@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from trace_builder import Layer
 from training_story import CLIP, DROPOUT, LINEAR, F, Loop, Recorder, Training, broken, describe, rule, sentences
@@ -109,3 +111,28 @@ def test_a_number_is_not_checked_on_another_pipeline(recorder: Recorder) -> None
     assert not recorder.check(golden, Loop(clip=5.0, lr=0.3), same_spec=False).incidents
     run = recorder.record(Loop(back_to_train=False))
     assert check_run(golden, run, same_spec=False).incidents, "a flag speaks of every pipeline"
+
+
+def test_autocast_as_a_decorator_of_forward_is_autocast(recorder: Recorder) -> None:
+    def training(*, inside: bool) -> Callable[[Training], None]:
+        def tell(t: Training) -> None:
+            net = t.model(layers=())
+            optimizer = t.adamw(list(net.parameters.values()))
+            around, within = (None, "bfloat16") if inside else ("bfloat16", "bfloat16")
+            for _ in range(6):
+                t.zero_grad(optimizer)
+                with (
+                    t.context(autocast=around),
+                    t.call("__main__.Net", type="module", module=net.number, training=True, entry=True, line=20),
+                    t.context(autocast=within),
+                    t.call(F + "linear", args={}, line=21),
+                ):
+                    pass
+                t.backward(net)
+                t.step(optimizer)
+
+        return tell
+
+    golden = learn([recorder.tell(training(inside=False)) for _ in range(2)], pipeline="story")
+    assert "In training a model is called under autocast(bfloat16)." in sentences(golden)
+    assert check_run(golden, recorder.tell(training(inside=True)), same_spec=True).incidents == ()
