@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from types import CodeType
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType, MappingProxyType
 from typing import Any
 
 import torch
 
 from .symbols import Api
 
+_NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
+
 
 class Call:
     """A call that has begun and not ended."""
 
-    __slots__ = ("api", "args", "ctx", "entry", "flags", "mod", "number", "opt", "parent", "seq", "src")
+    __slots__ = ("api", "args", "ctx", "entry", "flags", "kwargs", "mod", "number", "opt", "parent", "seq", "src")
 
     def __init__(self, seq: int, parent: int, api: Api, number: int, ctx: int, args: int, src: int, mod: int) -> None:
         self.seq = seq
@@ -29,6 +31,7 @@ class Call:
         self.opt = 0
         self.flags = 0
         self.entry: Any = None
+        self.kwargs: Mapping[str, Any] = _NO_KWARGS
 
 
 class ThreadState:

@@ -34,6 +34,8 @@ _FAMILIES = (
     "io",
     "data",
     "averaging",
+    "copies",
+    "checkpointing",
     "compiled",
 )
 _VERSIONS = ("numpy", "transformers", "accelerate", "lightning")
@@ -47,6 +49,7 @@ class Probe:
         self.recorder: Recorder | None = None
         self._run_dir = run_dir
         self._seed = seed
+        self.mesh: dict[str, list[int]] = {}
         self._codes: list[CodeType] = []
         self._undo: list[Callable[[], None]] = []
         # Python takes this attribute away before `atexit` functions run.
@@ -95,7 +98,8 @@ class Probe:
         """Say in `meta.json` who this process is, as far as is known now."""
         recorder = self.recorder
         if recorder is not None:
-            recorder.writer.meta = {**_identity(), **self._known_rank(recorder.writer.meta), "seed": self._seed}
+            known = self._known_rank(recorder.writer.meta)
+            recorder.writer.meta = {**_identity(), **known, "seed": self._seed, "mesh": self.mesh}
             if recorder.writer.started == 0:
                 recorder.writer.started = time.time()
             recorder.writer.meta["started"] = recorder.writer.started

@@ -224,6 +224,16 @@ class Modules:
         self._ordinal += 1
         return Root(info.ref, info.cls.__name__, self._symbols.new("root", fields))
 
+    def copy_root(self, root: Root) -> int:
+        """Number of a root that stands for the copies of a model's parameters outside every module."""
+        top = root.ref()
+        info = self.info(top) if top is not None else None
+        kind = self.api(info) if info is not None else None
+        fields = {"class": kind.name if kind else root.name, "library": kind.library if kind else "user"}
+        number = self._symbols.new("root", {"name": f"copy of {root.name}", **fields, "ordinal": self._ordinal})
+        self._ordinal += 1
+        return number
+
     def _name_members(self, root: Root, members: list[tuple[torch.nn.Module, str]]) -> None:
         root.members = []
         named: set[int] = set()

@@ -17,7 +17,7 @@ from .variables import Emit, Var, Variables
 class OptimizerInfo:
     """What is known about one optimizer."""
 
-    __slots__ = ("groups", "id", "name", "rates", "ref")
+    __slots__ = ("groups", "id", "name", "rates", "ref", "stepped")
 
     def __init__(self, ref: weakref.ref[Any], number: int, name: str) -> None:
         self.ref = ref
@@ -25,6 +25,7 @@ class OptimizerInfo:
         self.name = name
         self.groups: list[Any] = []
         self.rates: list[Var] = []
+        self.stepped = False
 
 
 class Optimizers:

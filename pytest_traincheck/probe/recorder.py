@@ -15,6 +15,7 @@ import torch
 from . import digest as content
 from . import summary
 from .context import Call, Threads, ThreadState, context_key, quiet, unobservable
+from .measures import Measures
 from .modules import Modules, Root
 from .optimizers import Optimizers
 from .source import SourceLines
@@ -37,7 +38,10 @@ class Recorder:
         self.modules = Modules(self.symbols, known)
         self.variables = Variables(self.symbols, self.modules)
         self.optimizers = Optimizers(self.symbols, self.variables)
+        self.measures = Measures(self)
         self.step_code: CodeType | None = None
+        self.values_moved = False
+        """Whether parameters may have moved, by hand, since evaluation last looked at them."""
 
     @property
     def threads(self) -> ThreadState:
@@ -62,7 +66,7 @@ class Recorder:
         stack = state.stack
         symbols = self.symbols
         if not state.thread:
-            state.thread = self.symbols.new("thread", {"name": threading.current_thread().name})
+            self.name_thread(state)
         number = symbols.api(api)
         ctx = symbols.ctx(context_key(compiled))
         arguments = symbols.args(number, key, bind, args, kwargs)
@@ -131,6 +135,10 @@ class Recorder:
         state.closure = None
         self.end_raised(state, call)
 
+    def name_thread(self, state: ThreadState) -> None:
+        """Give the calling thread its number."""
+        state.thread = self.symbols.new("thread", {"name": threading.current_thread().name})
+
     def failed(self, where: str, error: BaseException) -> None:
         """Count a failure of the probe's own."""
         self.writer.error(where, error)
@@ -141,7 +149,7 @@ class Recorder:
         """What writes changes that happened in `parent` (none: outside every call)."""
         writer, clock = self.writer, self.clock
         if not state.thread:
-            state.thread = self.symbols.new("thread", {"name": threading.current_thread().name})
+            self.name_thread(state)
         ctx = parent.ctx if parent is not None else self.symbols.ctx(context_key())
         seq = parent.seq if parent is not None else 0
         src = parent.src if parent is not None else self.sources.find(2, 0)
@@ -164,7 +172,12 @@ class Recorder:
         self.variables.refresh(among)
         if self.variables.unseen and not unobservable():
             with quiet(state):
-                self.variables.look_at_new(self.enclosing(state))
+                enclosing = state.stack[-1] if state.stack else None
+                self.variables.look_at_new(
+                    self.enclosing(state),
+                    self.measures.of_variables(state, enclosing) if self.measures.wanted else None,
+                    self.measures.initialisations,
+                )
 
     def look(self, state: ThreadState, emit: Emit, values: bool = False, gradients: bool = False) -> None:
         """Look at parameters and buffers, or at gradients, where something suggests a change."""

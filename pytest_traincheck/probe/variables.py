@@ -12,20 +12,23 @@ from typing import Any
 import torch
 
 from . import digest as content
+from . import numerics
 from .modules import Modules, Root, walk
 from .summary import dtype_name
 from .symbols import Symbols
 
 Emit = Callable[[int, int, int, int, float], None]
 """Writes a change: var id, old state, new state, digest, value."""
+Measure = Callable[[str, int, float], None]
+"""Writes a measure of a variable: name, var id, number."""
 
 
 class Var:
     """One variable and its last seen state."""
 
     __slots__ = (
-        "digest", "first", "id", "kind", "name", "opt", "plain", "pointer", "ref", "root", "sample", "size", "state",
-        "version",
+        "digest", "elements", "first", "id", "kind", "name", "opt", "plain", "pointer", "ref", "root", "sample",
+        "size", "state", "version",
     )  # fmt: skip
 
     def __init__(self, kind: str, name: str, root: int = 0, opt: int = 0) -> None:
@@ -43,6 +46,7 @@ class Var:
         self.size = 0
         self.plain = False
         self.sample = b""
+        self.elements: torch.Tensor | None = None
 
     def looks_same(self, tensor: torch.Tensor) -> bool:
         """Whether nothing suggests a change: same tensor, same version, same memory, same kilobyte in the middle."""
@@ -109,6 +113,8 @@ class Variables:
         self._by_tensor: dict[int, Slot] = {}
         self._orphans: dict[int, Slot] = {}
         self._orphan_names: dict[tuple[int, str], tuple[Var, Var, Var]] = {}
+        self._copies: dict[tuple[int, str], Slot] = {}
+        self._noted: list[tuple[int, torch.Size, weakref.ref[torch.Tensor]]] = []
         self._every: list[Slot] | None = None
         self._suspicious = False
         self.unseen = False
@@ -205,6 +211,46 @@ class Variables:
             var.id = self._symbols.new("var", fields)
         return var.id
 
+    # copies outside modules
+
+    def note_copy(self, source: torch.Tensor, copy: torch.Tensor) -> None:
+        """Remember where the numbers in `copy` came from; whether that was a parameter is asked when one is needed."""
+        readable = content.local(source)
+        if readable is not None and readable.is_cpu:
+            # Names are not looked up here: in the middle of a `deepcopy` modules stand around without their parents.
+            self._noted.append((readable.data_ptr(), source.shape, weakref.ref(copy)))
+
+    def adopt_copies(self) -> None:
+        """Track the copies of parameters that are still alive and in no module; what has been noted is forgotten."""
+        noted, self._noted = self._noted, []
+        alive = [(pointer, shape, ref) for pointer, shape, ref in noted if ref() is not None]
+        if not alive:
+            return
+        self.refresh()
+        sources = self._by_address()
+        numbers: dict[int, int] = {}
+        for pointer, shape, ref in alive:
+            root, name = sources.get((pointer, shape), (None, ""))
+            if root is None or id(ref()) in self._by_tensor or (root.id, name) in self._copies:
+                continue
+            if root.id not in numbers:
+                numbers[root.id] = self._modules.copy_root(root)
+            slot = Slot(ref, None, Var("parameter", name, root=numbers[root.id]), None, None)
+            self._copies[root.id, name] = slot
+            self._every = None
+            self.unseen = True
+
+    def _by_address(self) -> dict[tuple[int, torch.Size], tuple[Root, str]]:
+        """Root and name of every parameter on the CPU by its address and shape."""
+        found: dict[tuple[int, torch.Size], tuple[Root, str]] = {}
+        for root in self._roots:
+            for slot in root.slots:
+                held = slot.tensor() if slot.grad is not None else None
+                readable = content.local(held) if held is not None else None
+                if held is not None and readable is not None and readable.is_cpu:
+                    found.setdefault((readable.data_ptr(), held.shape), (root, slot.var.name))
+        return found
+
     # looking
 
     def slots(self) -> list[Slot]:
@@ -213,17 +259,22 @@ class Variables:
         if every is None:
             every = [slot for root in self._roots for slot in root.slots]
             every.extend(self._orphans.values())
+            every.extend(self._copies.values())
             self._every = every
         return every
 
-    def look_at_new(self, emit: Emit) -> None:
-        """First look at whatever has not been seen: initial states."""
+    def look_at_new(
+        self, emit: Emit, measure: Measure | None = None, initialisations: Callable[[torch.Tensor], int] | None = None
+    ) -> None:
+        """First look at whatever has not been seen: initial states, and numbers about them where `measure` is given."""
         self.unseen = False
         for slot in self.slots():
             if slot.var.state != content.UNSEEN or (tensor := slot.tensor()) is None:
                 continue
             self._look(slot.var, tensor, emit, full=True, finite=True)
             self._look_at_flag(slot, tensor, emit)
+            if measure is not None and slot.var.kind == "parameter" and slot.var.first is None:
+                self._measure_initial(slot.var, tensor, measure, initialisations)
             grad = slot.grad
             if grad is None or grad.state != content.UNSEEN or not tensor.is_leaf or not tensor.requires_grad:
                 continue
@@ -243,6 +294,41 @@ class Variables:
         for slot in root.slots:
             if slot.grad is None and (tensor := slot.tensor()) is not None:
                 self._look(slot.var, tensor, emit, full=True)
+
+    def _measure_initial(
+        self,
+        var: Var,
+        tensor: torch.Tensor,
+        measure: Measure,
+        initialisations: Callable[[torch.Tensor], int] | None,
+    ) -> None:
+        found = numerics.rms_and_mean(tensor)
+        if found is None:
+            return
+        number = self.id_of(var, tensor)
+        measure("parameter.rms", number, found[0])
+        measure("parameter.mean", number, found[1])
+        if initialisations is not None:
+            measure("parameter.initialised", number, float(initialisations(tensor)))
+        var.elements = numerics.sample(tensor)
+
+    def measure_updates(self, measure: Measure) -> None:
+        """How far each parameter moved since this was last asked."""
+        for slot in self.slots():
+            before = slot.var.elements
+            if before is None or (tensor := slot.tensor()) is None:
+                continue
+            after = numerics.sample(tensor)
+            slot.var.elements = after
+            if after is not None and after.shape == before.shape:
+                change = numerics.relative_change(before, after)
+                if 0 < change < math.inf:
+                    measure("parameter.update", slot.var.id, change)
+
+    def forget_samples(self) -> None:
+        """No more updates will be measured."""
+        for slot in self.slots():
+            slot.var.elements = None
 
     def look_after_step(self, own: set[int], optimized: set[int], emit: Emit, emit_outside: Emit) -> None:
         """All parameters of an optimizer (`own`: ids of tensors) and of none; those of others when they moved."""

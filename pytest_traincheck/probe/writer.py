@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .context import Call
 
 ROW = struct.Struct("<BBHIIIIIIIIIHBBIQd")
-CALL, CHANGE = 1, 2
+CALL, CHANGE, MEASURE = 1, 2, 3
 FORMAT = 1
 
 _pack, _SIZE = ROW.pack_into, ROW.size
@@ -93,6 +93,31 @@ class TraceWriter:
                 _pack(
                     self._map, self.rows * _SIZE, CHANGE, 0, thread, seq, seq, parent,
                     subject, ctx, 0, 0, src, 0, 0, old, new, 0, digest, value,
+                )  # fmt: skip
+                self.rows += 1
+            else:
+                self.lost += 1
+
+    def measure(
+        self,
+        clock: Iterator[int],
+        thread: int,
+        subject: int,
+        parent: Call | None,
+        value: float,
+        digest: int,
+        var: int,
+        opt: int,
+    ) -> None:
+        """Write a measure of a call (none: outside every call) with the next number of `clock`."""
+        about = (parent.seq, parent.ctx, parent.src, parent.mod) if parent is not None else (0, 0, 0, 0)
+        with self._lock:
+            if self.rows < self._capacity or self._grow():
+                assert self._map is not None
+                seq = next(clock)
+                _pack(
+                    self._map, self.rows * _SIZE, MEASURE, 0, thread, seq, seq, about[0],
+                    subject, about[1], var, 0, about[2], about[3], opt, 0, 0, 0, digest, value,
                 )  # fmt: skip
                 self.rows += 1
             else:

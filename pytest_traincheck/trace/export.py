@@ -45,12 +45,15 @@ def _columns(process: Process) -> dict[str, object]:
     events = process.events
     variables = Variables.of(process)
     is_call = process.is_call
+    is_change = events["kind"] == fmt.CHANGE
     subject = events["subject"]
+    about = np.where(is_change, subject, np.where(events["kind"] == fmt.MEASURE, events["args"], 0))
+    measured = [str(symbol.get("name", "")) for symbol in process.raw.symbols["measure"]]
     size = len(events)
     return {
         "rank": np.full(size, process.rank),
         "pid": np.full(size, int(process.raw.meta.get("pid", 0))),
-        "kind": np.where(is_call, "call", "change").astype(object),
+        "kind": _named(events["kind"], ("end", "call", "change", "measure")),
         "seq": events["seq"].astype(np.int64),
         "end": events["end"].astype(np.int64),
         "parent": events["parent"].astype(np.int64),
@@ -59,12 +62,16 @@ def _columns(process: Process) -> dict[str, object]:
         "name": np.where(
             is_call,
             _named(np.where(is_call, subject, 0), process.api_names),
-            _named(np.where(is_call, 0, subject), process.names.variables),
+            _named(about, process.names.variables),
         ),
         "type": np.where(
             is_call,
             _named(np.where(is_call, subject, 0), process.api_types),
-            _named(np.where(is_call, 0, subject), [variables.kind[i] for i in range(len(variables.symbols))]),
+            np.where(
+                is_change,
+                _named(np.where(is_change, subject, 0), [variables.kind[i] for i in range(len(variables.symbols))]),
+                _named(np.where(is_call | is_change, 0, subject), measured),
+            ),
         ),
         "module": _named(events["mod"], process.names.modules),
         "optimizer": _named(events["opt"], process.names.optimizers),

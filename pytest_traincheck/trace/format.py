@@ -29,7 +29,7 @@ EVENT = np.dtype(
     ]
 )
 
-END, CALL, CHANGE = 0, 1, 2
+END, CALL, CHANGE, MEASURE = 0, 1, 2, 3
 
 RAISED, ENTRY, TRAINING, NONFINITE_RESULT = 1, 2, 4, 8
 
@@ -37,4 +37,4 @@ ABSENT, ZERO, NONZERO, NONFINITE, FALSE, TRUE, VALUE, UNSEEN = range(8)
 
 STATE_NAMES = ("absent", "zero", "nonzero", "non-finite", "false", "true", "value", "not seen before")
 
-SYMBOL_KINDS = ("api", "ctx", "args", "ret", "src", "root", "mod", "opt", "group", "var", "thread")
+SYMBOL_KINDS = ("api", "ctx", "args", "ret", "src", "root", "mod", "opt", "group", "var", "thread", "measure")

@@ -88,6 +88,17 @@ class Process:
         """Rows of calls whose API is of one of these types, in order."""
         return np.flatnonzero(self.type_codes.isin(types))
 
+    def measures(self, name: str) -> Ints:
+        """Rows of the measures of this name, in order."""
+        return self._measures.get(name, np.empty(0, dtype=np.int64))
+
+    @cached_property
+    def _measures(self) -> Mapping[str, Ints]:
+        rows = np.flatnonzero(self.events["kind"] == fmt.MEASURE)
+        names = [str(symbol.get("name", "")) for symbol in self.raw.symbols["measure"]]
+        found = Labels.of(self.events["subject"][rows], names).groups(np.arange(len(rows)))
+        return {name: rows[positions] for name, positions in found.items()}
+
     @cached_property
     def api(self) -> Labels:
         """The API name of each call; empty for changes."""
@@ -259,6 +270,12 @@ class Process:
     @cached_property
     def grad_mode(self) -> Ints:
         table = np.array([int(bool(symbol.get("grad", True))) for symbol in self.raw.symbols["ctx"]], dtype=np.int64)
+        modes: Ints = table[self.events["ctx"]]
+        return modes
+
+    @cached_property
+    def inference(self) -> Ints:
+        table = np.array([int(bool(symbol.get("inference"))) for symbol in self.raw.symbols["ctx"]], dtype=np.int64)
         modes: Ints = table[self.events["ctx"]]
         return modes
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_traincheck.trace.errors import TraceError
-from pytest_traincheck.trace.format import END, EVENT, FORMAT, SYMBOL_KINDS
+from pytest_traincheck.trace.format import CALL, END, EVENT, FORMAT, MEASURE, SYMBOL_KINDS
 
 Symbol = Mapping[str, Any]
 
@@ -95,13 +95,15 @@ def _without_dangling(events: npt.NDArray[np.void], symbols: Mapping[str, Sequen
     keep = np.ones(len(events), dtype=bool)
     for column, kind in (
         ("ctx", "ctx"),
-        ("args", "args"),
         ("ret", "ret"),
         ("src", "src"),
         ("mod", "mod"),
         ("opt", "opt"),
     ):
         keep &= events[column] < len(symbols[kind])
-    is_call = events["kind"] == 1
-    keep &= np.where(is_call, events["subject"] < len(symbols["api"]), events["subject"] < len(symbols["var"]))
+    is_call, is_measure = events["kind"] == CALL, events["kind"] == MEASURE
+    api, var, measure, args = (len(symbols[name]) for name in ("api", "var", "measure", "args"))
+    keep &= events["subject"] < np.where(is_call, api, np.where(is_measure, measure, var))
+    # A measure's variable stands where a call has its arguments.
+    keep &= events["args"] < np.where(is_measure, var, args)
     return events if keep.all() else events[keep]

@@ -20,6 +20,8 @@ class Run:
 
     path: Path
     processes: tuple[Process, ...]
+    workers: tuple[Process, ...] = ()
+    """Worker processes of DataLoaders, by start."""
     _memo: dict[object, Any] = field(default_factory=dict, repr=False)
 
     def memo(self, key: object, compute: Callable[[], T]) -> T:
@@ -31,6 +33,11 @@ class Run:
     @property
     def events(self) -> int:
         return sum(len(process.events) for process in self.processes)
+
+    @property
+    def platform(self) -> str:
+        """What the numbers of this run belong to, as the first rank says it, e.g. `linux-x86_64-cuda-h100`."""
+        return str(self.processes[0].raw.meta.get("platform", "")) if self.processes else ""
 
     @property
     def peers(self) -> tuple[tuple[int, ...], ...]:
@@ -53,7 +60,7 @@ class Run:
             Process(process.raw, {**process.root_names, **roots}, {**process.optimizer_names, **optimizers}, lead)
             for process in self.processes
         )
-        return Run(self.path, processes)
+        return Run(self.path, processes, self.workers)
 
 
 def load_run(path: Path) -> Run:
@@ -71,7 +78,9 @@ def load_run(path: Path) -> Run:
             "and without `-I`, `-E` or `-S`, which hide the probe from it"
         )
     raws = [read_process(directory) for directory in directories if (directory / "meta.json").exists()]
-    training = [process for process in (Process(raw) for raw in raws) if _trains(process)]
+    observed = [Process(raw) for raw in raws]
+    training = [process for process in observed if _trains(process)]
+    workers = sorted((process for process in observed if len(process.measures("worker"))), key=_started)
     if not training:
         for raw in raws:
             _reject_unreliable(raw)
@@ -81,8 +90,12 @@ def load_run(path: Path) -> Run:
         )
     for process in training:
         _reject_unreliable(process.raw)
-    training.sort(key=lambda process: (process.rank, float(process.raw.meta.get("started", 0.0))))
-    return Run(path, tuple(training))
+    training.sort(key=lambda process: (process.rank, _started(process)))
+    return Run(path, tuple(training), tuple(workers))
+
+
+def _started(process: Process) -> float:
+    return float(process.raw.meta.get("started", 0.0))
 
 
 def _trains(process: Process) -> bool:

@@ -75,6 +75,13 @@ def _tree(process: Process, limit: int) -> Iterator[str]:
             place = f"  {source['file']}:{source['line']}" if source else ""
             raised = "  raised" if int(event["flags"]) & fmt.RAISED else ""
             yield f"{where}{process.api[row]}{f' [{module}]' if module else ''}{raised}{place}"
+        elif int(event["kind"]) == fmt.MEASURE:
+            name = process.raw.symbols["measure"][int(event["subject"])].get("name", "")
+            number = int(event["args"])
+            about = process.names.variables[number] if number else process.module_name(row)
+            value = float(event["value"])
+            shown = f"{value:.6g}" if value == value else f"{int(event['digest']):016x}"
+            yield f"{where}{name}{f' [{about}]' if about else ''}: {shown}"
         else:
             number = int(event["subject"])
             kind = Variables.of(process).kind[number]

@@ -83,7 +83,7 @@ class Variables:
     @cached_property
     def rows(self) -> Ints:
         """Rows of change events, sorted by variable and then time."""
-        rows = np.flatnonzero(~self.process.is_call)
+        rows = np.flatnonzero(self.process.events["kind"] == fmt.CHANGE)
         events = self.process.events
         return rows[np.lexsort((events["seq"][rows], events["subject"][rows]))]
 

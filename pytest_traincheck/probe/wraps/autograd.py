@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..context import Call, ThreadState, quiet, unobservable
+from ..digest import number
+from ..graph import terms
 from .base import Named, observed
 
 if TYPE_CHECKING:
@@ -15,7 +17,17 @@ if TYPE_CHECKING:
 
 
 class Backward(Named):
-    """The gradients before and after the outermost backward."""
+    """The gradients before and after the outermost backward, and the number that it starts from."""
+
+    def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
+        if recorder.measures.wanted and args:
+            value = number(args[0])
+            if value is not None:
+                recorder.measures.take(state, "backward.root", call, value)
+                counted = terms(args[0])
+                if counted is not None:
+                    recorder.measures.take(state, "loss.terms", call, float(counted[0]))
+                    recorder.measures.take(state, "loss.terms.fine", call, float(counted[1]))
 
     def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
         if _outermost():

@@ -189,6 +189,7 @@ def _open(
         mod = family.mod(recorder, args)
         call = recorder.begin(state, api, family.key(seen, kwargs), names.bind, args, kwargs, mod, 2)
         call.entry = family
+        call.kwargs = kwargs
         family.opened(recorder, state, call, args)
         return call
     except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code

@@ -31,9 +31,16 @@ _NAMES = (
     "barrier",
 )
 
+_SHARED = frozenset({"all_reduce", "all_gather", "all_gather_into_tensor", "broadcast"})
+"""Collectives after which the first argument is the same on all ranks of the group."""
+
 
 class Collective(Named):
     """A collective writes into tensors without moving their version, so gradients are looked at again after it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"torch.distributed.{name}", "collective")
+        self._shared = name in _SHARED
 
     def key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return (call_key(args, kwargs), _ranks(args, kwargs))
@@ -47,6 +54,9 @@ class Collective(Named):
         result: Any,
     ) -> None:
         recorder.variables.gradients_dirty = True
+        # A result that is a handle is not there yet.
+        if recorder.measures.wanted and result is None and self._shared and args:
+            recorder.measures.content_of(state, "collective.result", call, args[0])
 
 
 class CollectiveParameters(Parameters):
@@ -71,15 +81,37 @@ def install(probe: Probe) -> None:
         return
     owners = (sys.modules["torch.distributed.distributed_c10d"], dist)
     for name in _NAMES:
-        family = Collective(f"torch.distributed.{name}", "collective")
+        family = Collective(name)
         for owner in owners:
             probe.patches.replace(
                 owner,
                 name,
                 _recording(probe, family),
             )
+    meshes = [module for module in (sys.modules.get("torch.distributed.device_mesh"), dist) if module is not None]
+    for module in meshes:
+        probe.patches.replace(module, "init_device_mesh", lambda original: _mesh_making(probe, original))
     for owner in owners:
         probe.patches.replace(owner, "init_process_group", lambda original: _initialization(probe, original))
+
+
+def _mesh_making(probe: Probe, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Notes where this rank stands in every named dimension of a device mesh."""
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        mesh = original(*args, **kwargs)
+        try:
+            coordinate = mesh.get_coordinate() or ()
+            names = mesh.mesh_dim_names or [f"dim{number}" for number in range(len(coordinate))]
+            places = zip(names, coordinate, mesh.mesh.shape, strict=False)
+            probe.mesh.update({str(name): [int(place), int(size)] for name, place, size in places})
+            probe.write_meta()
+        except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
+            if probe.recorder is not None:
+                probe.recorder.failed("noting a device mesh", error)
+        return mesh
+
+    return dressed(wrapper, original)
 
 
 def _recording(probe: Probe, family: Collective) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

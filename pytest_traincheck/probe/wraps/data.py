@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import dataloader
+from torch.utils.data import dataloader, get_worker_info
 
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import digest_nested
+from ..numerics import held_generators, leading_sizes
 from ..summary import key_of
+from ..symbols import Api
 from .base import Named, recording
 
 if TYPE_CHECKING:
@@ -25,10 +27,46 @@ class Batch(Named):
         if not unobservable():
             with quiet(state):
                 hashed = digest_nested(result)
+                if recorder.measures.wanted:
+                    sizes = leading_sizes(result)
+                    self._measure(recorder, state, call, sizes)
         recorder.close(state, call, recorder.symbols.ret(call.number, key_of(result)), hashed, math.nan)
+
+    @staticmethod
+    def _measure(recorder: Recorder, state: ThreadState, call: Call, sizes: set[int]) -> None:
+        wanted = call.kwargs.get("batch_size")
+        if type(wanted) is int and sizes:
+            recorder.measures.take(state, "batch.size", call, float(wanted))
+            recorder.measures.take(state, "batch.lead", call, float(sizes.pop() if len(sizes) == 1 else -1))
+
+    def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
+        # What the sampler makes; a loader without automatic batching has none.
+        sampler = getattr(args[0], "_index_sampler", None)
+        call.kwargs = {"batch_size": getattr(sampler, "batch_size", None)}
+
+
+class Fetching(Named):
+    """The making of a worker's fetcher, after everything that seeds the worker: its random streams as they begin."""
+
+    def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
+        return self._api if get_worker_info() is not None else None
+
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
+        info = get_worker_info()
+        if info is None:
+            return
+        measures = recorder.measures
+        # Workers of one iterator share the seed that theirs were made from.
+        measures.take(state, "worker", call, float(info.id), digest=int(info.seed) - info.id)
+        measures.random_states(state, call)
+        held = held_generators(info.dataset)
+        if held:
+            measures.take(state, "rng.dataset", call, digest=held)
 
 
 def install(probe: Probe) -> None:
-    """Wrap the step of the iterator that every `DataLoader` makes."""
+    """Wrap the step of the iterator that every `DataLoader` makes, and the start of its workers."""
+    fetching = Fetching("torch.utils.data.DataLoader.worker", "worker")
+    probe.patches.replace(dataloader._DatasetKind, "create_fetcher", recording(fetching, probe), alias=False)
     family = Batch("torch.utils.data.DataLoader.__next__", "data", method=True)
     probe.patches.replace(dataloader._BaseDataLoaderIter, "__next__", recording(family, probe), alias=False)

@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 
-from ..context import ThreadState
 from ..symbols import Api
 from .base import Family, Parameters, observed
+from .losses import Loss
+from .torch_function import TorchFunction, WithContent
 
 if TYPE_CHECKING:
     from ..install import Probe
-    from ..recorder import Recorder
 
 _FUNCTIONAL = (
     "dropout",
@@ -102,33 +100,24 @@ _SIGNATURES: dict[str, Callable[..., Any]] = {
 }
 # `Tensor.softmax(dim, dtype)` and `torch.softmax(input, dim, dtype)` have no `_stacklevel`.
 _SHORT: Callable[..., Any] = lambda input, dim, dtype=None: ...  # noqa: E731
+_MASKED_FILL: Callable[..., Any] = lambda input, mask, value: ...  # noqa: E731
 _TORCH_DROPOUT: Callable[..., Any] = lambda input, p, train: ...  # noqa: E731
 
 
-class TorchFunction(Family):
-    """A torch function. Inside an optimizer's own arithmetic it is not recorded, inside a closure it is."""
-
-    plain = True
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-
-    def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
-        state = recorder.threads
-        if state.in_step and state.stack and state.stack[-1].api.type == "optimizer" and not _in_closure(state):
-            return None
-        return self._api
+_CONTENTS = {
+    "embedding": (0, "input"),
+    "scaled_dot_product_attention": (3, "attn_mask"),
+    "masked_fill": (1, "mask"),
+}
+"""Arguments, by position and name, whose content says what a function does: indices and masks."""
 
 
-def _in_closure(state: ThreadState) -> bool:
-    if state.closure is None:
-        return False
-    frame: FrameType | None = sys._getframe(3)
-    while frame is not None:
-        if frame.f_code is state.closure:
-            return True
-        frame = frame.f_back
-    return False
+def _family(name: str, api: Api) -> TorchFunction:
+    if name in _CONTENTS:
+        return WithContent(api, *_CONTENTS[name])
+    if name.endswith("_loss") or "cross_entropy" in name or name == "kl_div":
+        return Loss(api)
+    return TorchFunction(api)
 
 
 def install(probe: Probe) -> None:
@@ -137,7 +126,7 @@ def install(probe: Probe) -> None:
         original = getattr(F, name, None)
         if original is None:
             continue
-        family = TorchFunction(Api(f"torch.nn.functional.{name}", "function", "torch"))
+        family = _family(name, Api(f"torch.nn.functional.{name}", "function", "torch"))
         signature = _SIGNATURES.get(name) if name not in ("softmax", "log_softmax") else None
         _replace(probe, F, name, family, signature)
         if name in ("softmax", "log_softmax"):
@@ -145,6 +134,9 @@ def install(probe: Probe) -> None:
             _replace(probe, torch.Tensor, name, family, _SHORT)
         elif name == "dropout":
             _replace(probe, torch, name, family, _TORCH_DROPOUT)
+    masking = _family("masked_fill", Api("torch.Tensor.masked_fill", "function", "torch"))
+    for owner, name in ((torch, "masked_fill"), (torch.Tensor, "masked_fill"), (torch.Tensor, "masked_fill_")):
+        _replace(probe, owner, name, masking, _MASKED_FILL)
     for name in _PRODUCTS:
         family = TorchFunction(Api(f"torch.{name}", "function", "torch"))
         _replace(probe, torch, name, family, _SIGNATURES.get(name))

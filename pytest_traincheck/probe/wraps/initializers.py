@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..context import Call, ThreadState
 from .base import Named, recording
 
 if TYPE_CHECKING:
     from ..install import Probe
+    from ..recorder import Recorder
 
 
 class Initializer(Named):
     """Initializers call each other; only the outermost is recorded."""
 
     outermost = True
+
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
+        if isinstance(result, torch.nn.Parameter):
+            recorder.measures.initialised(result)
 
 
 def install(probe: Probe) -> None:

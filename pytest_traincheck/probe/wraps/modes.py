@@ -45,7 +45,7 @@ class Train(Mode):
     """`train` and `eval` change no variable."""
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
-        """Nothing to look at."""
+        recorder.values_moved = True  # what follows is another phase, in which weights may have been exchanged
 
 
 class OptimizerState(Named):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from ..context import Call, ThreadState, quiet, unobservable
 from ..modules import ModuleInfo, unwrap
 from ..recorder import ENTRY, TRAINING
+from . import generation
 from .base import Parameters, call_key, dressed, is_compiling
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ def install(probe: Probe) -> None:
 
 
 def _births(probe: Probe, original: Any) -> Any:
+    classes: set[type] = set()
+
     def wrapper(self: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         if is_compiling():
@@ -35,6 +39,10 @@ def _births(probe: Probe, original: Any) -> Any:
         if recorder is not None:
             try:
                 recorder.modules.add(self)
+                cls = type(self)
+                if cls not in classes:
+                    classes.add(cls)
+                    generation.prepare(probe, cls)
             except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
                 recorder.failed("registering a module", error)
 
@@ -87,6 +95,9 @@ def _open(
         entry = not state.modules and not transparent and torch._C._current_graph_task_id() == -1
         if entry:
             recorder.before_entry(state, (named.root,) if named.root is not None else ())
+            if recorder.values_moved and not torch.is_grad_enabled():
+                recorder.values_moved = False
+                recorder.look(state, recorder.enclosing(state), values=True)
         api = named.api or modules.api(named)
         mod = named.mod or modules.mod(named)
         names = _signatures.get(named.cls) or _parameters_of(named.cls)
@@ -98,11 +109,43 @@ def _open(
         # A wrapper is not an open module for what it wraps, which stays the entry call with and without it.
         call.entry = 1 - transparent
         state.modules += call.entry
+        if entry and recorder.measures.wanted and not unobservable():
+            _measure_inputs(recorder, state, call, names.bind((module, *args), kwargs), (args, kwargs))
         return call
     except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
         state.busy = False
         recorder.failed(f"calling {type(module).__name__}", error)
         return None
+
+
+def _measure_inputs(
+    recorder: Recorder, state: ThreadState, call: Call, arguments: dict[str, Any], inputs: tuple[Any, Any]
+) -> None:
+    """The content of a training forward's inputs, and which of them are sequences of tokens."""
+    if not (call.flags & TRAINING and torch.is_grad_enabled()):
+        return
+    recorder.measures.content_of(state, "model.input", call, inputs)
+    args, kwargs = inputs
+    named = [*zip(arguments, args, strict=False), *kwargs.items()]
+    recorder.measures.tokens = tuple(weakref.ref(tensor) for tensor in _token_tensors(named, 2))
+
+
+def _token_tensors(named: list[tuple[str, Any]], depth: int) -> list[torch.Tensor]:
+    """Matrices of integers among arguments, in batches to a depth, except what is called a label."""
+    found: list[torch.Tensor] = []
+    for name, value in named:
+        if "label" in name:
+            continue
+        if type(value) is torch.Tensor:
+            if value.dim() == 2 and value.dtype in (torch.int64, torch.int32):
+                found.append(value)
+        elif depth and isinstance(value, tuple) and hasattr(value, "_fields"):
+            found += _token_tensors(list(zip(value._fields, value, strict=True)), depth - 1)
+        elif depth and hasattr(value, "keys") and hasattr(value, "__getitem__"):
+            found += _token_tensors([(str(key), value[key]) for key in list(value.keys())], depth - 1)
+        elif depth and isinstance(value, (list, tuple)):
+            found += _token_tensors([(name, item) for item in value[:8]], depth - 1)
+    return found
 
 
 def _parameters_of(cls: type[torch.nn.Module]) -> Parameters:
@@ -121,6 +164,8 @@ def _close(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call
         state.modules -= call.entry
         if call.flags & ENTRY:
             _look_at_buffers(recorder, state, module, call)
+        if recorder.measures.early and module.training and torch.is_grad_enabled():
+            recorder.measures.activation(state, call, result)
     except Exception as error:  # noqa: BLE001 - see `_open`
         state.busy = False
         recorder.failed(f"after {call.api.name}", error)

@@ -149,6 +149,8 @@ class _Steps:
         if state.in_step:
             state.in_step += 1
             return
+        if recorder.measures.early:
+            recorder.variables.adopt_copies()
         recorder.before_entry(state)
         info = recorder.optimizers.info(optimizer)
         emit = recorder.enclosing(state)
@@ -163,6 +165,12 @@ class _Steps:
         call = recorder.begin(state, api_of(cls, "step", "optimizer"), key, names.bind, args, kwargs, depth=2)
         call.opt = info.id
         recorder.optimizers.note_groups(optimizer, call.seq)
+        if recorder.measures.wanted:
+            recorder.measures.random_states(state, call)
+        if not info.stepped:
+            info.stepped = True
+            restored = sum(bool(kept) for kept in optimizer.state.values())
+            recorder.measures.take(state, "optimizer.state", call, float(restored), opt=info.id)
         state.in_step = 1
         state.closure = _code_of(kwargs.get("closure", args[1] if len(args) > 1 else None))
 
@@ -173,6 +181,7 @@ class _Steps:
         state = recorder.threads
         try:
             state.in_step -= 1
+            recorder.values_moved = True
             if not state.in_step:
                 self._after(recorder, state, optimizer)
         except Exception as error:  # noqa: BLE001 - see `before`
@@ -194,6 +203,10 @@ class _Steps:
                 recorder.variables.look_after_step(
                     own, every, recorder.emitter(state, call), recorder.emitter(state, outer)
                 )
+                if recorder.measures.wanted:
+                    recorder.variables.measure_updates(recorder.measures.of_variables(state, call))
+                    if recorder.measures.stepped(call.opt):
+                        recorder.variables.forget_samples()
         recorder.end(state, call, None)
 
 

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..context import Call, ThreadState
+from ..digest import number
 from .base import Named, recording
 
 if TYPE_CHECKING:
     from ..install import Probe
+    from ..recorder import Recorder
+
+
+class Scale(Named):
+    """What the loss was before it was scaled."""
+
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
+        value = number(args[1]) if recorder.measures.wanted and len(args) > 1 else None
+        if value is not None:
+            recorder.measures.take(state, "scaler.unscaled", call, value)
 
 
 def install(probe: Probe) -> None:
     """Wrap the methods of `torch.amp.GradScaler`; the one of `torch.cuda.amp` inherits them."""
     for name in ("scale", "unscale_", "step", "update"):
-        family = Named(f"torch.amp.GradScaler.{name}", "scaler", method=True)
+        kind = Scale if name == "scale" else Named
+        family = kind(f"torch.amp.GradScaler.{name}", "scaler", method=True)
         probe.patches.replace(
             torch.amp.GradScaler,
             name,

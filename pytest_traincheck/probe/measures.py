@@ -1,0 +1,112 @@
+"""Numbers and hashes taken at single places: what the rows of calls and changes do not hold.
+
+They are taken in the first few optimizer steps only, so that long runs pay for them once.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import digest as content
+from . import numerics
+from .context import Call, ThreadState, quiet, unobservable
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+STEPS = 8
+"""Optimizer steps (of the optimizer that has taken most) in which measures are taken."""
+FIRST_STEPS = 2
+"""The same for measures of every module call."""
+
+
+class Measures:
+    """Writes rows of kind `measure` while they are wanted."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._numbers: dict[str, int] = {}
+        self._steps: dict[int, int] = {}
+        self._initialised: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        self.wanted = True
+        self.early = True
+        self.tokens: tuple[weakref.ref[torch.Tensor], ...] = ()
+        """Two-dimensional integer inputs of the model's last forward pass."""
+
+    def stepped(self, optimizer: int) -> bool:
+        """Count a step of an optimizer; true when no more measures are wanted after it."""
+        count = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
+        if count >= FIRST_STEPS:
+            self.early = False
+        if count >= STEPS:
+            self.wanted = False
+            self.tokens = ()
+        return not self.wanted
+
+    def take(
+        self,
+        state: ThreadState,
+        name: str,
+        parent: Call | None,
+        value: float = math.nan,
+        digest: int = 0,
+        var: int = 0,
+        opt: int = 0,
+    ) -> None:
+        """Write one measure of `parent` (none: outside every call)."""
+        recorder = self._recorder
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = recorder.symbols.once("measure", {"name": name})
+        if not state.thread:
+            recorder.name_thread(state)
+        recorder.writer.measure(recorder.clock, state.thread, number, parent, value, digest, var, opt)
+
+    def of_variables(self, state: ThreadState, parent: Call | None) -> Callable[[str, int, float], None]:
+        """What writes measures of variables: name, var id, number."""
+
+        def write(name: str, var: int, value: float) -> None:
+            self.take(state, name, parent, value, var=var)
+
+        return write
+
+    def initialised(self, tensor: torch.Tensor) -> None:
+        """Count a call of an initializer on a tensor."""
+        known = self._initialised.get(id(tensor))
+        count = known[1] if known is not None and known[0]() is tensor else 0
+        self._initialised[id(tensor)] = (weakref.ref(tensor), count + 1)
+
+    def initialisations(self, tensor: torch.Tensor) -> int:
+        """How many calls of initializers a tensor has had."""
+        known = self._initialised.get(id(tensor))
+        return known[1] if known is not None and known[0]() is tensor else 0
+
+    def content_of(self, state: ThreadState, name: str, call: Call, value: Any) -> None:
+        """Write the hash of a tensor or of a container of tensors."""
+        if unobservable():
+            return
+        with quiet(state):
+            hashed = content.digest_nested(value)
+        self.take(state, name, call, digest=hashed)
+
+    def random_states(self, state: ThreadState, call: Call | None) -> None:
+        """Write hashes of the states of the global random generators of torch, numpy and Python."""
+        with quiet(state):
+            states = numerics.random_states()
+        for name, hashed in states.items():
+            self.take(state, f"rng.{name}", call, digest=hashed)
+
+    def activation(self, state: ThreadState, call: Call, result: Any) -> None:
+        """Write the root mean square of a module's output."""
+        tensor = numerics.first_tensor(result)
+        if tensor is None or unobservable():
+            return
+        with quiet(state):
+            found = numerics.rms_and_mean(tensor)
+        if found is not None:
+            self.take(state, "activation.rms", call, found[0])

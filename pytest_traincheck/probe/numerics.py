@@ -1,0 +1,177 @@
+"""Small numbers about tensors and random generators. Everything here is called under `quiet()` and disturbs nothing."""
+
+from __future__ import annotations
+
+import random
+import sys
+import zlib
+from typing import Any
+
+import torch
+
+from . import digest as content
+
+SAMPLE = 256
+"""Elements of a tensor that stand for all of it when it is compared with itself a step later."""
+
+_MASK = (1 << 64) - 1
+
+
+def rms_and_mean(tensor: torch.Tensor) -> tuple[float, float] | None:
+    """Root mean square and mean of a floating-point tensor; `None` where they cannot be read or are not finite."""
+    readable = _numbers(tensor)
+    if readable is None:
+        return None
+    data = readable.detach()
+    data = data.float() if data.element_size() < 4 else data
+    size = data.numel()
+    rms = float(torch.linalg.vector_norm(data)) / size**0.5
+    mean = float(data.sum()) / size
+    return (rms, mean) if rms < float("inf") and mean == mean else None
+
+
+def sample(tensor: torch.Tensor) -> torch.Tensor | None:
+    """A copy of at most `SAMPLE` evenly spaced elements, shape (n,), float64 on the CPU."""
+    readable = _numbers(tensor)
+    if readable is None or not readable.is_contiguous():
+        return None
+    stride = -(-readable.numel() // SAMPLE)
+    return readable.detach().view(-1)[::stride].to("cpu", torch.float64, copy=True)
+
+
+def relative_change(before: torch.Tensor, after: torch.Tensor) -> float:
+    """norm(after - before) / norm(before); infinite when something came out of nothing."""
+    size = float(torch.linalg.vector_norm(before))
+    change = float(torch.linalg.vector_norm(after - before))
+    return change / size if size else float("inf")
+
+
+def first_tensor(value: Any, depth: int = 2) -> torch.Tensor | None:
+    """The first floating-point tensor in a result."""
+    if isinstance(value, torch.Tensor):
+        return value if value.is_floating_point() else None
+    if depth and isinstance(value, dict):
+        value = tuple(value.values())
+    if depth and isinstance(value, (tuple, list)):
+        for item in value[:4]:
+            found = first_tensor(item, depth - 1)
+            if found is not None:
+                return found
+    return None
+
+
+def leading_sizes(value: Any, depth: int = 4) -> set[int]:
+    """The sizes of the first dimension of every tensor in a batch that has dimensions."""
+    if isinstance(value, torch.Tensor):
+        return {int(value.shape[0])} if not value.is_nested and value.dim() else set()
+    if depth and hasattr(value, "keys") and hasattr(value, "__getitem__"):
+        value = [value[name] for name in list(value.keys())]
+    if depth and isinstance(value, (list, tuple)):
+        return set().union(*(leading_sizes(item, depth - 1) for item in value))
+    return set()
+
+
+def counting_from(indices: torch.Tensor) -> int | None:
+    """Where every row of indices begins to count up by one, as position ids do; -1 if some row does not count, `None`
+    for rows too short to tell. A row may end in a constant, which pads it.
+    """
+    if indices.dim() == 0 or indices.is_floating_point() or indices.shape[-1] < 3:
+        return None
+    rows = indices.reshape(-1, indices.shape[-1])
+    steps = rows[:, 1:] - rows[:, :-1]
+    # Once a row has stopped counting it must hold still, or fall back to the number that pads.
+    counting = (steps == 1).to(torch.int64).cumprod(1).bool()
+    after = steps[:, 1:].masked_fill(counting[:, 1:] | counting[:, :-1], 0)
+    if not bool((counting.any(1) | (rows.shape[1] < 2)).all()) or bool(after.any()):
+        return -1
+    first = rows[:, 0]
+    return int(first[0]) if bool((first == first[0]).all()) else -1
+
+
+def hides_the_future(mask: torch.Tensor, name: str) -> bool | None:
+    """Whether a square mask hides every later position from every earlier one; `None` if it is not square.
+
+    `masked_fill` fills where its mask is true; attention sees where a boolean mask is true, and adds one of numbers.
+    """
+    if mask.dim() < 2 or mask.shape[-1] != mask.shape[-2] or mask.shape[-1] < 2:
+        return None
+    hidden = mask < -1e3 if mask.dtype is not torch.bool else mask if name == "mask" else ~mask
+    later = torch.ones(mask.shape[-2:], dtype=torch.bool).triu(1)
+    return bool((hidden | ~later).all())
+
+
+def _numbers(tensor: torch.Tensor) -> torch.Tensor | None:
+    readable = content.local(tensor)
+    if readable is None or readable.layout is not torch.strided or not readable.numel():
+        return None
+    return readable if readable.dtype.is_floating_point and readable.element_size() > 1 else None
+
+
+# Random generators
+
+
+def random_states() -> dict[str, int]:
+    """Hashes of the global generators: `torch` (CPU), `python`, and `numpy` if the process imported it."""
+    found = {"torch": _of_torch(torch.default_generator), "python": _of_python(random)}
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        found["numpy"] = _of_legacy_numpy(numpy_random)
+    return found
+
+
+def held_generators(thing: Any, depth: int = 3) -> int:
+    """One hash of every random generator that an object holds as an attribute, to a depth; 0 when it holds none."""
+    checksum = 0
+    seen: set[int] = set()
+
+    def walk(value: Any, left: int) -> None:
+        nonlocal checksum
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+        state = _state_of(value)
+        if state:
+            checksum = zlib.crc32(state.to_bytes(8, "little"), checksum)
+        elif left and hasattr(value, "__dict__") and not isinstance(value, (type, torch.Tensor, torch.nn.Module)):
+            for item in list(vars(value).values()):
+                walk(item, left - 1)
+        elif left and isinstance(value, (list, tuple)) and len(value) <= 32:
+            for item in value:
+                walk(item, left - 1)
+
+    walk(thing, depth)
+    return checksum
+
+
+def _state_of(value: Any) -> int:
+    kind = type(value)
+    if isinstance(value, torch.Generator):
+        return _of_torch(value)
+    if isinstance(value, random.Random):
+        return _of_python(value)
+    if kind.__module__.startswith("numpy.random"):
+        if hasattr(value, "bit_generator"):
+            return _finish(repr(value.bit_generator.state).encode())
+        if hasattr(value, "get_state"):
+            return _of_legacy_numpy(value)
+    return 0
+
+
+def _of_torch(generator: torch.Generator) -> int:
+    if generator.device.type != "cpu":
+        return 0
+    return content.digest(generator.get_state())
+
+
+def _of_python(generator: Any) -> int:
+    # The last part, a cached Gaussian, is often None, whose hash differs between processes.
+    return (hash(generator.getstate()[1]) & _MASK) or 1
+
+
+def _of_legacy_numpy(generator: Any) -> int:
+    name, keys, position, *_ = generator.get_state()
+    return _finish(keys.tobytes(), int(position) + len(name))
+
+
+def _finish(data: bytes, extra: int = 0) -> int:
+    return (zlib.crc32(data) + (extra << 32)) & _MASK or 1
