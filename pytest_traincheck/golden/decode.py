@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import FORMAT, Clause, Golden, Invariant, Kind, Scope
+from pytest_traincheck.golden.model import FORMAT, Condition, Golden, Invariant, Kind, Scope, condition_from_json
 
 LINE_LIMIT = 8 * 1024 * 1024
 """Bytes of the longest line that is read."""
@@ -134,7 +134,7 @@ def _invariant(content: Mapping[str, Any], place: _Place) -> Invariant:
         subject=_string(content, "subject", place),
         sentence=_string(content, "sentence", place),
         claim=_object(content, "claim", place),
-        when=tuple(_clause(item, place) for item in when),
+        when=tuple(_condition(item, place) for item in when),
         scope=_choice(content, "scope", Scope, place),
         kind=_choice(content, "kind", Kind, place),
         examples=_count(support, "examples", place),
@@ -149,14 +149,11 @@ def _invariant(content: Mapping[str, Any], place: _Place) -> Invariant:
     return invariant
 
 
-def _clause(item: object, place: _Place) -> Clause:
-    if not isinstance(item, dict) or set(item) not in ({"field", "in"}, {"field", "not_in"}):
-        raise place.error(f"`when` holds {_short(item)}, which is not a condition")
-    negated = "not_in" in item
-    values = item["not_in" if negated else "in"]
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise place.error(f"the condition {_short(item)} does not list strings")
-    return Clause(_string(item, "field", place), tuple(values), negated)
+def _condition(item: object, place: _Place) -> Condition:
+    try:
+        return condition_from_json(item)
+    except ValueError as error:
+        raise place.error(f"`when` holds {_short(item)}, which {error}") from error
 
 
 def _parse(line: bytes, place: _Place) -> Mapping[str, Any]:

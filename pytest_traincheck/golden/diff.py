@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_traincheck.golden.model import Clause, Golden, Invariant, Scope
+from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Golden, Invariant, Scope
 from pytest_traincheck.golden.wording import conditions, one_line, plural, provenance
 
 
@@ -188,14 +188,27 @@ def _compare(old_implies_new: bool, new_implies_old: bool) -> int | None:
     return -1 if new_implies_old else None
 
 
-def _implies(narrow: Sequence[Clause], wide: Sequence[Clause]) -> bool:
-    """Whether every context that meets all of `narrow` meets all of `wide`, as far as the clauses alone tell."""
-    return all(any(_clause_implies(mine, theirs) for mine in narrow) for theirs in wide)
+def _implies(narrow: Sequence[Condition], wide: Sequence[Condition]) -> bool:
+    """Whether every context that meets all of `narrow` meets all of `wide`, as far as the conditions alone tell."""
+    return all(any(_condition_implies(mine, theirs) for mine in narrow) for theirs in wide)
+
+
+def _condition_implies(narrow: Condition, wide: Condition) -> bool:
+    if narrow == wide:
+        return True
+    if isinstance(wide, Except):
+        if isinstance(narrow, Except):
+            return _implies(wide.parts, narrow.parts)
+        return any(_condition_implies(narrow, replace(part, negated=not part.negated)) for part in wide.parts)
+    if isinstance(narrow, Except) or not isinstance(narrow, Clause) or narrow.field != wide.field:
+        return False
+    if isinstance(wide, Exists):
+        # A clause about a field admits only contexts that have the field.
+        return not wide.negated
+    return isinstance(wide, Clause) and _clause_implies(narrow, wide)
 
 
 def _clause_implies(narrow: Clause, wide: Clause) -> bool:
-    if narrow.field != wide.field:
-        return False
     mine, theirs = set(narrow.values), set(wide.values)
     if narrow.negated:
         return wide.negated and mine >= theirs

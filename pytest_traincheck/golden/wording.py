@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from pytest_traincheck.golden.model import Clause, Golden
+from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Golden
 
 UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Cn", "Co"})
 """Unicode categories that steer a terminal, reverse the reading direction or cannot stand in XML."""
@@ -23,13 +23,22 @@ def one_line(text: str) -> str:
     return " ".join(visible.split())
 
 
-def conditions(when: Sequence[Clause]) -> str:
+def conditions(when: Sequence[Condition]) -> str:
     """A precondition in words: "stage is train or eval, and autocast is not bfloat16"; "always" for none."""
     if not when:
         return "always"
-    return ", and ".join(
-        one_line(f"{clause.field} is {'not ' if clause.negated else ''}{' or '.join(clause.values)}") for clause in when
-    )
+    return ", and ".join(one_line(_condition(condition)) for condition in when)
+
+
+def _condition(condition: Condition) -> str:
+    if isinstance(condition, Except):
+        return f"not ({' and '.join(_condition(part) for part in condition.parts)})"
+    if isinstance(condition, Exists):
+        return f"there is {'no' if condition.negated else 'a'} {condition.field}"
+    verb = "is not" if condition.negated else "is"
+    if isinstance(condition, Clause):
+        return f"{condition.field} {verb} {' or '.join(condition.values)}"
+    return f"{condition.field} {verb} the {condition.other}"
 
 
 def plural(count: int, noun: str) -> str:

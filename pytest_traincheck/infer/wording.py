@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_traincheck.golden.model import Clause
+from pytest_traincheck.golden.model import Clause, Condition, Except, Exists
 from pytest_traincheck.relations.context import FIELD_WORDS
 
 _STAGES = {"train": "in training", "eval": "in evaluation", "init": "during set-up"}
@@ -21,12 +21,32 @@ _PHRASES = {
 }
 
 
-def when_text(clauses: Sequence[Clause]) -> str:
+_PLACES = {
+    "root": ("inside a model", "outside every model"),
+    "module": ("inside a model", "outside every model"),
+    "child": ("in a part of a model", "directly in a model"),
+    "optimizer": ("of an optimizer", "of no optimizer"),
+}
+
+
+def when_text(conditions: Sequence[Condition]) -> str:
     """The precondition as a phrase with a leading comma, or nothing."""
-    return "".join(f", {_phrase(clause)}" for clause in clauses)
+    return "".join(f", {_phrase(condition)}" for condition in conditions)
 
 
-def _phrase(clause: Clause) -> str:
+def _phrase(condition: Condition) -> str:
+    if isinstance(condition, Except):
+        return "except where it is both " + " and ".join(_clause(part) for part in condition.parts)
+    if isinstance(condition, Exists):
+        name = condition.field
+        return _PLACES.get(name, (f"with a {name}", f"without a {name}"))[condition.negated]
+    if isinstance(condition, Clause):
+        return _clause(condition)
+    # Only names within a model can be compared: those of the model itself, and of its parts.
+    return "in a part of the model" if condition.negated else "directly in the model"
+
+
+def _clause(clause: Clause) -> str:
     negated = "except " if clause.negated else ""
     if clause.field == "stage":
         return negated + " or ".join(_STAGES.get(value, value) for value in clause.values)

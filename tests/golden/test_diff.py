@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_traincheck.golden.diff import Change, diff, render_diff
-from pytest_traincheck.golden.model import Clause, Golden, Invariant, Kind, Scope
+from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Golden, Invariant, Kind, Same, Scope
+from pytest_traincheck.relations import Examples
+from pytest_traincheck.trace.labels import Labels
 
 # A busy machine is no failure.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -18,6 +21,7 @@ TRAIN = Clause("stage", ("train",))
 ANYWHERE = Clause("stage", ("eval", "train"))
 NOT_EVAL = Clause("stage", ("eval",), negated=True)
 BF16 = Clause("autocast", ("bfloat16",))
+EXCEPT = Except((Clause("stage", ("eval",)), BF16))
 
 
 def with_rule(golden: Golden, index: int, **changes: object) -> Golden:
@@ -63,10 +67,18 @@ def test_added_and_removed(golden: Golden, rules: tuple[Invariant, ...]) -> None
         ((TRAIN,), (TRAIN, BF16), "weaker"),
         ((), (BF16,), "weaker"),
         ((TRAIN,), (BF16,), "changed"),
+        ((NOT_EVAL,), (EXCEPT,), "stronger"),
+        ((EXCEPT,), (Except((*EXCEPT.parts, Clause("rank", ("other",)))),), "stronger"),
+        ((EXCEPT,), (TRAIN,), "weaker"),
+        ((EXCEPT,), (Clause("rank", ("other",)),), "changed"),
+        ((Clause("root", ("Net",)),), (Exists("root"),), "stronger"),
+        ((Clause("root", ("Net",)),), (Exists("root", negated=True),), "changed"),
+        ((Same("child", "root"),), (Same("child", "root", negated=True),), "changed"),
+        ((Same("child", "root"), TRAIN), (Same("child", "root"),), "stronger"),
         ((TRAIN,), (Clause("stage", ("eval",)),), "changed"),
     ],
 )
-def test_other_contexts(golden: Golden, old: tuple[Clause, ...], new: tuple[Clause, ...], category: str) -> None:
+def test_other_contexts(golden: Golden, old: tuple[Condition, ...], new: tuple[Condition, ...], category: str) -> None:
     result = diff(with_rule(golden, 0, when=old), with_rule(golden, 0, when=new))
     found = {name: len(getattr(result, name)) for name in ("added", "removed", "weaker", "stronger", "changed")}
     assert found == {**dict.fromkeys(found, 0), category: 1}
@@ -130,15 +142,18 @@ def test_hostile_sentences_stay_on_their_line(golden: Golden) -> None:
     assert "`new subject`" in text
 
 
-clauses = st.lists(
-    st.builds(
-        Clause,
-        st.sampled_from(["stage", "autocast"]),
-        st.lists(st.sampled_from("abc"), min_size=1, max_size=2, unique=True).map(tuple),
-        st.booleans(),
-    ),
-    max_size=2,
-).map(tuple)
+clause = st.builds(
+    Clause,
+    st.sampled_from(["stage", "autocast"]),
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=2, unique=True).map(tuple),
+    st.booleans(),
+)
+conditions = (
+    clause
+    | st.builds(Exists, st.sampled_from(["stage", "root"]), st.booleans())
+    | st.builds(Except, st.lists(clause, min_size=1, max_size=2).map(tuple))
+)
+clauses = st.lists(conditions, max_size=2).map(tuple)
 rules_of_any_kind = st.lists(
     st.builds(
         Invariant,
@@ -168,3 +183,25 @@ def test_every_difference_stands_in_one_category(old: tuple[Invariant, ...], new
     mirrored = diff(Golden("p", "s", new), Golden("p", "s", old))
     assert (len(mirrored.weaker), len(mirrored.stronger)) == (len(result.stronger), len(result.weaker))
     render_diff(result)
+
+
+contexts = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"), st.sampled_from(["", "a"])), min_size=1)
+
+
+@unhurried
+@given(clauses, clauses, contexts)
+def test_stronger_is_said_only_of_what_admits_more(
+    old: tuple[Condition, ...], new: tuple[Condition, ...], places: list[tuple[str, str, str]]
+) -> None:
+    columns = {
+        name: Labels.of([("abcd".index(value) + 1) if value else 0 for value in column], ("", *"abcd"))
+        for name, column in zip(("stage", "autocast", "root"), zip(*places, strict=True), strict=True)
+    }
+    zeros = np.zeros(len(places), dtype=np.int64)
+    table = Examples(zeros == 0, zeros, zeros, zeros, columns)
+    rule = Invariant("R", "s", {}, old, Scope.PINNED, Kind.BEHAVIOUR, "A rule.")
+    result = diff(Golden("p", "s", (rule,)), Golden("p", "s", (replace(rule, when=new),)))
+    if result.stronger:
+        assert not (table.where(old) & ~table.where(new)).any()
+    if result.weaker:
+        assert not (table.where(new) & ~table.where(old)).any()

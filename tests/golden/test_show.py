@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.golden.model import Clause, Except, Exists, Golden, Same
 from pytest_traincheck.golden.show import render
 
 
@@ -21,6 +21,16 @@ def test_the_whole_golden(golden: Golden) -> None:
     assert "\ntorch.optim.AdamW\n  - `AdamW(lr)` is 0.001.\n      pinned, config; 3 examples in 3 runs; APIArg " in text
     assert "      when stage is not train or init\n" in text
     assert text.index("torch.nn.Dropout") < text.index("torch.optim.AdamW\n") < text.index("torch.optim.AdamW.step\n")
+
+
+def test_every_sort_of_condition(golden: Golden) -> None:
+    both = Except((Clause("stage", ("eval",)), Clause("rank", ("other",))))
+    when = (Exists("root"), Exists("optimizer", negated=True), Same("child", "root"), both)
+    text = render(replace(golden, invariants=(replace(golden.invariants[0], when=when),)))
+    assert (
+        "when there is a root, and there is no optimizer, and child is the root, "
+        "and not (stage is eval and rank is other)\n"
+    ) in text
 
 
 def test_one_subject_by_name_glob_or_part(golden: Golden) -> None:

@@ -16,7 +16,7 @@ from pytest_traincheck.golden import store
 from pytest_traincheck.golden.decode import decode
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import Clause, Golden, Invariant, Kind, Scope
+from pytest_traincheck.golden.model import Clause, Except, Exists, Golden, Invariant, Kind, Same, Scope
 
 # A busy machine is no failure.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,12 +27,19 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
     max_leaves=8,
 )
+clauses = st.builds(Clause, text, st.lists(text, max_size=3).map(tuple), st.booleans())
+conditions = (
+    clauses
+    | st.builds(Exists, text, st.booleans())
+    | st.builds(Same, text, text, st.booleans())
+    | st.builds(Except, st.lists(clauses, min_size=1, max_size=3).map(tuple))
+)
 invariants = st.builds(
     Invariant,
     relation=text,
     subject=text,
     claim=st.dictionaries(text, values, max_size=4),
-    when=st.lists(st.builds(Clause, text, st.lists(text, max_size=3).map(tuple), st.booleans()), max_size=3).map(tuple),
+    when=st.lists(conditions, max_size=3).map(tuple),
     scope=st.sampled_from(Scope),
     kind=st.sampled_from(Kind),
     sentence=text,
@@ -124,3 +131,19 @@ def test_one_claim_twice_is_refused(golden: Golden) -> None:
     twice = (*golden.invariants, replace(golden.invariants[0], sentence="the same in other words"))
     with pytest.raises(GoldenError, match="Two rules claim the same thing"):
         encode(replace(golden, invariants=twice))
+
+
+def test_conditions_read_as_prose(golden: Golden) -> None:
+    both = Except((Clause("stage", ("eval",)), Clause("rank", ("other",))))
+    when = (Exists("root"), Same("module", "root", negated=True), both)
+    text = encode(replace(golden, invariants=(replace(golden.invariants[0], when=when),))).decode().splitlines()[1]
+    assert (
+        '"when": [{"field": "root", "exists": true}, {"field": "module", "differs_from": "root"}, '
+        '{"except": [{"field": "stage", "in": ["eval"]}, {"field": "rank", "in": ["other"]}]}]'
+    ) in text
+
+
+def test_committed_goldens_keep_their_ids() -> None:
+    """The ids are checked while reading, so a form of conditions that changed would be refused."""
+    for path in sorted((Path(__file__).parents[2] / "golden_invariants").glob("*.jsonl")):
+        assert encode(decode(path.read_bytes(), path.name)) == path.read_bytes()
