@@ -290,6 +290,27 @@ class TraceBuilder:
             )
         )  # fmt: skip
 
+    def measure(
+        self,
+        name: str,
+        value: float = NAN,
+        *,
+        variable: int = 0,
+        module: int = 0,
+        optimizer: int = 0,
+        digest: int = 0,
+    ) -> None:
+        """A number or a hash taken at one place, within the call that is open."""
+        self._clock += 1
+        parent, _, inside = self._open[-1] if self._open else (0, "", 0)
+        subject = self.intern("measure", name=name)
+        self.rows.append(
+            ROW.pack(
+                3, 0, 1, self._clock, self._clock, parent, subject, self._context_number(), variable, 0, 0,
+                module or inside, optimizer, 0, 0, 0, digest, value,
+            )
+        )  # fmt: skip
+
     def _context_number(self) -> int:
         backward = any(kind == "autograd" for _, kind, _ in self._open)
         return self.intern("ctx", **self._context, backward=backward, compiled=False)

@@ -43,7 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
         reason=arguments.reason,
     )
     store.write(arguments.output, golden)
-    print(f"{name}: learned {plural(len(golden.invariants), 'rule')}, wrote {arguments.output}")
+    beside = f", with numbers for {golden.platform} beside it" if golden.numbers else ""
+    print(f"{name}: learned {plural(len(golden.invariants), 'rule')}, wrote {arguments.output}{beside}")
     return Status.CLEAN
 
 

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import filelock
 
-from pytest_traincheck.golden.atomic import make_directory, replace_file
+from pytest_traincheck.golden.atomic import make_directory, replace_files
 from pytest_traincheck.golden.decode import decode
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 
-__all__ = ["LOCK_NAME", "SIZE_LIMIT", "SUFFIX", "GoldenError", "golden_path", "read", "write"]
+__all__ = [
+    "LOCK_NAME",
+    "SIZE_LIMIT",
+    "SUFFIX",
+    "GoldenError",
+    "golden_path",
+    "numbers_file",
+    "read",
+    "with_numbers",
+    "write",
+    "write_numbers",
+]
 
 SUFFIX = ".jsonl"
 
@@ -36,24 +49,69 @@ def golden_path(store: Path, pipeline: str) -> Path:
 
 
 def write(path: Path, golden: Golden) -> None:
-    """Write a golden; the same content gives the same bytes, and a file that has them already is not touched.
+    """Write a golden, and its numbers beside it; the same content gives the same bytes, and a file that has them
+    already is not touched. Numbers of other platforms stay as they are.
 
-    Several writers to one store wait for each other. Raises `GoldenError` when the store cannot be written; the file
-    is as it was before then.
+    Several writers to one store wait for each other. Raises `GoldenError` when the store cannot be written; the files
+    are as they were before then.
     """
-    data = encode(golden)
-    if len(data) > SIZE_LIMIT:
-        raise GoldenError(
-            f"The golden of {golden.pipeline!r} has {len(data)} bytes and the limit is {SIZE_LIMIT}; it was not "
-            f"written to {path}. Shorten the run: fewer steps say the same."
-        )
+    # The numbers first: those of a rule that is not in the golden yet are not looked at.
+    _replace(path, {**_numbers_file(path, golden), path: encode(golden)}, golden)
+
+
+def write_numbers(path: Path, golden: Golden) -> Path | None:
+    """Write the numbers of a golden alone; the file, or None where it held them already or there are none.
+
+    Raises `GoldenError` as `write` does.
+    """
+    files = _numbers_file(path, golden)
+    return numbers_file(path, golden) if _replace(path, files, golden) else None
+
+
+def with_numbers(golden: Golden, path: Path, platform: str) -> Golden:
+    """A golden that was read from `path` with the numbers of a platform; unchanged where there are none for it.
+
+    Numbers that were learned from another command than the golden are none. Raises `GoldenError` for a file that
+    cannot be used.
+    """
+    from pytest_traincheck.golden.numbers import numbers_path, read_numbers
+
+    found = read_numbers(numbers_path(path, platform)) if platform else None
+    if found is None or (found.platform, found.spec) != (platform, golden.spec):
+        return golden
+    return replace(golden, platform=platform, numbers=found.numbers)
+
+
+def numbers_file(path: Path, golden: Golden) -> Path | None:
+    """Where `write` puts the numbers of a golden; None where it has none."""
+    return next(iter(_numbers_file(path, golden)), None)
+
+
+def _numbers_file(path: Path, golden: Golden) -> dict[Path, bytes]:
+    if not golden.platform or not golden.numbers:
+        return {}
+    # numpy is not needed to write rules alone.
+    from pytest_traincheck.golden.numbers import NumbersFile, encode_numbers, numbers_path
+
+    content = NumbersFile(golden.platform, golden.spec, golden.numbers)
+    return {numbers_path(path, golden.platform): encode_numbers(content)}
+
+
+def _replace(path: Path, files: Mapping[Path, bytes], golden: Golden) -> bool:
+    """Whether any file had to be written."""
+    for file, data in files.items():
+        if len(data) > SIZE_LIMIT:
+            raise GoldenError(
+                f"The golden of {golden.pipeline!r} has {len(data)} bytes and the limit is {SIZE_LIMIT}; it was not "
+                f"written to {file}. Shorten the run: fewer steps say the same."
+            )
     lock_path = path.parent / LOCK_NAME
     try:
         make_directory(path.parent)
-        if _has_content(path, data):
-            return
+        if all(_has_content(file, data) for file, data in files.items()):
+            return False
         with filelock.FileLock(lock_path, timeout=LOCK_TIMEOUT_S):
-            replace_file(path, data)
+            replace_files({file: data for file, data in files.items() if not _has_content(file, data)})
     except filelock.Timeout as error:
         raise GoldenError(
             f"Cannot write {path}: another process has held {lock_path} for {LOCK_TIMEOUT_S:.0f} seconds. "
@@ -64,6 +122,7 @@ def write(path: Path, golden: Golden) -> None:
             f"Cannot write {path}: {error.strerror or error}. Make the directory writable, or set `store` in "
             "[tool.traincheck] to a directory that is."
         ) from error
+    return True
 
 
 def read(path: Path) -> Golden:

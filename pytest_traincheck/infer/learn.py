@@ -7,16 +7,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Golden, Invariant, Scope
-from pytest_traincheck.infer.precondition import weakest_precondition
+from pytest_traincheck.golden.model import Condition, Golden, Invariant, Scope
+from pytest_traincheck.golden.numbers import Numbers
+from pytest_traincheck.infer.candidates import pins, required_support
+from pytest_traincheck.infer.known_stages import within_known_stages
+from pytest_traincheck.infer.precondition import Precondition, weakest_preconditions
 from pytest_traincheck.infer.wording import when_text
 from pytest_traincheck.relations import Examples, Hypothesis, Relation, relations
-from pytest_traincheck.relations.base import PINNED_FIELDS
+from pytest_traincheck.relations.base import Measured, filled
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.description import describe_models, describe_optimizers
-
-MIN_EXAMPLES = 2
-"""Below this a rule is an anecdote. Each clause of a precondition asks for two more."""
 
 
 def learn(
@@ -43,17 +43,23 @@ def learn(
         raise ValueError("no golden run to learn from; run the pipeline at least once")
     table = relations()
     invariants: dict[str, Invariant] = {}
+    numbers: dict[str, Numbers] = {}
     settled: set[tuple[str, str]] = set()
     kept: set[str] = set()
     for relation, hypothesis in _hypotheses(table.values(), runs):
         family = (relation.name, hypothesis.family or hypothesis.key)
         if family in settled or hypothesis.implied_by in kept:
             continue
-        invariant = _invariant(relation, hypothesis, runs, varied)
-        if invariant is not None:
+        measured = relation.fit(hypothesis.claim, runs) if isinstance(relation, Measured) else None
+        if measured is None and isinstance(relation, Measured):
+            continue
+        found = _invariants(relation, hypothesis, measured, runs, varied)
+        if measured is not None:
+            numbers.update({invariant.id: measured for invariant in found})
+        if found:
             settled.add(family)
             kept.add(hypothesis.key)
-            invariants[invariant.id] = invariant
+            invariants.update({invariant.id: invariant for invariant in found})
     return Golden(
         pipeline=pipeline,
         spec=spec,
@@ -65,6 +71,8 @@ def learn(
         reason=reason,
         models=describe_models(runs[0]),
         optimizers=describe_optimizers(runs[0]),
+        platform=runs[0].platform,
+        numbers=numbers,
     )
 
 
@@ -82,51 +90,68 @@ def _hypotheses(table: Iterable[Relation], runs: Sequence[Run]) -> Iterable[tupl
                 yield relation, hypothesis
 
 
-def _invariant(
-    relation: Relation, hypothesis: Hypothesis, runs: Sequence[Run], varied: Sequence[Run]
-) -> Invariant | None:
-    by_run = [relation.examples(hypothesis.claim, run) for run in runs]
-    if not all(len(examples) for examples in by_run):
-        return None
-    others = (
-        [relation.examples(hypothesis.claim, run) for run in varied] if hypothesis.scope is Scope.TRANSFERABLE else []
-    )
+def _invariants(
+    relation: Relation,
+    hypothesis: Hypothesis,
+    measured: Numbers | None,
+    runs: Sequence[Run],
+    varied: Sequence[Run],
+) -> list[Invariant]:
+    """What is left of a hypothesis: one invariant for each alternative of its precondition."""
+    claim = hypothesis.claim if measured is None else filled(hypothesis.claim, measured)
+    by_run = [relation.examples(claim, run) for run in runs]
+    sizes = [len(part) for part in by_run]
+    if not all(sizes):
+        return []
+    others = [relation.examples(claim, run) for run in varied] if hypothesis.scope is Scope.TRANSFERABLE else []
+    # Where a weaker claim is at hand, it says more than a complicated condition of a stronger one.
+    conjunction_only = bool(hypothesis.family)
     examples = Examples.concatenate([*by_run, *others])
-    found = weakest_precondition(examples)
-    if found is None:
-        return None
-    pinned = any(clause.field in PINNED_FIELDS for clause in found.clauses)
-    if pinned and others:
+    alternatives = weakest_preconditions(examples, sizes, conjunction_only=conjunction_only)
+    found = [(item, examples, _pinned(item)) for item in alternatives]
+    if others and any(pinned for _, _, pinned in found):
         # Names belong to one spec: judge a pinned rule by the runs of that spec alone.
-        examples = Examples.concatenate(by_run)
-        found = weakest_precondition(examples)
-        if found is None:
-            return None
-    support = int(found.admits.sum())
-    if support < MIN_EXAMPLES + 2 * len(found.clauses) and not _once_a_run(examples, len(runs)):
-        return None
-    # The rule must have come up in every run: what depends on chance is no rule.
-    if not _in_every_run(found.admits, [len(part) for part in by_run]):
-        return None
-    when = when_text(found.clauses)
+        own = Examples.concatenate(by_run)
+        alone = weakest_preconditions(own, sizes, conjunction_only=conjunction_only)
+        found = [entry for entry in found if not entry[2]] + [(item, own, True) for item in alone]
+    return [
+        _invariant(relation, hypothesis, item, within_known_stages(table, item), len(runs), pinned=pinned)
+        for item, table, pinned in found
+        if _supported(item, table, sizes)
+    ]
+
+
+def _invariant(
+    relation: Relation,
+    hypothesis: Hypothesis,
+    precondition: Precondition,
+    conditions: tuple[Condition, ...],
+    runs: int,
+    *,
+    pinned: bool,
+) -> Invariant:
     return Invariant(
         relation=relation.name,
         subject=hypothesis.subject,
         claim=dict(hypothesis.claim),
-        when=found.clauses,
+        when=conditions,
         scope=Scope.PINNED if pinned else hypothesis.scope,
         kind=hypothesis.kind,
-        sentence=relation.sentence(hypothesis.claim, hypothesis.subject, when),
-        examples=support,
-        runs=len(by_run),
+        sentence=relation.sentence(hypothesis.claim, hypothesis.subject, when_text(conditions)),
+        examples=int(precondition.admits.sum()),
+        runs=runs,
     )
 
 
-def _once_a_run(examples: Examples, runs: int) -> bool:
-    """Rules about a whole run have one example each; they need every run rather than many examples."""
-    return len(examples) >= runs and bool(examples.holds.all())
+def _pinned(precondition: Precondition) -> bool:
+    return any(pins(condition) for condition in precondition.conditions)
 
 
-def _in_every_run(admits: np.ndarray[tuple[int], np.dtype[np.bool_]], sizes: Sequence[int]) -> bool:
+def _supported(precondition: Precondition, examples: Examples, sizes: Sequence[int]) -> bool:
+    """Enough examples, and some in every run: what depends on chance is no rule."""
     borders = np.cumsum([0, *sizes])
-    return all(admits[low:high].any() for low, high in pairwise(borders.tolist()))
+    if not all(precondition.admits[low:high].any() for low, high in pairwise(borders.tolist())):
+        return False
+    enough = int(precondition.admits.sum()) >= required_support(precondition.conditions)
+    # Rules about a whole run have one example each; they need every run rather than many examples.
+    return enough or (len(examples) >= len(sizes) and bool(examples.holds.all()))

@@ -5,16 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Clause, Invariant, Kind, Scope
+from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Invariant, Kind, Scope
+from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 
 PINNED_FIELDS = frozenset({"optimizer", "root", "child", "variable", "module", "group"})
-"""Context fields that name things of one pipeline; a precondition with one of them pins its invariant."""
+"""Context fields that name things of one pipeline; a precondition that lists their values pins its invariant."""
+
+COMPARABLE = (("child", "root"), ("module", "root"))
+"""Pairs of context fields that mean the same sort of thing, so that it says something whether they are equal: what is
+directly in the model, and what is in a part of it. Every other two fields have no value in common.
+"""
+
+ABSENT = ""
+"""Value of a field in a context that has none: the model of a call outside every model."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ class Examples:
             return EMPTY
         if len(parts) == 1:
             return parts[0]
-        fields = set(parts[0].context).intersection(*(part.context for part in parts))
+        fields = dict.fromkeys(name for part in parts for name in part.context)
         observed = [part.observed for part in parts if part.observed is not None]
         return Examples(
             np.concatenate([part.holds for part in parts]),
@@ -72,23 +81,48 @@ class Examples:
             np.concatenate([part.row for part in parts]),
             np.concatenate([part.variable for part in parts]),
             {
-                name: Labels.concatenate([part.context[name] for part in parts])
-                for name in parts[0].context
-                if name in fields
+                name: Labels.concatenate(
+                    [part.context.get(name) or Labels.constant(ABSENT, len(part)) for part in parts]
+                )
+                for name in fields
             },
             Labels.concatenate(observed) if len(observed) == len(parts) else None,
         )
 
-    def where(self, when: Iterable[Clause]) -> Bools:
-        """Which examples the clauses admit. A field that the examples do not have admits none."""
+    def where(self, when: Iterable[Condition]) -> Bools:
+        """Which examples the conditions admit, all of them together."""
         mask = np.ones(len(self), dtype=bool)
-        for clause in when:
-            column = self.context.get(clause.field)
-            if column is None:
-                return np.zeros(len(self), dtype=bool)
-            inside = column.isin(clause.values)
-            mask &= ~inside if clause.negated else inside
+        for condition in when:
+            mask &= admitted(condition, self.context, len(self))
         return mask
+
+
+def admitted(condition: Condition, context: Mapping[str, Labels], size: int) -> Bools:
+    """Which contexts meet one condition. A field that the contexts do not have admits none."""
+    if isinstance(condition, Except):
+        inside = np.ones(size, dtype=bool)
+        for part in condition.parts:
+            if part.field not in context:
+                return np.zeros(size, dtype=bool)
+            inside &= admitted(part, context, size)
+        return ~inside
+    column = context.get(condition.field)
+    if column is None:
+        return np.zeros(size, dtype=bool)
+    if isinstance(condition, Clause):
+        inside = column.isin(condition.values)
+        return ~inside & ~column.isin([ABSENT]) if condition.negated else inside
+    present = ~column.isin([ABSENT])
+    if isinstance(condition, Exists):
+        return ~present if condition.negated else present
+    other = context.get(condition.other)
+    if other is None:
+        return np.zeros(size, dtype=bool)
+    both = present & ~other.isin([ABSENT])
+    codes = {value: code for code, value in enumerate(other.values)}
+    counterpart = np.array([codes.get(value, -1) for value in column.values], dtype=np.int64)
+    equal = counterpart[column.codes] == other.codes
+    return np.asarray(both & (~equal if condition.negated else equal), dtype=bool)
 
 
 EMPTY = Examples(
@@ -109,6 +143,8 @@ class Finding:
     candidate: str
     ranks: tuple[int, ...] = ()
     """Ranks concerned, where they are more than those of the examples."""
+    variables: tuple[str, ...] = ()
+    """Variables concerned, where another order than that of time says more."""
 
 
 class Relation(Protocol):
@@ -134,6 +170,24 @@ class Relation(Protocol):
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         """Describes the violations; `broken` are positions in `examples`, in order of time."""
+
+
+@runtime_checkable
+class Measured(Relation, Protocol):
+    """A relation whose rules rest on numbers, which belong to one platform and are no part of what is claimed.
+
+    `examples` and `finding` get the numbers as `claim["numbers"]`; a stored invariant does not hold them, so that its
+    id and its line in the golden file are the same on every platform.
+    """
+
+    def fit(self, claim: Mapping[str, Any], runs: Sequence[Run]) -> Numbers | None:
+        """The numbers of a claim over all golden runs of one spec; None where it must not be made."""
+        ...
+
+
+def filled(claim: Mapping[str, Any], numbers: Numbers) -> dict[str, Any]:
+    """A claim as the methods of a `Measured` relation take it."""
+    return {**claim, "numbers": numbers}
 
 
 def variable_names(run: Run, examples: Examples, rows: Ints) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from pytest_traincheck.check.result import CheckResult, InvariantVerdict, RunError, SideInfo, Timing, Verdict
 from pytest_traincheck.config import Config
 from pytest_traincheck.golden import store
-from pytest_traincheck.golden.model import Golden, Scope
+from pytest_traincheck.golden.model import Golden, Kind
+from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.report.json_report import write_json
 from pytest_traincheck.workflow.engine import Engine
@@ -42,8 +43,13 @@ def check_candidate(
     golden_side: SideInfo,
     engine: Engine,
     progress: Progress,
+    stored: Path | None = None,
 ) -> CheckResult:
-    """Run the candidate once and check it. A run that fails is an error in the result, not an exception."""
+    """Run the candidate once and check it. A run that fails is an error in the result, not an exception.
+
+    A golden that was `stored` gets the numbers for the platform that the candidate turns out to run on. Raises
+    `GoldenError` when these cannot be read.
+    """
     empty = CheckResult(
         golden.pipeline, golden=golden_side, candidate=SideInfo(plan.commit, path=str(path), command=plan.command)
     )
@@ -51,11 +57,13 @@ def check_candidate(
         run = record(plan, space, CANDIDATE, seed=seed, engine=engine, progress=progress)
     except RunFailed as failure:
         return replace(empty, errors=(failure.error,), notes=failure.notes)
+    if stored is not None and same_spec:
+        golden = store.with_numbers(golden, stored, read_environment(run.run_dir).get("platform", ""))
     started = time.perf_counter()
     outcome = engine.check_run(golden, run.trace, same_spec=same_spec)
     seconds = time.perf_counter() - started
     judged = judge(outcome.verdicts, outcome.incidents, rules)
-    errors = () if outcome.incidents else vacuous(outcome.verdicts, same_spec=same_spec)
+    errors = () if outcome.incidents else vacuous(outcome.verdicts)
     return replace(
         empty,
         verdicts=judged.verdicts,
@@ -67,9 +75,9 @@ def check_candidate(
     )
 
 
-def vacuous(verdicts: Sequence[InvariantVerdict], *, same_spec: bool) -> tuple[RunError, ...]:
+def vacuous(verdicts: Sequence[InvariantVerdict]) -> tuple[RunError, ...]:
     """An error when so few rules came up that a pass would mean nothing."""
-    applicable = [item for item in verdicts if same_spec or item.invariant.scope is Scope.TRANSFERABLE]
+    applicable = [item for item in verdicts if item.applicable and not _lacks_numbers(item)]
     idle = sum(item.verdict in (Verdict.NOT_TRIGGERED, Verdict.NOT_OBSERVABLE) for item in applicable)
     if not applicable or idle <= len(applicable) * (1 - TRIGGERED_SHARE):
         return ()
@@ -81,6 +89,11 @@ def vacuous(verdicts: Sequence[InvariantVerdict], *, same_spec: bool) -> tuple[R
             "look at what the pipeline does now; if it is another pipeline, learn its golden with `traincheck refresh`",
         ),
     )
+
+
+def _lacks_numbers(item: InvariantVerdict) -> bool:
+    """On a platform that nobody has learned from yet, numbers are unknown, which says nothing about the run."""
+    return item.invariant.kind is Kind.NUMERIC and item.verdict is Verdict.NOT_OBSERVABLE
 
 
 def keep_artifacts(space: Workspace, result: CheckResult, golden: Golden | None) -> None:
