@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pytest_traincheck.check.applicable import kinship, why_not
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation
-from pytest_traincheck.golden.model import Golden, Invariant, Scope
+from pytest_traincheck.golden.model import Golden, Invariant
+from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.relations import Examples, Relation, relations
-from pytest_traincheck.relations.base import variable_names
+from pytest_traincheck.relations.base import Measured, filled, variable_names
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.description import (
     align_models,
@@ -34,10 +36,12 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
     """Checks one candidate run.
 
     Args:
-        same_spec: whether the candidate ran what the golden ran; otherwise pinned invariants are not evaluated.
+        same_spec: whether the candidate ran what the golden ran; otherwise pinned invariants are not evaluated, and of
+            the transferable ones only the general if the candidate is another program.
     """
     table = relations()
     aligned = align(golden, run)
+    kin = kinship(golden, aligned, same_spec=same_spec)
     verdicts: list[InvariantVerdict] = []
     violations: list[Violation] = []
     for invariant in golden.invariants:
@@ -45,11 +49,14 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
         if relation is None:
             reason = f"no relation named {invariant.relation!r} is installed"
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
-        elif invariant.scope is Scope.PINNED and not same_spec:
-            reason = "pinned to the golden's own command, and the candidate ran another"
-            verdicts.append(InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, reason))
+        elif reason := why_not(invariant, kin):
+            verdicts.append(InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, reason, applicable=False))
+        elif (measured := isinstance(relation, Measured)) and not _has_numbers(golden, invariant, run):
+            reason = f"no numbers for `{run.platform or 'an unknown platform'}`"
+            verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
         else:
-            verdict, violation = _evaluate(relation, invariant, aligned)
+            numbers = golden.numbers[invariant.id] if measured else None
+            verdict, violation = _evaluate(relation, invariant, numbers, aligned)
             verdicts.append(verdict)
             if violation is not None:
                 violations.append(violation)
@@ -64,8 +71,16 @@ def align(golden: Golden, run: Run) -> Run:
     return renamed.renamed({}, align_optimizers(golden.optimizers, describe_optimizers(renamed)), lead)
 
 
-def _evaluate(relation: Relation, invariant: Invariant, run: Run) -> tuple[InvariantVerdict, Violation | None]:
-    examples = relation.examples(invariant.claim, run)
+def _has_numbers(golden: Golden, invariant: Invariant, run: Run) -> bool:
+    """Strictly those of the candidate's platform: another one's are no measure for it."""
+    return bool(golden.platform) and golden.platform == run.platform and invariant.id in golden.numbers
+
+
+def _evaluate(
+    relation: Relation, invariant: Invariant, numbers: Numbers | None, run: Run
+) -> tuple[InvariantVerdict, Violation | None]:
+    claim = invariant.claim if numbers is None else filled(invariant.claim, numbers)
+    examples = relation.examples(claim, run)
     triggered = examples.where(invariant.when)
     if not triggered.any():
         return InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, "its context never came up in this run"), None
@@ -73,7 +88,8 @@ def _evaluate(relation: Relation, invariant: Invariant, run: Run) -> tuple[Invar
     if not broken.size:
         return InvariantVerdict(invariant, Verdict.HELD), None
     broken = broken[np.argsort(examples.row[broken], kind="stable")]
-    return InvariantVerdict(invariant, Verdict.VIOLATED), _violation(relation, invariant, run, examples, broken)
+    violation = _violation(relation, replace(invariant, claim=claim), run, examples, broken)
+    return InvariantVerdict(invariant, Verdict.VIOLATED), replace(violation, invariant=invariant)
 
 
 def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Violation:
@@ -97,7 +113,7 @@ def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Exa
         ranks=finding.ranks or tuple(sorted({item.rank for item in processes})),
         seq=int(process.events["seq"][row]) if len(process.events) else 0,
         module=process.module_name(row) if len(process.events) else "",
-        variables=variable_names(run, examples, earliest),
+        variables=finding.variables or variable_names(run, examples, earliest),
         source=process.source(row) if len(process.events) else "",
         count=len(broken),
     )

@@ -50,13 +50,32 @@ class Violation:
 
 
 @dataclass(frozen=True)
+class ChangedLines:
+    """The part of the diff between both trees that touches an incident's place.
+
+    `file` is a path as the incident's `source` has it. `hunk` is text of a unified diff, golden to candidate, that
+    begins with its `@@` line; `focus` is the place among its lines, counted from 0, of the change that was looked for.
+    `how` says in words what connects it with the incident.
+    """
+
+    file: str
+    hunk: str
+    how: str
+    focus: int = 0
+
+
+@dataclass(frozen=True)
 class Incident:
-    """The violations that share one root. `root` is the cause as far as it is known; `consequences` follow from it."""
+    """The violations that share one root. `root` is the cause as far as it is known; `consequences` follow from it.
+
+    `diff` is None where a tree is not known or no change touches the place.
+    """
 
     id: str
     rank: int
     root: Violation
     consequences: tuple[Violation, ...] = ()
+    diff: ChangedLines | None = None
 
     @property
     def kind(self) -> Kind:
@@ -74,6 +93,8 @@ class InvariantVerdict:
     invariant: Invariant
     verdict: Verdict
     reason: str = ""
+    applicable: bool = True
+    """Whether the rule speaks of a run like this one at all; one that does not cannot be missed in it."""
 
 
 @dataclass(frozen=True)
@@ -193,4 +214,9 @@ def _incident_json(incident: Incident) -> dict[str, Any]:
         "candidate": root.candidate,
         "invariants": sorted({violation.invariant.id for violation in incident.violations}),
         "consequences": len(incident.consequences),
+        "diff": _diff_json(incident.diff),
     }
+
+
+def _diff_json(diff: ChangedLines | None) -> dict[str, Any] | None:
+    return None if diff is None else {"file": diff.file, "hunk": diff.hunk, "how": diff.how}

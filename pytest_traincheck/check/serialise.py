@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pytest_traincheck.check.result import (
+    ChangedLines,
     CheckResult,
     Incident,
     InvariantVerdict,
@@ -16,19 +17,22 @@ from pytest_traincheck.check.result import (
     Verdict,
     Violation,
 )
-from pytest_traincheck.golden.model import Clause, Invariant, Kind, Scope
+from pytest_traincheck.golden.model import Invariant, Kind, Scope, condition_from_json
 
 
 def to_plain(result: CheckResult) -> dict[str, Any]:
     """`result` in JSON-able values. Invariants are written once and referred to by their place in a table."""
     table = _Table()
-    verdicts = [[table.place(item.invariant), item.verdict.value, item.reason] for item in result.verdicts]
+    verdicts = [
+        [table.place(item.invariant), item.verdict.value, item.reason, item.applicable] for item in result.verdicts
+    ]
     incidents = [
         {
             "id": incident.id,
             "rank": incident.rank,
             "root": _violation_to_plain(incident.root, table),
             "consequences": [_violation_to_plain(item, table) for item in incident.consequences],
+            "diff": None if incident.diff is None else asdict(incident.diff),
         }
         for incident in result.incidents
     ]
@@ -51,7 +55,8 @@ def from_plain(data: Mapping[str, Any]) -> CheckResult:
     return CheckResult(
         pipeline=data["pipeline"],
         verdicts=tuple(
-            InvariantVerdict(invariants[place], Verdict(verdict), reason) for place, verdict, reason in data["verdicts"]
+            InvariantVerdict(invariants[place], Verdict(verdict), reason, applicable)
+            for place, verdict, reason, applicable in data["verdicts"]
         ),
         incidents=tuple(
             Incident(
@@ -59,6 +64,7 @@ def from_plain(data: Mapping[str, Any]) -> CheckResult:
                 item["rank"],
                 _violation_from_plain(item["root"], invariants),
                 tuple(_violation_from_plain(entry, invariants) for entry in item["consequences"]),
+                None if item["diff"] is None else ChangedLines(**item["diff"]),
             )
             for item in data["incidents"]
         ),
@@ -129,7 +135,7 @@ def _invariant_to_plain(invariant: Invariant) -> dict[str, Any]:
         "relation": invariant.relation,
         "subject": invariant.subject,
         "claim": _plain(invariant.claim),
-        "when": [[clause.field, list(clause.values), clause.negated] for clause in invariant.when],
+        "when": [condition.to_json() for condition in invariant.when],
         "scope": invariant.scope.value,
         "kind": invariant.kind.value,
         "sentence": invariant.sentence,
@@ -142,7 +148,7 @@ def _invariant_from_plain(data: Mapping[str, Any]) -> Invariant:
     return Invariant(
         **{
             **data,
-            "when": tuple(Clause(field, tuple(values), negated) for field, values, negated in data["when"]),
+            "when": tuple(condition_from_json(item) for item in data["when"]),
             "scope": Scope(data["scope"]),
             "kind": Kind(data["kind"]),
         }

@@ -35,6 +35,11 @@ class Repository:
 
 def git(directory: Path, *arguments: str) -> str:
     """Run git in a directory and return what it prints, stripped. Raises `GitError`."""
+    return git_output(directory, *arguments).strip()
+
+
+def git_output(directory: Path, *arguments: str) -> str:
+    """Run git in a directory and return what it prints, as it is. Raises `GitError`."""
     # Imported here because it looks for the git program at once, and two plain directories need none.
     if shutil.which("git") is None:
         raise GitError("git is not installed")
@@ -47,13 +52,13 @@ def git(directory: Path, *arguments: str) -> str:
         command = ["env", *(word for name in inherited for word in ("-u", name)), *command]
     environment = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
-        result = Git(directory).execute(command, env=environment, strip_newline_in_stdout=True)
+        result = Git(directory).execute(command, env=environment, strip_newline_in_stdout=False)
     except CommandError as error:
         lines = str(error.stderr or "").replace("stderr:", "").strip(" \n'").splitlines()
         raise GitError(lines[-1].strip() if lines else f"git {arguments[0]} failed") from error
     except (NoSuchPathError, OSError) as error:
         raise GitError(str(error)) from error
-    return str(result).strip()
+    return str(result)
 
 
 def find_repository(directory: Path) -> Repository | None:

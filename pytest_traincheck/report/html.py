@@ -10,7 +10,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from pytest_traincheck import __version__
-from pytest_traincheck.check.result import CheckResult, InvariantVerdict, Outcome, SideInfo, Verdict
+from pytest_traincheck.check.result import ChangedLines, CheckResult, InvariantVerdict, Outcome, SideInfo, Verdict
 from pytest_traincheck.golden.wording import conditions, one_line, plural
 from pytest_traincheck.report import wording
 from pytest_traincheck.report.files import write_report
@@ -69,6 +69,7 @@ def _environment() -> jinja2.Environment:
     environment.globals.update(
         conditions=conditions,
         consequences=wording.consequences,
+        diff_lines=_diff_lines,
         facts=_facts,
         groups=_groups,
         output_lines=wording.output_lines,
@@ -96,6 +97,13 @@ def _name(text: str) -> Markup:
     for mark in "./_":
         escaped = Markup(str(escaped).replace(mark, f"{mark}<wbr>"))
     return escaped
+
+
+def _diff_lines(diff: ChangedLines) -> list[tuple[str, str]]:
+    """Every line of a hunk with the class that marks it; the text is escaped by the template."""
+    classes = {"+": "added", "-": "removed", "@": "place"}
+    lines = [wording.clean(line) for line in diff.hunk.split("\n")]
+    return [(classes.get(line[:1], "same"), line) for line in lines]
 
 
 def _worst(results: Sequence[CheckResult]) -> Outcome:

@@ -111,6 +111,7 @@ def _case_properties(report: SubjectReport) -> list[tuple[str, str]]:
             ("traincheck_stage", one_line(root.stage)),
             ("traincheck_ranks", wording.number_ranges(root.ranks)),
             ("traincheck_source", one_line(root.source)),
+            ("traincheck_diff", wording.diff_place(incident.diff) if incident.diff else ""),
         ]
     properties += [("traincheck_follows_from", one_line(incident.id)) for incident in report.follows]
     return [(key, value) for key, value in properties if value]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.cells import chop_cells
+from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
-from pytest_traincheck.check.result import CheckResult, Incident, Outcome, RunError
+from pytest_traincheck.check.result import ChangedLines, CheckResult, Incident, Outcome, RunError
 from pytest_traincheck.golden.wording import one_line, plural
 from pytest_traincheck.report import wording
 from pytest_traincheck.report.layout import wrap
@@ -18,6 +18,7 @@ _Line = tuple[str, str]
 _LABEL_WIDTH = 11
 _STYLES = {Outcome.PASS: "bold green", Outcome.FAIL: "bold red", Outcome.ERROR: "bold magenta"}
 _DETAIL_STYLES = {"golden": "green", "candidate": "red"}
+_DIFF_STYLES = {"+": "green", "-": "red"}
 
 
 def render_result(result: CheckResult, width: int = 80) -> Text:
@@ -68,6 +69,8 @@ def _incident(incident: Incident, width: int) -> Iterator[_Line]:
         one_line(about), width, indent=indent + " " * _LABEL_WIDTH, first=indent + "rule:".ljust(_LABEL_WIDTH)
     ):
         yield line, "dim"
+    if incident.diff is not None:
+        yield from _diff(incident.diff, width, indent)
     if incident.consequences:
         titles, more = wording.consequences(incident)
         yield f"{indent}{plural(len(incident.consequences), 'consequence')}:", "dim"
@@ -76,6 +79,22 @@ def _incident(incident: Incident, width: int) -> Iterator[_Line]:
                 yield line, "dim"
         if more:
             yield f"{indent}- and {more} more", "dim"
+
+
+def _diff(diff: ChangedLines, width: int, indent: str) -> Iterator[_Line]:
+    """A few lines of the hunk, each cut off at the width: a diff is read by its columns."""
+    lead = indent + " " * _LABEL_WIDTH
+    yield from (
+        (line, "") for line in wrap(wording.diff_place(diff), width, lead, indent + "diff:".ljust(_LABEL_WIDTH))
+    )
+    lines, more = wording.diff_lines(diff)
+    inner = indent + "  "
+    for line in lines:
+        room = max(1, width - len(inner))
+        text = line if cell_len(line) <= room else chop_cells(line, max(1, room - 1))[0] + "…"
+        yield (inner + text).rstrip(), _DIFF_STYLES.get(line[:1], "dim")
+    if more:
+        yield f"{inner}({plural(more, 'more changed line')})", "dim"
 
 
 def _labelled(label: str, text: str, width: int, style: str = "") -> Iterator[_Line]:

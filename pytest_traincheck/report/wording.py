@@ -5,12 +5,13 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from pytest_traincheck.check.result import CheckResult, Incident, Outcome, RunError, Verdict, Violation
+from pytest_traincheck.check.result import ChangedLines, CheckResult, Incident, Outcome, RunError, Verdict, Violation
 from pytest_traincheck.golden.wording import ESCAPE_SEQUENCE, UNPRINTABLE, one_line, plural
 
 VARIABLES_SHOWN = 3
 CONSEQUENCES_SHOWN = 3
 OUTPUT_LINES_SHOWN = 15
+DIFF_LINES_SHOWN = 11
 
 _KEPT_CONTROLS = {"\n", "\t"}
 
@@ -119,6 +120,19 @@ def consequences(incident: Incident, shown: int = CONSEQUENCES_SHOWN) -> tuple[l
             titles.append(title)
         covered += 1
     return titles, len(incident.consequences) - covered
+
+
+def diff_place(diff: ChangedLines) -> str:
+    """ "train.py, @@ -49,9 +60,7 @@ (same function)"."""
+    return one_line(f"{diff.file}, {diff.hunk.partition(chr(10))[0]} ({diff.how})")
+
+
+def diff_lines(diff: ChangedLines, shown: int = DIFF_LINES_SHOWN) -> tuple[list[str], int]:
+    """The lines of a hunk around the change that matters, and how many changed lines that leaves out."""
+    lines = [clean(line).expandtabs(4) for line in diff.hunk.split("\n")[1:]]
+    first = max(0, min(diff.focus - 3, len(lines) - shown))
+    rest = lines[:first] + lines[first + shown :]
+    return lines[first : first + shown], sum(line.startswith(("+", "-")) for line in rest)
 
 
 def output_lines(error: RunError, shown: int = OUTPUT_LINES_SHOWN) -> list[str]:

@@ -22,6 +22,7 @@ from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.testing import wording
 from pytest_traincheck.testing.settings import settings_of
 from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.judging import NO_RULES, rules_of
 from pytest_traincheck.workflow.policy import Rules, judge
@@ -86,9 +87,19 @@ class Traincheck:
         if golden is None:
             self._runs.setdefault(name, []).append(recorded)
             return
+        try:
+            platform = read_environment(run_dir).get("platform", "")
+            golden = store.with_numbers(golden, store.golden_path(self.store, name), platform)
+        except GoldenError as error:
+            _fail(str(error))
         outcome = self.engine.check_run(golden, trace, same_spec=golden.spec == in_process_spec(name))
         judged = judge(outcome.verdicts, outcome.incidents, self.rules)
-        result = CheckResult(name, judged.verdicts, judged.incidents)
+        result = since_golden(
+            CheckResult(name, judged.verdicts, judged.incidents),
+            golden.commit,
+            store.golden_path(self.store, name),
+            Path.cwd(),
+        )
         if result.incidents:
             _fail(wording.in_process_text(result, REFRESH_COMMAND + f" {self.nodeid!r}"))
 

@@ -13,6 +13,7 @@ from pytest_traincheck.check.result import CheckResult, Incident, InvariantVerdi
 from pytest_traincheck.config import STORED, PipelineSpec
 from pytest_traincheck.golden.model import Golden, Kind
 from pytest_traincheck.golden.store import GoldenError, read
+from pytest_traincheck.report.wording import diff_place
 from pytest_traincheck.testing import wording
 from pytest_traincheck.testing.checks import CHECKS
 
@@ -133,6 +134,7 @@ class PipelineItem(pytest.Item):
             module=first.module,
             variables=" ".join(first.variables),
             source=first.source,
+            diff=diff_place(incidents[0].diff) if incidents[0].diff else "",
         )
 
 

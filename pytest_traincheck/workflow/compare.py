@@ -13,6 +13,7 @@ from pytest_traincheck.config import DEFAULT_SEEDS, DEFAULT_TIMEOUT, PipelineSpe
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import CheckedOutSide, open_side, resolve_side, separation
+from pytest_traincheck.workflow.changed_lines import between_sides
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.judging import NO_RULES, check_candidate, keep_artifacts
 from pytest_traincheck.workflow.learning import learn_side
@@ -87,6 +88,7 @@ def compare(request: CompareRequest, progress: Progress, engine: Engine | None =
         candidate_plan = _plan(request, CANDIDATE, candidate_side, golden_side)
         result, golden = _run(request, space, (golden_plan, golden_side), (candidate_plan, candidate_side), engine,
                               progress)  # fmt: skip
+        result = between_sides(result, golden_side, candidate_side, candidate_plan.cwd)
         keep_artifacts(space, result, golden)
     return result
 

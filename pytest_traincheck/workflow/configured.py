@@ -17,6 +17,7 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import CheckedOutSide, open_side, resolve_side, separation
+from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.compare import CompareRequest, compare
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.judging import check_candidate, keep_artifacts, rules_of
@@ -49,6 +50,7 @@ def check_stored(
     """The working tree against the stored golden. Raises `GoldenError` when that cannot be read."""
     engine = engine or default_engine()
     golden = read_stored(config, spec)
+    path = store.golden_path(config.store, spec.name)
     with ExitStack() as stack:
         space = stack.enter_context(workspace(artifacts, spec.name))
         side = stack.enter_context(open_side(resolve_side(str(config.root), config.root)))
@@ -65,11 +67,12 @@ def check_stored(
                 golden.commit,
                 golden.runs,
                 golden.environment,
-                str(store.golden_path(config.store, spec.name)),
+                str(path),
                 spec.run,
             ),
             engine=engine,
             progress=progress,
+            stored=path,
         )
         if golden.spec != spec.fingerprint():
             result = replace(
@@ -80,7 +83,9 @@ def check_stored(
                     f"were checked; `traincheck refresh {spec.name}` learns it anew",
                 ),
             )
-        keep_artifacts(space, result, golden)
+        result = since_golden(result, golden.commit, path, plan.cwd)
+        platform = result.candidate.environment.get("platform", "")
+        keep_artifacts(space, result, store.with_numbers(golden, path, platform) if space.kept else golden)
     return result
 
 
@@ -155,8 +160,15 @@ def refresh(
             return RefreshReport(spec.name, path, old, errors=(failure.error,), notes=(*notes, *failure.notes))
     new, notes = learned.golden, (*notes, *learned.notes)
     if old is not None and not reason and _same_but_for_origin(old, new):
+        # Numbers are no claims: the rules say the same, whatever the numbers are now.
+        written = store.write_numbers(path, new)
+        if written is not None:
+            notes = (*notes, f"the numbers for `{new.platform}` were learned anew: {written}")
         return RefreshReport(spec.name, path, old, old, "", notes=notes)
     store.write(path, new)
+    beside = store.numbers_file(path, new)
+    if beside is not None:
+        notes = (*notes, f"the numbers for `{new.platform}` lie beside it; commit both: {beside}")
     shown = "" if old is None else render_diff(diff(old, new))
     return RefreshReport(spec.name, path, old, new, shown, notes=notes, changed=True)
 

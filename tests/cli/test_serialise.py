@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from pytest_traincheck.check.result import (
+    ChangedLines,
     CheckResult,
     Incident,
     InvariantVerdict,
@@ -15,13 +16,19 @@ from pytest_traincheck.check.result import (
     Violation,
 )
 from pytest_traincheck.check.serialise import from_plain, to_plain
-from pytest_traincheck.golden.model import Clause, Invariant, Kind, Scope
+from pytest_traincheck.golden.model import Clause, Except, Exists, Invariant, Kind, Same, Scope
 
 RULE = Invariant(
     "APIArg",
     "torch.optim.AdamW",
     {"argument": "lr", "value": 0.001, "path": ["a", "b"]},
-    (Clause("stage", ("train", "eval")), Clause("rank", ("0",), negated=True)),
+    (
+        Clause("stage", ("train", "eval")),
+        Clause("rank", ("0",), negated=True),
+        Exists("root"),
+        Same("child", "root", negated=True),
+        Except((Clause("stage", ("eval",)),)),
+    ),
     Scope.PINNED,
     Kind.CONFIG,
     "AdamW(lr) is 0.001",
@@ -39,7 +46,10 @@ def test_everything_comes_back():
     result = CheckResult(
         "net",
         (InvariantVerdict(RULE, Verdict.VIOLATED, "reason"), InvariantVerdict(OTHER, Verdict.NOT_OBSERVABLE)),
-        (Incident("id", 1, violation(RULE), (violation(OTHER), violation(RULE))),),
+        (
+            Incident("id", 1, violation(RULE), (violation(OTHER), violation(RULE))),
+            Incident("id2", 2, violation(OTHER), (), ChangedLines("a.py", "@@ -1,1 +1,0 @@\n-x", "same file", 1)),
+        ),
         (RunError("golden", "message", "remedy", "output\n"),),
         SideInfo("c0ffee", 3, {"torch": "2.13.0"}, "/golden", "python train.py"),
         SideInfo("", 1, {}, "/candidate", "python train.py"),

@@ -189,6 +189,8 @@ def test_compare_between_two_refs(name: str, tmp_path: Path) -> None:
     assert compared.returncode == 1, compared.stdout + compared.stderr
     top = json.loads(document.read_text(encoding="utf-8"))["incidents"][0]
     assert any(word in f"{top['title']} {top['subject']}".lower() for word in bug["cause"])
+    assert top["diff"]["file"] == top["source"].partition(":")[0]
+    assert any(line.startswith("-") for line in top["diff"]["hunk"].splitlines())
     worktrees = subprocess.run(
         ["git", "worktree", "list"], cwd=repository.path, capture_output=True, text=True, check=True, env=_environment()
     )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from pytest_traincheck.golden import store
+from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.testing import fixture
 
 pytest_plugins = ["pytester"]
@@ -21,10 +25,12 @@ from pytest_traincheck.workflow.engine import Engine
 
 HERE = pathlib.Path(__file__).parent
 SEEN = []
+MEASURED = []
 
 @contextlib.contextmanager
 def observe(run_dir, seed=None):
     (run_dir / "proc-1-1").mkdir()
+    (run_dir / "proc-1-1" / "meta.json").write_text('{"platform": "linux-x86_64-cpu"}')
     yield
 
 def load_run(run_dir):
@@ -34,6 +40,7 @@ def load_run(run_dir):
 
 def check_run(golden, run, *, same_spec):
     SEEN.append(same_spec)
+    MEASURED.append((golden.platform, *golden.numbers))
     return from_plain(json.loads((HERE / "net.result").read_text()))
 
 def learn(runs, *, pipeline, spec, commit, environment, seeds, reason):
@@ -55,7 +62,9 @@ def in_process(project, monkeypatch):
 
 
 def write_test(project, body):
-    (project.root / "tests" / "test_net.py").write_text(f"from conftest import SEEN\ndef test_net(traincheck):\n{body}")
+    (project.root / "tests" / "test_net.py").write_text(
+        f"from conftest import MEASURED, SEEN\ndef test_net(traincheck):\n{body}"
+    )
 
 
 BLOCK = "    with traincheck.pipeline('net'):\n        pass\n"
@@ -138,3 +147,13 @@ def test_refresh_writes_nothing_when_the_block_raised(in_process):
     write_test(in_process, "    with traincheck.pipeline('new'):\n        raise LookupError('mine')\n")
     in_process.run("tests/test_net.py", "--traincheck-refresh").assert_outcomes(failed=1)
     assert not (in_process.root / "golden_invariants" / "new.jsonl").exists()
+
+
+def test_the_numbers_of_this_platform_are_used(in_process):
+    path = in_process.root / "golden_invariants" / "net.jsonl"
+    golden = replace(store.read(path), spec=fixture.in_process_spec("net"))
+    for platform, name in (("linux-x86_64-cpu", "here"), ("linux-x86_64-cuda-h100", "elsewhere")):
+        numbers = {name: Numbers(("loss",), np.array([1.0]), np.array([2.0]))}
+        store.write(path, replace(golden, platform=platform, numbers=numbers))
+    write_test(in_process, BLOCK + "    assert MEASURED == [('linux-x86_64-cpu', 'here')]\n")
+    in_process.run("tests/test_net.py").assert_outcomes(passed=1)

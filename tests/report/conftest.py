@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_traincheck.check.result import (
+    ChangedLines,
     CheckResult,
     Incident,
     InvariantVerdict,
@@ -64,6 +65,31 @@ def violation(invariant: Invariant, title: str, seq: int = 10, **changes: object
     return Violation(invariant, title, **{**facts, **changes})  # type: ignore[arg-type]
 
 
+LONG_LINE = (
+    "        loss = criterion(model(batch.to(device, non_blocking=True)), targets.to(device, non_blocking=True)).mean()"
+)
+HUNK = "\n".join(
+    [
+        "@@ -38,16 +38,14 @@",
+        "     model.train()",
+        "     for batch, targets in loader:",
+        "         optimizer.zero_grad()",
+        f" {LONG_LINE}",
+        "         loss.backward()",
+        "-        torch.nn.utils.clip_grad_norm_(",
+        "-            model.parameters(), config.grad_clip",
+        "-        )",
+        "+        # clipped by the optimizer now",
+        "         optimizer.step()",
+        "         scheduler.step()",
+        "-        log(loss)",
+        "-        log(norm)",
+        "+        log(loss, step)",
+        "         if step == config.steps:",
+        "             break",
+    ]
+)
+
 ENVIRONMENT = {"python": "3.11.7", "torch": "2.13.0+cpu", "numpy": "2.3.1", "platform": "linux-x86_64-cpu"}
 
 
@@ -78,6 +104,7 @@ def failed() -> CheckResult:
               enumerate(LAYERS)),
             violation(BACKWARD, "the gradient norm is larger than ever in golden", 50, step=2),
         ),
+        diff=ChangedLines("train/loop.py", HUNK, "same function", 6),
     )  # fmt: skip
     config = Incident(
         id="decade",
@@ -158,11 +185,12 @@ def hostile() -> CheckResult:
         invariant, f"{HOSTILE} {long}", golden=HOSTILE, candidate=HOSTILE, module=long, variables=(HOSTILE, long) * 9,
         source=f"{HOSTILE}.py:1", stage=HOSTILE,
     )  # fmt: skip
+    hunk = ChangedLines(HOSTILE, f"@@ {HOSTILE}\n-{HOSTILE}\n+{long}\n \t{long}\n{HOSTILE}\f\u2028", HOSTILE, 9)
     return CheckResult(
         pipeline=HOSTILE,
         verdicts=(InvariantVerdict(invariant, Verdict.VIOLATED, HOSTILE),
                   InvariantVerdict(rule("other", HOSTILE), Verdict.NOT_TRIGGERED, HOSTILE)),
-        incidents=(Incident(HOSTILE, 1, cause, (cause, violation(STEP, HOSTILE))),),
+        incidents=(Incident(HOSTILE, 1, cause, (cause, violation(STEP, HOSTILE)), hunk),),
         errors=(RunError(HOSTILE, HOSTILE, HOSTILE, f"{HOSTILE}\n{'x' * 500}\n\tcolumn   column\n"),),
         golden=SideInfo(HOSTILE, 1, {HOSTILE: HOSTILE}, HOSTILE, HOSTILE),
         candidate=SideInfo(HOSTILE, 1, {HOSTILE: "other"}, HOSTILE, HOSTILE),

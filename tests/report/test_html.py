@@ -16,7 +16,7 @@ VOID = {"meta", "br", "wbr"}
 ALLOWED = {
     *("html", "head", "meta", "title", "style", "body", "main", "article", "header", "section", "footer", "div"),
     *("h1", "h2", "h3", "p", "ul", "li", "dl", "dt", "dd", "pre", "code", "span", "b", "a", "br", "wbr", "details"),
-    *("summary", "table", "thead", "tbody", "tr", "th", "td"),
+    *("figure", "figcaption", "summary", "table", "thead", "tbody", "tr", "th", "td"),
 }
 
 
@@ -92,6 +92,18 @@ def test_hostile_strings_are_text(hostile: CheckResult) -> None:
     assert "<script>alert(1)</script> [bold red]x[/]" in page.text
     assert "{{ 7*7 }}" in page.text
     assert not {"\x00", "\x1b", "\u202e", "\ufffe"} & set(text)
+
+
+def test_changed_lines_are_marked_as_removed_and_added(failed: CheckResult) -> None:
+    text = to_text([failed])
+    page = Page(text)
+    assert "Changed lines: train/loop.py same function" in page.text
+    assert re.findall(r'<span class="removed">(.*)\n', text)[-1] == "-        log(norm)"
+    assert re.findall(r'<span class="added">(.*)\n', text) == [
+        "+        # clipped by the optimizer now",
+        "+        log(loss, step)",
+    ]
+    assert text.count("<figure") == 1
 
 
 def test_backticks_become_code_and_an_odd_one_stays(passed: CheckResult) -> None:

@@ -19,6 +19,14 @@ def test_one_result_is_its_own_document(failed: CheckResult, tmp_path: Path) -> 
     assert json.loads(path.read_text()) == failed.to_json()
 
 
+def test_an_incident_has_the_changed_lines_or_null(failed: CheckResult) -> None:
+    first, second = failed.to_json()["incidents"]
+    assert set(first["diff"]) == {"file", "hunk", "how"}
+    assert first["diff"]["file"] == "train/loop.py"
+    assert first["diff"]["hunk"].startswith("@@ -38,16 +38,14 @@\n     model.train()\n")
+    assert second["diff"] is None
+
+
 def test_several_results_are_aggregated(failed: CheckResult, passed: CheckResult) -> None:
     content = document([failed, passed, failed])
     assert set(failed.to_json()) < set(content)

@@ -51,6 +51,8 @@ def test_the_cause_carries_the_incident(failed: CheckResult) -> None:
     properties = {item.get("name"): item.get("value") for item in case.iter("property")}
     assert properties["traincheck_invariant"] == failed.incidents[0].root.invariant.id
     assert properties["traincheck_step"] == "1"
+    assert properties["traincheck_diff"] == "train/loop.py, @@ -38,16 +38,14 @@ (same function)"
+    assert "-        torch.nn.utils.clip_grad_norm_(" in (failure.text or "")
     assert properties["traincheck_ranks"] == "0-3"
 
 

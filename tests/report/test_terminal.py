@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from pytest_traincheck.check.result import CheckResult
+from pytest_traincheck.check.result import ChangedLines, CheckResult
 from pytest_traincheck.report.terminal import render_incident_text, render_result
 
 
@@ -61,6 +61,33 @@ def test_a_failure_tells_the_cause_first(failed: CheckResult) -> None:
     assert "during init, at train/loop.py:41" in text
     assert "36 in the golden: 30 held, 4 violated, 1 not triggered, 1 not observable" in text
     assert lines[-1] == "timing:    golden run 4.2 s, candidate run 4.4 s, infer 0.31 s, check 0.05 s"
+
+
+def test_the_changed_lines_are_shown_around_the_change_that_matters(failed: CheckResult) -> None:
+    lines = render_incident_text(failed.incidents[0], 80).splitlines()
+    (first,) = [number for number, line in enumerate(lines) if line.startswith("   diff:")]
+    assert lines[first] == "   diff:      train/loop.py, @@ -38,16 +38,14 @@ (same function)"
+    shown = lines[first + 1 : first + 12]
+    assert shown[0].startswith("              loss = criterion(")
+    assert shown[0].endswith("…")
+    assert shown[2] == "     -        torch.nn.utils.clip_grad_norm_("
+    assert shown[5] == "     +        # clipped by the optimizer now"
+    assert lines[first + 12] == "   13 consequences:"
+    assert "diff:" not in render_incident_text(failed.incidents[1], 80)
+
+
+def test_a_long_hunk_says_what_it_leaves_out(failed: CheckResult) -> None:
+    hunk = "@@ -1,3 +1,30 @@\n" + " a\n" * 3 + "\n".join(f"+line {number}" for number in range(27))
+    incident = replace(failed.incidents[0], diff=ChangedLines("a.py", hunk, "same file", 10))
+    lines = render_incident_text(incident, 80).splitlines()
+    assert [line.strip() for line in lines if line.startswith("     +")] == [f"+line {n}" for n in range(4, 15)]
+    assert "     (16 more changed lines)" in lines
+
+
+def test_removed_lines_are_red_and_added_ones_green(failed: CheckResult) -> None:
+    text = printed(failed, 80, colour=True)
+    assert "\x1b[31m     -            model.parameters(), config.grad_clip\x1b[0m" in text
+    assert "\x1b[32m     +        # clipped by the optimizer now\x1b[0m" in text
 
 
 def test_equal_consequences_are_told_once(failed: CheckResult) -> None:

@@ -1,0 +1,326 @@
+"""Which violation can be the cause of which: identity, containment, order and the flow of data in a training step.
+
+A step flows from what the optimizer holds and the model's forward pass over loss, backward pass and clipping to the
+update, and from there to copies, learning rates and other ranks. A violation is explained by one upstream of it.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import Enum, auto
+
+from pytest_traincheck.check.result import Violation
+from pytest_traincheck.golden.model import Kind
+from pytest_traincheck.relations import relations, vocabulary
+
+LATE_EFFECT = 3
+"""From this layer on a violation speaks of an effect (of a call, on a variable, between ranks), which has a cause
+before it.
+"""
+
+_SET_BY_MODE = ("training", "use_input_stats", "dropout_p")
+"""Arguments that layers pass on from the training flag of their module."""
+
+_NUMBERS_IN_ORDER = ("init", "activation", "loss", "gradient", "update")
+"""What numbers are about, upstream first."""
+
+_COMPARED_IN_ORDER = ("gradient", "parameter", "buffer")
+"""What is compared between ranks, upstream first."""
+
+
+class Aspect(Enum):
+    """What a violation is about, as a place in the flow of a training step."""
+
+    DATA = auto()
+    INITIAL = auto()
+    RESUMED = auto()
+    HELD = auto()
+    CHOICE = auto()
+    CLASS = auto()
+    FORWARD = auto()
+    LOSS = auto()
+    BACKWARD = auto()
+    ACCUMULATION = auto()
+    PREPARATION = auto()
+    EXCHANGE = auto()
+    STEP = auto()
+    SCHEDULING = auto()
+    AVERAGING = auto()
+    DIVERGED = auto()
+    ARRIVAL = auto()
+    UPDATE = auto()
+    COPY = auto()
+    STATISTICS = auto()
+    RATE = auto()
+    AGREEMENT = auto()
+    NUMBER = auto()
+    OTHER = auto()
+
+
+_UP_TO_GRADIENT = frozenset(
+    {
+        Aspect.HELD, Aspect.CLASS, Aspect.FORWARD, Aspect.LOSS, Aspect.BACKWARD, Aspect.ACCUMULATION, Aspect.EXCHANGE,
+        Aspect.STEP, Aspect.DIVERGED,
+    }
+)  # fmt: skip
+_UP_TO_UPDATE = _UP_TO_GRADIENT | {
+    Aspect.CHOICE, Aspect.PREPARATION, Aspect.SCHEDULING, Aspect.RATE, Aspect.ARRIVAL, Aspect.RESUMED,
+}  # fmt: skip
+
+_SOURCES: dict[Aspect, frozenset[Aspect]] = {
+    Aspect.FORWARD: frozenset({Aspect.FORWARD, Aspect.EXCHANGE}),
+    Aspect.ARRIVAL: _UP_TO_GRADIENT,
+    Aspect.UPDATE: _UP_TO_UPDATE,
+    Aspect.DIVERGED: _UP_TO_UPDATE,
+    Aspect.COPY: frozenset(
+        {
+            Aspect.HELD, Aspect.CHOICE, Aspect.CLASS, Aspect.BACKWARD, Aspect.STEP, Aspect.SCHEDULING, Aspect.AVERAGING,
+            Aspect.ARRIVAL, Aspect.UPDATE, Aspect.RATE,
+        }
+    ),
+    Aspect.STATISTICS: frozenset(
+        {Aspect.HELD, Aspect.FORWARD, Aspect.BACKWARD, Aspect.EXCHANGE, Aspect.STEP, Aspect.AVERAGING}
+    ),
+    Aspect.RATE: frozenset(
+        {Aspect.CHOICE, Aspect.CLASS, Aspect.BACKWARD, Aspect.STEP, Aspect.SCHEDULING, Aspect.RESUMED}
+    ),
+    Aspect.AGREEMENT: frozenset(
+        {Aspect.HELD, Aspect.CLASS, Aspect.BACKWARD, Aspect.EXCHANGE, Aspect.STEP, Aspect.AVERAGING, Aspect.AGREEMENT}
+    ),
+}  # fmt: skip
+"""Effect -> what can produce it. What is not listed here, a rule of a plugin say, may follow from anything."""
+
+
+_ASPECTS = {
+    "DataFlow": Aspect.LOSS,
+    "LossScale": Aspect.LOSS,
+    "LossTerms": Aspect.LOSS,
+    "CollectiveOrder": Aspect.EXCHANGE,
+    "Distinct": Aspect.DATA,
+    "Bounded": Aspect.DATA,
+    "Initialised": Aspect.INITIAL,
+    "Restored": Aspect.RESUMED,
+}
+"""Relations whose rules are all about one place."""
+
+
+def layer_of(violation: Violation) -> int:
+    """The layer of the violation's relation; that of an effect when the relation is not installed."""
+    relation = relations().get(violation.invariant.relation)
+    return relation.layer(violation.invariant.claim) if relation else LATE_EFFECT
+
+
+def is_effect(violation: Violation) -> bool:
+    return layer_of(violation) >= LATE_EFFECT
+
+
+def aspect_of(violation: Violation) -> Aspect:
+    """What the violation is about, judged by its rule."""
+    rule = violation.invariant
+    if rule.kind is Kind.NUMERIC:
+        return Aspect.NUMBER
+    if rule.relation == "Covered":
+        return Aspect.HELD
+    if rule.relation == "Hyperparameter":
+        return Aspect.CLASS if changes_class(violation) else Aspect.CHOICE
+    if rule.relation == "EventContain" and "change" in rule.claim:
+        return Aspect.ARRIVAL if rule.subject == "torch.autograd.backward" else Aspect.UPDATE
+    if rule.relation == "Moves":
+        return Aspect.STATISTICS if rule.claim.get("kind") == "buffer" else Aspect.COPY
+    if rule.relation == "Consistent":
+        return Aspect.FORWARD if "tied" in rule.claim else Aspect.AGREEMENT
+    if rule.relation in ("Accumulate", "Schedule"):
+        return Aspect.ACCUMULATION if rule.relation == "Accumulate" else Aspect.RATE
+    if rule.relation in _ASPECTS:
+        return _ASPECTS[rule.relation]
+    if rule.claim.get("finite"):
+        return Aspect.DIVERGED
+    if "mode" in rule.claim or rule.relation in ("Count", "APIArg", "APIOutput", "APISequence", "EventContain"):
+        return _aspect_of_call(rule.subject, "mode" in rule.claim)
+    return Aspect.OTHER
+
+
+def _aspect_of_call(api: str, is_mode: bool) -> Aspect:
+    if api.startswith(vocabulary.PARALLEL_WRAPPERS):
+        return Aspect.EXCHANGE
+    if is_mode or api.startswith("torch.nn.Module.forward"):
+        return Aspect.FORWARD
+    if vocabulary.is_loss(api):
+        return Aspect.LOSS
+    if api.startswith(vocabulary.F):
+        return Aspect.FORWARD
+    if api.startswith(("torch.autograd.", "torch.Tensor.backward")):
+        return Aspect.BACKWARD
+    if ".lr_scheduler." in api:
+        return Aspect.SCHEDULING
+    if ".swa_utils." in api:
+        return Aspect.AVERAGING
+    if ".clip_grad_" in api or "GradScaler" in api:
+        return Aspect.PREPARATION
+    return Aspect.STEP if api.endswith(".step") else Aspect.OTHER
+
+
+def can_follow(effect: Violation, cause: Violation) -> bool:
+    """Whether one violation explains another that comes no earlier in the order of `explain`."""
+    # Numbers name whole models; what they have to do with each other and with the rest is a matter of flow alone.
+    if Kind.NUMERIC not in (effect.invariant.kind, cause.invariant.kind) and _same_root(effect, cause):
+        return True
+    if is_effect(effect):
+        return _flows(cause, effect)
+    if effect.step < cause.step:
+        return False
+    return _passes_on_mode(cause, effect) or _shifts_windows(cause, effect) or _nothing_to_schedule(cause, effect)
+
+
+def _same_root(violation: Violation, other: Violation) -> bool:
+    """Both are about one API, the same variables, or one thing that shows in two ways."""
+    ours, theirs = violation.invariant, other.invariant
+    if changes_class(other):
+        # Whatever golden knew of the optimizer that is gone.
+        return ours.subject.startswith(theirs.subject)
+    if ours.relation == theirs.relation == "Hyperparameter":
+        if ours.claim.get("name") == theirs.claim.get("name"):
+            return True
+        # Parameters that went from one group to another take all the values of that group.
+        return bool(violation.variables) and set(violation.variables) == set(other.variables)
+    if _too_often(violation) and _too_often(other):
+        # Windows end with steps: one step left out doubles every count of its window.
+        return violation.step == other.step
+    if _same_model(violation, other) or _same_model(other, violation):
+        return True
+    if ours.relation == theirs.relation == "DataFlow" and ours.claim.get("of") == theirs.claim.get("of"):
+        return True  # Layers that are given the same mask.
+    if ours.subject == theirs.subject:
+        return True
+    return bool(set(violation.variables) & set(other.variables))
+
+
+def _flows(cause: Violation, effect: Violation) -> bool:
+    """Whether what the cause is about is upstream of the effect, no later, and on a way that leads there."""
+    what, why = aspect_of(effect), aspect_of(cause)
+    # A call that never comes may show before it is due; everything else comes before its effects.
+    early = is_effect(cause) or cause.invariant.kind is Kind.CONFIG or what is Aspect.NUMBER
+    if effect.step < cause.step and early and not has_vanished(cause):
+        return False
+    if what is Aspect.NUMBER:
+        return _same_roots(cause, effect)
+    if why is Aspect.NUMBER:
+        return False
+    if is_effect(cause) and why not in _SOURCES.get(what, frozenset()):
+        return False
+    if what is Aspect.AGREEMENT and set(cause.ranks) < set(effect.ranks):
+        return True  # What only some ranks do makes them differ, whatever it is.
+    if what is Aspect.RATE and _evaluation_is_gone(cause):
+        return True
+    if "nonfinite" in effect.candidate or "not finite" in effect.candidate:
+        return cause.step < effect.step or why in _UP_TO_GRADIENT
+    return why is Aspect.OTHER or what not in _SOURCES or why in _SOURCES[what]
+
+
+def _nothing_to_schedule(cause: Violation, effect: Violation) -> bool:
+    """Steps that never happen have no schedule to follow."""
+    steps = cause.invariant.relation == "Count" and aspect_of(cause) is Aspect.STEP and has_vanished(cause)
+    return steps and aspect_of(effect) is Aspect.SCHEDULING and has_vanished(effect)
+
+
+def _passes_on_mode(cause: Violation, effect: Violation) -> bool:
+    """The way a model is called decides what its layers are called with, and what is frozen is put into eval mode."""
+    if aspect_of(cause) is Aspect.HELD and effect.invariant.claim.get("argument") in _SET_BY_MODE and effect.module:
+        return any(name.startswith(f"{effect.module}.") for name in cause.variables)
+    return (
+        cause.invariant.claim.get("mode") == "training"
+        and effect.invariant.claim.get("argument") in _SET_BY_MODE
+        and _model_of(cause) == _model_of(effect) != ""
+    )
+
+
+def _shifts_windows(cause: Violation, effect: Violation) -> bool:
+    """Windows end with steps: when the steps themselves are wrong, so is every count per window."""
+    if _counts_steps(cause):
+        return effect.invariant.relation in ("Accumulate", "Distinct", "LossTerms") or (
+            effect.invariant.relation == "Count" and not has_vanished(effect)
+        )
+    # Where golden evaluated, the candidate trains: windows of their own, without what the training loop does around.
+    return _evaluation_is_gone(cause) and is_in_some_windows(effect)
+
+
+def trains_where_golden_evaluated(cause: Violation, effects: tuple[Violation, ...]) -> bool:
+    """Whether evaluation is gone and training steps have come in its place."""
+    return _evaluation_is_gone(cause) and any(is_in_some_windows(effect) for effect in effects)
+
+
+def is_in_some_windows(violation: Violation) -> bool:
+    """Whether something was as in golden in the first training steps, and is not in a later one."""
+    rule = violation.invariant
+    if violation.step == 0 or has_vanished(violation):
+        return False
+    if rule.relation == "Accumulate":
+        return violation.step > 1  # Step 0 starts with clean gradients anyway.
+    if rule.relation in ("Count", "APISequence"):
+        return True
+    return rule.claim.get("mode") == "training" or rule.claim.get("argument") in _SET_BY_MODE
+
+
+def changes_class(violation: Violation) -> bool:
+    return violation.invariant.relation == "Hyperparameter" and violation.invariant.claim.get("rule") == "class"
+
+
+def has_vanished(violation: Violation) -> bool:
+    """Whether something that golden called is never called any more, so that the candidate has no line for it."""
+    return violation.candidate.startswith("never called")
+
+
+def _evaluation_is_gone(violation: Violation) -> bool:
+    api = str(violation.invariant.claim.get("api", ""))
+    return api.startswith("torch.nn.Module.forward|") and api.endswith(" in eval") and has_vanished(violation)
+
+
+def _same_model(mode: Violation, other: Violation) -> bool:
+    """The way a model is called, and all of the variables of that model."""
+    root = _model_of(mode)
+    if "mode" not in mode.invariant.claim or not root:
+        return False
+    if str(other.invariant.claim.get("api", "")).startswith(f"torch.nn.Module.forward|{root} "):
+        return True
+    return bool(other.variables) and all(name.startswith(f"{root}.") for name in other.variables)
+
+
+def _model_of(violation: Violation) -> str:
+    return violation.module.partition(".")[0]
+
+
+def _same_roots(violation: Violation, other: Violation) -> bool:
+    """Whether the models that two violations name have one in common; one that names none may be about any."""
+    ours, theirs = _models_of(violation), _models_of(other)
+    return not ours or not theirs or bool(ours & theirs)
+
+
+def _models_of(violation: Violation) -> set[str]:
+    named = {name.partition(".")[0] for name in violation.variables}
+    return named or ({_model_of(violation)} if violation.module else set())
+
+
+def _number_order(violation: Violation) -> int:
+    """Place of a number in the flow of a step, by what its rule says it measures."""
+    claim = violation.invariant.claim
+    text = str(claim.get("quantity") or json.dumps(dict(claim), default=str)).lower()
+    found = [place for place, word in enumerate(_NUMBERS_IN_ORDER) if word in text]
+    return found[0] if found else len(_NUMBERS_IN_ORDER)
+
+
+def flow_order(violation: Violation) -> int:
+    """Upstream first, among violations of one layer at one step: gradients before parameters, losses before updates."""
+    if violation.invariant.kind is Kind.NUMERIC:
+        return len(_COMPARED_IN_ORDER) + _number_order(violation)
+    compared = violation.invariant.claim.get("kind") if violation.invariant.relation == "Consistent" else None
+    return _COMPARED_IN_ORDER.index(compared) if compared in _COMPARED_IN_ORDER else 0
+
+
+def _counts_steps(violation: Violation) -> bool:
+    return violation.invariant.relation == "Count" and violation.invariant.subject.endswith(".step")
+
+
+def _too_often(violation: Violation) -> bool:
+    if violation.invariant.relation == "Accumulate":
+        return violation.invariant.claim.get("gradient") == "whole"
+    return violation.invariant.relation == "Count" and violation.candidate in ("called twice", "called many times")

@@ -1,0 +1,220 @@
+"""The changed lines that touch an incident's place, or none: an unrelated change is never shown.
+
+Pure: what changed between both trees is an argument.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_traincheck.check import causes
+from pytest_traincheck.check.blocks import Block, ChangedFile
+from pytest_traincheck.check.result import ChangedLines, Incident, Violation
+
+CONTAINS = "contains the line"
+SAME_FUNCTION = "same function"
+SAME_FILE = "same file"
+OTHER_FILE = "another file"
+ON_THE_PATH = "same function as a consequence"
+ONLY_CHANGE = "the only change"
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DIMENSIONS = re.compile(r"[123]d$")
+
+_CALLED_AS = {
+    "torch.nn.Module.train": ("train", "eval"),
+    "torch.no_grad": ("no_grad", "inference_mode", "set_grad_enabled", "enable_grad", "is_grad_enabled"),
+    "torch.autocast": ("autocast",),
+    "torch.optim.Optimizer.param_groups": ("requires_grad", "requires_grad_", "param_groups", "add_param_group"),
+    "torch.nn.Parameter.requires_grad": ("requires_grad", "requires_grad_"),
+    "torch.optim.Optimizer.step": ("step",),
+}
+"""What stands in user code for subjects that are not the name of a call."""
+
+_ALIASES = {"DistributedDataParallel": "DDP", "FullyShardedDataParallel": "FSDP"}
+
+_COMMON = frozenset({"train", "eval", "step", "forward", "lr"})
+"""Names that stand for much else; as API they count only where they are called on something, `model.train()`."""
+
+_COPIED_BY = ("update_parameters", "lerp_", "lerp", "copy_", "mul_", "ema", "update_ema")
+_GATHERED_BY = ("all_reduce", "broadcast", "DistributedDataParallel", "DDP", "no_sync")
+_GENERIC_PARTS = frozenset({"weight", "bias", "in_proj_weight", "in_proj_bias", "module", "model", "layers"})
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One changed block of one file."""
+
+    file: ChangedFile
+    block: Block
+
+
+@dataclass(frozen=True)
+class Names:
+    """What an incident's place is called in code: names of APIs, and words such as arguments and variables."""
+
+    apis: frozenset[str]
+    words: frozenset[str]
+
+    def count(self, lines: Iterable[str]) -> int:
+        """How many of these lines name it."""
+        return sum(self._in(line) for line in lines)
+
+    def _in(self, line: str) -> bool:
+        if line.lstrip().startswith("#"):
+            return False
+        for found in _WORD.finditer(line):
+            word = found.group()
+            if word in self.words:
+                return True
+            if word in _COMMON:
+                called = line[found.end() :].lstrip().startswith("(") and line[: found.start()].endswith(".")
+                if called and word in self.apis:
+                    return True
+            elif _plain(word) in self.apis:
+                return True
+        return False
+
+
+def attach(incidents: Sequence[Incident], changes: Mapping[str, tuple[str, str]]) -> tuple[Incident, ...]:
+    """The incidents with the changed lines that touch them.
+
+    Args:
+        changes: text in golden and in the candidate for each file that differs, "" where it does not exist. Paths are
+            as in the incidents' `source`.
+    """
+    files = [ChangedFile(path, old, new) for path, (old, new) in sorted(changes.items())]
+    return tuple(replace(incident, diff=changed_lines(incident, files)) for incident in incidents)
+
+
+def changed_lines(incident: Incident, files: Sequence[ChangedFile]) -> ChangedLines | None:
+    """The hunk that says most about an incident, or None."""
+    places = [_Place(file, block) for file in files for block in file.blocks]
+    if not places:
+        return None
+    missing = is_missing(incident.root)
+    path, line = position(incident.root.source)
+    names = names_of(incident.root)
+    here = [place for place in places if place.file.path == path and line]
+    inside = [place for place in here if place.file.in_function(place.block, line)]
+    touching = [place for place in here if place.file.touches(place.block, line)]
+
+    def near(place: _Place) -> int:
+        return abs(place.block.j1 + 1 - line)
+
+    def lost(place: _Place) -> int:
+        return names.count(place.file.lost(place.block))
+
+    def gone(place: _Place) -> int:
+        return names.count(place.file.removed(place.block))
+
+    def named(place: _Place) -> int:
+        return gone(place) + names.count(place.file.added(place.block))
+
+    def by_name(mentions: Callable[[_Place], int]) -> list[ChangedLines | None]:
+        return [_best(some, how, mentions, near) for some, how in around]
+
+    elsewhere = [place for place in places if place not in here]
+    around = [(inside, SAME_FUNCTION), (here, SAME_FILE), (elsewhere, OTHER_FILE)]
+    nearest = _best(inside, SAME_FUNCTION, lambda _: 1, near)
+    if missing:
+        # What is not there any more comes before what moved or was put under a condition.
+        first, then = by_name(lost), by_name(gone)
+        contains = _best(touching, CONTAINS, lambda place: 1 + gone(place), near)
+        order = [*first[:2], *then[:2], contains, first[2], then[2], nearest]
+    else:
+        order = [_best(touching, CONTAINS, lambda place: 1 + named(place), near), *by_name(named), nearest]
+    found = next((item for item in order if item is not None), None)
+    if found is None and missing:
+        return _on_the_path(incident, places) or _only(places)
+    return found
+
+
+def _only(places: Sequence[_Place]) -> ChangedLines | None:
+    """The hunk that holds all that changed."""
+    shown = _shown(places[0], ONLY_CHANGE)
+    if any(place.file is not places[0].file or _shown(place, ONLY_CHANGE).hunk != shown.hunk for place in places):
+        return None
+    return shown
+
+
+def _best(
+    places: Sequence[_Place], how: str, score: Callable[[_Place], int], distance: Callable[[_Place], int]
+) -> ChangedLines | None:
+    """The place with the highest score above 0, among equals the nearest."""
+    scored = [(score(place), -distance(place), place) for place in places]
+    best = max((item for item in scored if item[0] > 0), key=lambda item: item[:2], default=None)
+    return None if best is None else _shown(best[2], how)
+
+
+def _shown(place: _Place, how: str) -> ChangedLines:
+    text, focus = place.file.hunk(place.block)
+    return ChangedLines(place.file.path, text, how, focus)
+
+
+def _on_the_path(incident: Incident, places: Sequence[_Place]) -> ChangedLines | None:
+    """A change in a function that some consequence comes from."""
+    for violation in incident.consequences:
+        path, line = position(violation.source)
+        for place in places:
+            if line and place.file.path == path and place.file.in_function(place.block, line):
+                return _shown(place, ON_THE_PATH)
+    return None
+
+
+def position(source: str) -> tuple[str, int]:
+    """File and line of a `file:line`; an empty file and 0 for anything else."""
+    file, _, line = source.rpartition(":")
+    return (file, int(line)) if file and line.isdecimal() else ("", 0)
+
+
+def is_missing(violation: Violation) -> bool:
+    """Whether something that golden did is not done at all, so that the source line is only where it was noticed."""
+    rule = violation.invariant
+    if causes.has_vanished(violation) or violation.candidate.startswith(("called never", "no call of", "unchanged")):
+        return True
+    return rule.relation == "Accumulate" and rule.claim.get("gradient") != "whole"
+
+
+def names_of(violation: Violation) -> Names:
+    """Under which names the user's code would speak of what was violated."""
+    rule = violation.invariant
+    apis: set[str] = set()
+    for api in [rule.subject, *(item for item in _listed(rule.claim.get("order")) if "." in item)]:
+        api = api.partition("|")[0].partition(" ")[0]
+        parts = api.split(".")
+        if api in _CALLED_AS:
+            apis.update(_CALLED_AS[api])
+        elif rule.relation == "Consistent":
+            apis.update(_GATHERED_BY)
+        elif rule.relation == "Moves":
+            apis.update(_COPIED_BY)
+        elif parts[-1] in ("step", "forward", "lr") and len(parts) > 1:
+            apis.update({parts[-2], _ALIASES.get(parts[-2], parts[-2])} - {"Module"})
+            apis.update({parts[-1]} - {"forward"})
+        elif len(parts) > 1:
+            apis.add(parts[-1])
+    words = {str(rule.claim.get("argument", ""))}
+    if not causes.changes_class(violation):
+        words.add(str(rule.claim.get("name", "")))
+    if rule.relation == "Schedule":
+        words.update(("lr", "learning_rate", "scheduler", "gamma", "step_size"))
+    if words & {"lr", "learning_rate"}:
+        words.update(("lr", "learning_rate"))
+    if rule.relation in ("Covered", "Consistent", "EventContain"):
+        for variable in [*violation.variables, *_listed(rule.claim.get("tied"))]:
+            # Without the model's own name, and without what every layer has.
+            words.update(part for part in variable.split(".")[1:] if part not in _GENERIC_PARTS)
+    kept = {word for word in words if len(word) > 1 and not word.isdigit()}
+    return Names(frozenset(name if name in _COMMON else _plain(name) for name in apis), frozenset(kept))
+
+
+def _listed(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, (list, tuple)) else []
+
+
+def _plain(name: str) -> str:
+    """`Dropout2d`, `dropout` and `dropout2d` are one name; so are `LayerNorm` and `layer_norm`."""
+    return _DIMENSIONS.sub("", name.replace("_", "").lower())

@@ -1,0 +1,160 @@
+"""What differs between two source trees: the texts of the files that changed, read with bounded effort.
+
+Nothing outside the trees is read, and nothing is raised: what cannot be read is left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from pytest_traincheck.launch.git import GitError, find_commit, git, git_output
+
+MAX_FILES = 400
+"""Files that are compared at most; the rest of a larger difference is left out."""
+
+MAX_SCANNED = 3_000
+"""Files that are looked at in each of two trees that no repository can compare."""
+
+MAX_BYTES = 256 * 1024
+"""Larger files are data."""
+
+SUFFIXES = frozenset({".py", ".pyi", ".toml", ".yaml", ".yml", ".json", ".cfg", ".ini", ".sh"})
+"""Code and configuration. Documentation never changes how a model trains."""
+
+_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv", "golden_invariants"})
+
+Changes = dict[str, tuple[str, str]]
+"""Path from the top of the candidate's tree -> text in golden and in the candidate, "" where the file is not."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The top of a source tree. `repository` is set where that is a whole working tree of it, and `commit` where the
+    tree is known to be exactly that commit.
+    """
+
+    root: Path
+    repository: Path | None = None
+    commit: str = ""
+
+
+def between(golden: Tree, candidate: Tree) -> Changes:
+    """What differs between two directories. Git names the files where both are of one repository."""
+    changes: Changes = {}
+    for old, new in _pairs(golden, candidate):
+        if len(changes) == MAX_FILES:
+            break
+        _add(changes, new or old, read_text(golden.root, old), read_text(candidate.root, new))
+    return changes
+
+
+def since_commit(commit: str, repository: Path) -> Changes:
+    """What differs between a commit and the working tree of a repository; nothing where it lacks that commit."""
+    known = find_commit(repository, commit)
+    changes: Changes = {}
+    for old, new in _named_by_git(repository, known, None)[:MAX_FILES] if known else ():
+        _add(changes, new or old, _read_commit(repository, known or "", old), read_text(repository, new))
+    return changes
+
+
+def commit_of_file(path: Path) -> str:
+    """The commit that last changed a file, or "" when it is not committed as it lies there."""
+    try:
+        if git(path.parent, "status", "--porcelain", "--", path.name):
+            return ""
+        return git(path.parent, "log", "-1", "--format=%H", "--", path.name)
+    except GitError:
+        return ""
+
+
+def read_text(root: Path, name: str) -> str | None:
+    """The text of a file below `root`; "" where there is none, None for what is no small text file inside the tree."""
+    if not name:
+        return ""
+    path = root / name
+    try:
+        if not path.exists() and not path.is_symlink():
+            return ""
+        if not path.resolve().is_relative_to(root.resolve()) or not path.is_file() or path.stat().st_size > MAX_BYTES:
+            return None
+        return _decoded(path.read_bytes())
+    except (OSError, RuntimeError):
+        return None
+
+
+def _add(changes: Changes, path: str, old: str | None, new: str | None) -> None:
+    if old is not None and new is not None and old != new:
+        changes[path] = old, new
+
+
+def _decoded(content: bytes) -> str | None:
+    if b"\0" in content:
+        return None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+
+
+def _read_commit(repository: Path, commit: str, name: str) -> str | None:
+    if not name:
+        return ""
+    try:
+        if int(git(repository, "cat-file", "-s", f"{commit}:{name}")) > MAX_BYTES:
+            return None
+        text = git_output(repository, "show", f"{commit}:{name}")
+    except (GitError, ValueError):
+        return None
+    return None if "\0" in text else text.removeprefix("\ufeff")
+
+
+def _pairs(golden: Tree, candidate: Tree) -> list[tuple[str, str]]:
+    """Old and new name of the files that may differ."""
+    if golden.repository is not None and golden.repository == candidate.repository:
+        if golden.commit:
+            return _named_by_git(golden.repository, golden.commit, candidate.commit or None)
+        if candidate.commit:
+            return [(new, old) for old, new in _named_by_git(golden.repository, candidate.commit, None)]
+    return [(name, name) for name in sorted({*_walk(golden.root), *_walk(candidate.root)})]
+
+
+def _named_by_git(repository: Path, commit: str, other: str | None) -> list[tuple[str, str]]:
+    """Old and new name of every file that differs between a commit and another, or the working tree when None."""
+    targets = [commit] if other is None else [commit, other]
+    try:
+        listing = git_output(repository, "diff", "--name-status", "-z", "-M", "--no-ext-diff", *targets, "--")
+        extra = git_output(repository, "ls-files", "--others", "--exclude-standard", "-z") if other is None else ""
+    except GitError:
+        return []
+    fields = iter(listing.strip("\0").split("\0"))
+    pairs: list[tuple[str, str]] = []
+    for status in fields:
+        name = next(fields, "")
+        if status[:1] in ("R", "C"):
+            pairs.append((name, next(fields, "")))
+        else:
+            pairs.append(("" if status == "A" else name, "" if status == "D" else name))
+    pairs += [("", name) for name in extra.strip("\0").split("\0") if name]
+    return [pair for pair in pairs if _is_source(pair[1] or pair[0])]
+
+
+def _walk(root: Path) -> Iterator[str]:
+    seen = 0
+    for directory, folders, files in os.walk(root, followlinks=False):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
+        for name in sorted(files):
+            seen += 1
+            if seen > MAX_SCANNED:
+                return
+            path = (Path(directory) / name).relative_to(root).as_posix()
+            if _is_source(path):
+                yield path
+
+
+def _is_source(name: str) -> bool:
+    path = PurePosixPath(name)
+    hidden = any(part.startswith(".") or part in _SKIPPED for part in path.parts)
+    return path.suffix in SUFFIXES and not hidden

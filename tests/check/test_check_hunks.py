@@ -1,0 +1,258 @@
+"""The changed lines beside an incident are those that touch its place, or there are none."""
+
+from __future__ import annotations
+
+from pytest_traincheck.check.blocks import MAX_LINES, ChangedFile
+from pytest_traincheck.check.hunks import attach
+from pytest_traincheck.check.result import ChangedLines, Incident, Violation
+from pytest_traincheck.golden.model import Invariant, Kind, Scope
+
+TRAIN = """\
+import torch
+
+def evaluate(model, batches):
+    model.eval()
+    losses = [loss_of(model, batch) for batch in batches]
+    model.train()
+    return sum(losses)
+
+def train(model, batches, lr):
+    optimizer = torch.optim.AdamW(
+        model.parameters(),
+        lr=lr,
+        weight_decay=0.1,
+    )
+    for batch in batches:
+        optimizer.zero_grad()
+        loss = loss_of(model, batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        print(loss.item())
+
+def parse():
+    return {"lr": 0.001, "steps": 8}
+"""
+
+
+def line_of(text: str, words: str) -> int:
+    return 1 + next(number for number, line in enumerate(text.splitlines()) if words in line)
+
+
+def incident(
+    subject: str,
+    candidate: str,
+    source: str,
+    relation: str = "Count",
+    consequences: tuple[str, ...] = (),
+    variables: tuple[str, ...] = (),
+    **claim: object,
+) -> Incident:
+    rule = Invariant(relation, subject, claim or {"api": subject}, (), Scope.PINNED, Kind.BEHAVIOUR, "", 9, 3)
+
+    def violation(at: str) -> Violation:
+        return Violation(rule, "", "", candidate, 1, "train", (0,), 5, "", variables, at)
+
+    return Incident("id", 1, violation(source), tuple(violation(at) for at in consequences))
+
+
+def diff_of(item: Incident, **files: tuple[str, str]) -> ChangedLines | None:
+    (found,) = attach([item], {name.replace("__", "/") + ".py": texts for name, texts in files.items()})
+    return found.diff
+
+
+def changed(diff: ChangedLines | None) -> list[str]:
+    assert diff is not None
+    return [line for line in diff.hunk.splitlines()[1:] if line[0] in "+-"]
+
+
+def never(api: str, at: str = "optimizer.step()", text: str = TRAIN) -> Incident:
+    """A call that vanished is noticed at the step of its window."""
+    return incident(api, "never called", f"train.py:{line_of(text, at)}")
+
+
+def test_a_removed_call_is_found_by_its_name_in_the_function_that_misses_it() -> None:
+    new = TRAIN.replace("        optimizer.zero_grad()\n", "").replace("print(loss.item())", "log(loss)")
+    diff = diff_of(never("torch.optim.AdamW.zero_grad", text=new), train=(TRAIN, new))
+    assert diff is not None
+    assert (diff.file, diff.how) == ("train.py", "same function")
+    assert diff.hunk.splitlines()[diff.focus] == "-        optimizer.zero_grad()"
+    assert diff.hunk.startswith("@@ -13,12 +13,11 @@\n")
+
+
+def test_a_removed_call_in_another_function_wins_over_another_change_near_the_line() -> None:
+    """The helper that clipped was emptied; near the step only the logging changed."""
+    old = TRAIN.replace("        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n", "        clip(model)\n")
+    old += "\ndef clip(model):\n    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    new = old.replace("    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n", "    return model\n")
+    new = new.replace("print(loss.item())", "log(loss)")
+    diff = diff_of(never("torch.nn.utils.clip_grad_norm_", text=new), train=(old, new))
+    assert diff is not None
+    assert diff.how == "same file"
+    assert "-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)" in changed(diff)
+
+
+def test_a_removed_call_in_another_file_is_found_by_its_name() -> None:
+    old = "def prepare(model):\n    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    diff = diff_of(never("torch.nn.utils.clip_grad_norm_"), lib__steps=(old, "def prepare(model):\n    pass\n"))
+    assert diff is not None
+    assert (diff.file, diff.how) == ("lib/steps.py", "another file")
+
+
+def test_a_call_that_moved_is_not_what_removed_another() -> None:
+    """`zero_grad` of the discriminator only moved; that of the generator is gone."""
+    old = "def a(x):\n    x.zero_grad()\n    x.use()\n    x.go()\n\ndef b(y):\n    y.zero_grad()\n    y.step()\n"
+    new = "def a(x):\n    x.use()\n    x.go()\n    x.zero_grad()\n\ndef b(y):\n    y.step()\n"
+    diff = diff_of(incident("torch.optim.SGD.zero_grad", "never called", "train.py:2"), train=(old, new))
+    assert diff is not None
+    assert diff.hunk.splitlines()[diff.focus] == "-    y.zero_grad()"
+
+
+def test_an_added_call_is_not_what_removed_one() -> None:
+    """The discriminator's `zero_grad` is new in the loop; the generator's went from a helper."""
+    old = TRAIN.replace("        optimizer.zero_grad()\n", "        clear(optimizer)\n")
+    old += "\ndef clear(optimizer):\n    optimizer.zero_grad()\n"
+    new = old.replace("    optimizer.zero_grad()\n", "    return optimizer\n")
+    new = new.replace("        clear(optimizer)\n", "        clear(optimizer)\n        critic.zero_grad()\n")
+    diff = diff_of(never("torch.optim.AdamW.zero_grad", text=new), train=(old, new))
+    assert diff is not None
+    assert diff.hunk.splitlines()[diff.focus] == "-    optimizer.zero_grad()"
+
+
+def test_a_changed_line_of_a_statement_over_several_lines_contains_its_first_line() -> None:
+    new = TRAIN.replace("weight_decay=0.1", "weight_decay=0.5")
+    item = incident(
+        "torch.optim.AdamW",
+        "weight_decay = 0.5",
+        f"train.py:{line_of(new, 'AdamW(')}",
+        "Hyperparameter",
+        name="weight_decay",
+        rule="value",
+    )
+    diff = diff_of(item, train=(TRAIN, new))
+    assert diff is not None
+    assert diff.how == "contains the line"
+    assert changed(diff) == ["-        weight_decay=0.1,", "+        weight_decay=0.5,"]
+
+
+def test_a_default_elsewhere_is_found_by_the_name_of_the_argument() -> None:
+    """The learning rate comes from the command line, and somebody touched the logging in the same function."""
+    new = TRAIN.replace('"lr": 0.001', '"lr": 0.01').replace("print(loss.item())", "log(loss)")
+    source = f"train.py:{line_of(new, 'AdamW(')}"
+    item = incident("torch.optim.AdamW", "lr = 0.01", source, "Hyperparameter", name="lr", rule="value")
+    diff = diff_of(item, train=(TRAIN, new))
+    assert diff is not None
+    assert diff.hunk.splitlines()[diff.focus] == '-    return {"lr": 0.001, "steps": 8}'
+
+
+def test_a_configuration_file_is_part_of_the_diff() -> None:
+    item = incident("torch.optim.AdamW", "lr = 0.01", "train.py:10", "Hyperparameter", name="lr", rule="value")
+    (found,) = attach([item], {"conf/train.yaml": ("steps: 8\nlr: 0.001\n", "steps: 8\nlr: 0.01\n")})
+    assert found.diff == ChangedLines(
+        "conf/train.yaml", "@@ -1,2 +1,2 @@\n steps: 8\n-lr: 0.001\n+lr: 0.01", "another file", 2
+    )
+
+
+def test_an_unrelated_change_is_never_shown() -> None:
+    new = TRAIN.replace('"steps": 8', '"steps": 9')
+    item = incident("torch.nn.functional.dropout", "p = 0.5", "train.py:17", "APIArg", argument="p", value="0.1")
+    assert diff_of(item, train=(TRAIN, new)) is None
+    assert diff_of(never("torch.optim.AdamW.zero_grad"), train=(TRAIN, new), other=("a = 1\n", "a = 2\n")) is None
+    assert diff_of(never("torch.optim.AdamW.zero_grad")) is None
+
+
+def test_the_only_change_explains_what_vanished() -> None:
+    diff = diff_of(never("torch.optim.AdamW.zero_grad"), other=("a = 1\n", "a = 2\n"))
+    assert diff is not None
+    assert diff.how == "the only change"
+
+
+def test_comments_and_blank_lines_are_no_changes() -> None:
+    new = TRAIN.replace(
+        "        loss.backward()\n", "        # loss.backward() comes first\n\n        loss.backward()\n"
+    )
+    assert diff_of(never("torch.autograd.backward"), train=(TRAIN, new)) is None
+
+
+def test_a_change_in_the_same_function_is_the_last_resort_before_none() -> None:
+    new = TRAIN.replace("loss_of(model, batch)\n        loss.b", "loss_of(model.module, batch)\n        loss.b")
+    source = f"train.py:{line_of(new, 'optimizer.step()')}"
+    diff = diff_of(incident("torch.autograd.backward", "gradient absent: x", source, "EventContain", change="x"),
+                   train=(TRAIN, new))  # fmt: skip
+    assert diff is not None
+    assert diff.how == "same function"
+    elsewhere = f"train.py:{line_of(new, 'model.eval()')}"
+    item = incident("torch.nn.functional.relu", "x", elsewhere, "APIOutput", dtype="float32")
+    assert diff_of(item, train=(TRAIN, new)) is None
+
+
+def test_the_loop_of_a_script_without_functions_is_its_function() -> None:
+    old = "import torch\nmodel = make()\nprint(1)\nfor batch in data:\n    a()\n    optimizer.step()\n"
+    new = old.replace("    a()\n", "    b()\n")
+    source = f"train.py:{line_of(new, 'optimizer.step()')}"
+    item = incident("torch.nn.functional.relu", "x", source, "APIOutput", dtype="float32")
+    diff = diff_of(item, train=(old, new))
+    assert diff is not None
+    assert diff.how == "same function"
+    assert diff_of(item, train=(old, old.replace("print(1)", "print(2)"))) is None
+
+
+def test_a_vanished_call_is_looked_for_where_its_consequences_are() -> None:
+    new = TRAIN.replace("model.train()", "restore(model)").replace('"steps": 8', '"steps": 9')
+    item = incident("torch.nn.functional.dropout", "never called", "other.py:3", consequences=("train.py:5",))
+    diff = diff_of(item, train=(TRAIN, new))
+    assert diff is not None
+    assert diff.how == "same function as a consequence"
+    assert "+    restore(model)" in changed(diff)
+
+
+def test_a_mode_is_looked_for_as_a_method_and_not_as_a_word() -> None:
+    """`train` stands for much; only `.train()` is the mode."""
+    new = TRAIN.replace("    model.train()\n", "").replace('"steps"', '"train"')
+    source = f"train.py:{line_of(new, 'loss = loss_of')}"
+    item = incident("torch.nn.Module.train", "called in eval mode", source, "APIArg", mode="training", value="on")
+    assert changed(diff_of(item, train=(TRAIN, new))) == ["-    model.train()"]
+
+
+def test_a_layer_is_the_function_that_it_calls() -> None:
+    old = "class Net:\n    def __init__(self):\n        self.norm = nn.LayerNorm(4)\n        self.act = nn.ReLU()\n"
+    new = old.replace("nn.LayerNorm(4)", "nn.Identity()")
+    diff = diff_of(incident("torch.nn.functional.layer_norm", "never called", "train.py:3"), model=(old, new),
+                   other=("a = 1\n", "a = 2\n"))  # fmt: skip
+    assert diff is not None
+    assert diff.file == "model.py"
+
+
+def test_a_long_change_is_cut_around_what_matters() -> None:
+    body = [f"    x{number} = {number}\n" for number in range(200)]
+    old = "def train():\n" + "".join(body) + "    optimizer.zero_grad()\n"
+    new = "def train():\n" + "".join(line.replace("=", "= 1 +") for line in body)
+    diff = diff_of(incident("torch.optim.SGD.zero_grad", "never called", "train.py:3"), train=(old, new))
+    assert diff is not None
+    assert len(diff.hunk.splitlines()) == MAX_LINES + 1
+    head, *lines = diff.hunk.splitlines()
+    removed, added = (sum(line[0] != mark for line in lines) for mark in "+-")
+    assert head.split()[1].endswith(f",{removed}")
+    assert head.split()[2].endswith(f",{added}")
+
+
+def test_a_file_that_is_no_python_and_one_that_is_gone_do_no_harm() -> None:
+    item = never("torch.optim.AdamW.zero_grad")
+    assert diff_of(item, train=("def broken(:\n    zero_grad()\n", "")) is not None
+    assert ChangedFile("a.py", "", "x = 1\n").blocks
+    assert ChangedFile("a.py", "\0", "((((").in_function(ChangedFile("a.py", "a", "b").blocks[0], 1) is False
+
+
+def test_a_source_that_is_none_is_no_place() -> None:
+    for source in ("", "train.py", ":", "train.py:x"):
+        item = incident("torch.nn.functional.relu", "x", source, "APIOutput", dtype="float32")
+        assert diff_of(item, train=(TRAIN, TRAIN.replace("lr=lr", "lr=2"))) is None
+
+
+def test_lines_are_counted_as_python_counts_them() -> None:
+    old = "# \f page\r\n\r\ndef train():\r\n    zero_grad()\r\n    step()\r\n"
+    diff = diff_of(incident("torch.nn.functional.relu", "x", "train.py:5", "APIOutput", dtype="x"),
+                   train=(old, old.replace("step()", "go()")))  # fmt: skip
+    assert diff is not None
+    assert diff.how == "contains the line"
+    assert diff.hunk.startswith("@@ -2,4 +2,4 @@\n \n def train():\n")
