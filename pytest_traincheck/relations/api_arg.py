@@ -23,7 +23,7 @@ MODES = {"training": "torch.nn.Module.train", "grad_mode": "torch.no_grad", "aut
 
 DOING = {"train": "training", "eval": "evaluation", "init": "set-up"}
 
-ARGUMENT_TYPES = ("clip", "scaler", "autograd")
+ARGUMENT_TYPES = ("clip", "scaler", "autograd", "checkpoint")
 
 MEANINGFUL = frozenset(
     [
@@ -59,6 +59,7 @@ MEANINGFUL = frozenset(
         "norm_type",
         "clip_value",
         "create_graph",
+        "preserve_rng_state",
     ]
 )
 """Arguments that say what is computed. Shapes, output buffers, kernel choices and private arguments do not, and

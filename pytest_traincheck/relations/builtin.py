@@ -9,13 +9,22 @@ from pytest_traincheck.relations.accumulate import Accumulate
 from pytest_traincheck.relations.api_arg import APIArg
 from pytest_traincheck.relations.api_output import APIOutput
 from pytest_traincheck.relations.api_sequence import APISequence
+from pytest_traincheck.relations.band import Band
 from pytest_traincheck.relations.base import Relation
+from pytest_traincheck.relations.bounded import Bounded
+from pytest_traincheck.relations.collective_order import CollectiveOrder
 from pytest_traincheck.relations.consistent import Consistent
 from pytest_traincheck.relations.count import Count
 from pytest_traincheck.relations.covered import Covered
+from pytest_traincheck.relations.data_flow import DataFlow
+from pytest_traincheck.relations.distinct import Distinct
 from pytest_traincheck.relations.event_contain import EventContain
 from pytest_traincheck.relations.hyperparameter import Hyperparameter
+from pytest_traincheck.relations.initialised import Initialised
+from pytest_traincheck.relations.loss_scale import LossScale
+from pytest_traincheck.relations.loss_terms import LossTerms
 from pytest_traincheck.relations.moves import Moves
+from pytest_traincheck.relations.restored import Restored
 from pytest_traincheck.relations.schedule import Schedule
 
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -35,4 +44,13 @@ def pytest_traincheck_relations() -> list[Relation]:
         Moves(),
         Schedule(),
         Consistent(),
+        Band(),
+        Distinct(),
+        CollectiveOrder(),
+        DataFlow(),
+        LossScale(),
+        LossTerms(),
+        Initialised(),
+        Restored(),
+        Bounded(),
     ]

@@ -68,13 +68,39 @@ class Consistent:
             )
         names = listed(variable_names(run, examples, broken))
         kind = PLURALS[claim["kind"]].lower()
+        after = ""
+        if claim["kind"] == "gradient" and _were_equal_after_backward(run, examples, int(broken[0])):
+            after = (
+                " when the step begins, though not yet after `backward`: what is done to gradients in between, such "
+                "as clipping, differs"
+            )
         return Finding(
             f"{PLURALS[claim['kind']]} were equal on all ranks in golden; in the candidate the {kind} of "
-            f"{names} differ between ranks.",
+            f"{names} differ between ranks{after}.",
             "equal on all ranks",
             f"different between ranks: {names}",
             ranks=tuple(sorted({process.rank for process in run.processes})),
         )
+
+
+def _were_equal_after_backward(run: Run, examples: Examples, place: int) -> bool:
+    """Whether a gradient that differs when the step begins was the same on all ranks when the last `backward` ended."""
+    first = run.processes[int(examples.process[place])]
+    name = first.names.variables[int(examples.variable[place])]
+    window = int(first.window[examples.row[place]])
+    peers = next(group for group in run.peers if int(examples.process[place]) in group)
+    seen = set()
+    for position in peers:
+        process = run.processes[position]
+        backward = process.rows_of_type("autograd", "collective")
+        backward = backward[(process.window[backward] == window) & ~process.inside("optimizer")[backward]]
+        numbers = [number for number, known in enumerate(process.names.variables) if known == name]
+        ids = [number for number in numbers if Variables.of(process).kind[number] == "gradient"]
+        if not len(backward) or not ids:
+            return False
+        end = int(process.events["end"][backward[-1]])
+        seen.add(int(_digests(process, np.array(ids[:1]), np.array([end]))[0]))
+    return len(seen) == 1 and 0 not in seen
 
 
 def _digests(process: Process, variable: Ints, seq: Ints) -> Any:

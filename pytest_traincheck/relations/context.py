@@ -19,17 +19,19 @@ FIELD_WORDS: Mapping[str, str] = {
     "time": "at the {}",
     "training": "training flag {}",
     "grad_mode": "gradients {}",
+    "inference": "inference mode {}",
     "backward": "inside backward: {}",
     "autocast": "autocast {}",
     "learning_rate": "learning rate {}",
     "requires_grad": "requires_grad {}",
-    "shape": "{}",
+    "shape": "where the parameter is a {}",
+    "mesh": "place in the mesh: {}",
     "rank": "rank {}",
     "optimizer": "of {}",
     "root": "in `{}`",
     "child": "in `{}`",
     "module": "in `{}`",
-    "variable": "`{}`",
+    "variable": "for `{}`",
 }
 """Every field a precondition may use, strongest meaning first, with its wording."""
 
@@ -45,6 +47,8 @@ def call_context(process: Process, rows: Ints) -> dict[str, Labels]:
         "grad_mode": Labels.flags(process.grad_mode[rows] == 1, "enabled", "disabled"),
         "backward": Labels.flags(process.inside("autograd")[rows]),
         "autocast": process.autocast.take(rows),
+        "inference": Labels.flags(process.inference[rows] == 1, "on", "off"),
+        "mesh": mesh_label(process, len(rows)),
         "rank": rank_label(process, len(rows)),
         "root": Labels.of(module_roots(process)[events["mod"][rows]], process.names.roots),
         "module": Labels.of(events["mod"][rows], process.names.modules),
@@ -75,6 +79,13 @@ def variable_context(process: Process, variable: Ints) -> dict[str, Labels]:
 def rank_label(process: Process, size: int) -> Labels:
     """`first` for rank 0, `other` for the rest: rules never speak of a rank by its number."""
     return Labels.constant("first" if process.rank == 0 else "other", size)
+
+
+def mesh_label(process: Process, size: int) -> Labels:
+    """In each named dimension of the device mesh `first` or `other`, as with ranks; empty without a mesh."""
+    mesh = process.raw.meta.get("mesh") or {}
+    places = [f"{name} {'first' if place[0] == 0 else 'other'}" for name, place in sorted(mesh.items())]
+    return Labels.constant(", ".join(places), size)
 
 
 def state_labels(states: Ints) -> Labels:

@@ -24,6 +24,7 @@ BACKWARD = "torch.autograd.backward"
 RESTORE = ".load_state_dict"
 STEP = "torch.optim.Optimizer.step"
 
+STAGES = {"train": " in training", "eval": " in evaluation", "init": " during set-up"}
 TIMES = {"once": "exactly once", "some": "at least once", "at most once": "at most once"}
 
 
@@ -47,6 +48,7 @@ class Count:
                 exact = (
                     not api.startswith((FORWARD, *vocabulary.PARALLEL_WRAPPERS))
                     and api not in vocabulary.LAYER_FUNCTIONS
+                    and api != vocabulary.MASKING
                 )
                 alternatives = [("step", "once"), ("step", "some")] if exact else [("step", "some")]
                 runwide = [("run", "some")]
@@ -73,7 +75,8 @@ class Count:
             if claim["per"] == "backward":
                 parts.append(_per_backward(process, position))
                 continue
-            if claim["api"] in vocabulary.LAYER_FUNCTIONS and vocabulary.is_compiled(process):
+            hidden = claim["api"] in vocabulary.LAYER_FUNCTIONS or claim["api"] == vocabulary.MASKING
+            if hidden and vocabulary.is_compiled(process):
                 continue
             rows = _counted(process).get(claim["api"], np.empty(0, dtype=np.int64))
             parts.append(
@@ -87,7 +90,8 @@ class Count:
         if claim["per"] == "backward":
             return f"After a backward pass one optimizer steps, not several{when}."
         place = "every run" if claim["per"] == "run" else "every training step"
-        return f"`{_spoken(claim['api'])}` is called {TIMES[claim['times']]} in {place}{when}."
+        code = _code(claim["api"])
+        return f"{code[0].upper() + code[1:]} is called {TIMES[claim['times']]} in {place}{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
@@ -126,12 +130,29 @@ class Count:
                 "never called: the wrapped module is called directly",
             )
         golden = f"called {TIMES[claim['times']]} in every {place}"
+        code = _code(claim["api"])
+        if never and claim["api"].partition("|")[0].endswith(".step") and _is_scaled(run):
+            return Finding(
+                f"{code} was {golden} of golden; the candidate never calls it: `torch.amp.GradScaler` skips every "
+                "step, as it does while scaled gradients overflow.",
+                golden,
+                "never called: every step is skipped",
+            )
         what = "never calls it" if never else f"calls it {seen} in step {_step(run, examples, broken)}"
         return Finding(
-            f"`{spoken}` was {golden} of golden; the candidate {what}.",
+            f"{code[0].upper() + code[1:]} was {golden} of golden; the candidate {what}.",
             golden,
             "never called" if never else f"called {seen}",
         )
+
+
+def _is_scaled(run: Run) -> bool:
+    """Whether a gradient scaler is asked to take the steps."""
+    return any(
+        process.api[int(row)].endswith("GradScaler.step")
+        for process in run.processes
+        for row in process.rows_of_type("scaler")
+    )
 
 
 def _said_otherwise(process: Process, api: str) -> bool:
@@ -150,6 +171,17 @@ def _step(run: Run, examples: Examples, broken: Ints) -> int:
 def _spoken(api: str) -> str:
     subject, optimizer = _subject(api)
     return f"{subject} of {optimizer}" if optimizer else subject
+
+
+def _code(api: str) -> str:
+    """As it is written in a sentence: names of APIs as code, concepts as words."""
+    if api == vocabulary.MASKING:
+        return api
+    name, owner = _subject(api)
+    if not owner:
+        return f"`{name}`"
+    label, _, stage = owner.partition(" in ")
+    return f"`{name}` of `{label}`{STAGES.get(stage, '')}"
 
 
 def _subject(api: str) -> tuple[str, str]:
@@ -193,6 +225,9 @@ def _count(process: Process) -> Mapping[str, Ints]:
 
     layers = vocabulary.calls_of(process, vocabulary.LAYER_FUNCTIONS) & (process.stage == 1) & succeeded
     found.update(process.api.groups(np.flatnonzero(layers)))
+
+    masking = vocabulary.masking_calls(process)
+    found[vocabulary.MASKING] = masking[process.stage[masking] == 1]
 
     entries = process.forward_rows
     entries = entries[~np.isin(entries, wrappers)]

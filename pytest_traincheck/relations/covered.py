@@ -245,11 +245,20 @@ def _parameters(process: Process) -> Ints:
 
 
 def _trainable(process: Process, rows: Ints, seq: int) -> Any:
-    """requires_grad at the end of a step, when every freeze or unfreeze before it has happened."""
+    """requires_grad at the end of a step, when every freeze or unfreeze before it has happened, or at some time in the
+    iteration: a critic that is frozen while its generator learns is trained all the same.
+    """
     variables = Variables.of(process)
     flag = variables.companion("requires_grad")[rows]
-    state = variables.state(flag, np.full(len(rows), seq))
-    return np.where((flag > 0) & (state >= fmt.FALSE), state == fmt.TRUE, requires_grad(process)[rows])
+    until = np.full(len(rows), seq)
+    state = variables.state(flag, until)
+    at_end = np.where((flag > 0) & (state >= fmt.FALSE), state == fmt.TRUE, requires_grad(process)[rows])
+    earlier = process.step_ends[process.step_ends < seq]
+    if len(earlier) and process.step_ends[-1] <= seq and len(earlier) == len(process.step_ends):
+        earlier = earlier[:-1]
+    if not len(earlier):
+        return at_end
+    return at_end | ((flag > 0) & variables.changed(flag, np.full(len(rows), int(earlier[-1])), until))
 
 
 def _held(process: Process, seq: int) -> tuple[Ints, Ints]:

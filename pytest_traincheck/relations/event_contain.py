@@ -110,14 +110,12 @@ def _change_in_step(process: Process, position: int, claim: Mapping[str, Any]) -
     observed = None
     if claim["change"] == CHANGES:
         # A gradient of rounding errors (a bias before a normalisation) changes its parameter or not, as chance has it.
-        # Without a gradient nothing is claimed.
-        kept = (state == fmt.NONZERO) & ~_negligible(process, gradient, rows, begin)
-        rows, variable, state, begin, end = rows[kept], variable[kept], state[kept], begin[kept], end[kept]
-        mine = mine.copy()
-        mine[mine] = kept
-        holds = variables.changed(variables.first_name[variable], begin - 1, end)
+        # Without a gradient nothing is claimed, and with a learning rate of 0, where a warm-up begins, nothing moves.
         rate = _learning_rates(process, table.column("optimizer")[mine], table.group[mine], begin)
-        context = {"learning_rate": Labels.flags(rate != 0.0, "nonzero", "zero"), **step_context(process, rows)}
+        kept = (state == fmt.NONZERO) & ~_negligible(process, gradient, rows, begin) & (rate != 0.0)
+        rows, variable, state, begin, end = rows[kept], variable[kept], state[kept], begin[kept], end[kept]
+        holds = variables.changed(variables.first_name[variable], begin - 1, end)
+        context = step_context(process, rows)
     else:
         holds = state == fmt.NONZERO
         # A closure computes the gradients inside the step.

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant
+from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.context import call_context, rank_label, trained_roots, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Bools, Ints
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
+from pytest_traincheck.trace.stages import EVAL
 from pytest_traincheck.trace.variables import Variables
 
 SUBJECTS = {"parameter": "torch.nn.Parameter", "buffer": "torch.nn.Buffer"}
@@ -39,16 +40,24 @@ class Moves:
                     yield Hypothesis(
                         self.name, SUBJECTS["parameter"], {"kind": "parameter", "moves": moves, "per": "step"}
                     )
+            for root, count in sorted(_exchanges(process).items()):
+                claim = {"kind": "parameter", "root": root, "times": count, "per": "run"}
+                yield Hypothesis(self.name, SUBJECTS["parameter"], claim, scope=Scope.PINNED)
             if len(variables.ids("buffer")):
                 for per in ("step", "forward"):
                     for moves in (True, False):
                         yield Hypothesis(self.name, SUBJECTS["buffer"], {"kind": "buffer", "moves": moves, "per": per})
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        make = _per_step if claim["per"] == "step" else _per_forward
+        make = {"step": _per_step, "run": _per_run}.get(claim["per"], _per_forward)
         return Examples.concatenate([make(process, position, claim) for position, process in enumerate(run.processes)])
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        if claim["per"] == "run":
+            return (
+                f"Parameters of `{claim['root']}` that no optimizer holds are seen to change {_times(claim['times'])} "
+                f"outside training{when}."
+            )
         plural = {"parameter": "Parameters that no optimizer holds", "buffer": "Buffers"}[claim["kind"]]
         verb = "change" if claim["moves"] else "do not change"
         place = "between two training steps" if claim["per"] == "step" else "in a forward pass"
@@ -57,6 +66,14 @@ class Moves:
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         names = listed(variable_names(run, examples, broken))
+        if claim["per"] == "run":
+            seen = examples.observed[int(broken[0])] if examples.observed is not None else "otherwise"
+            return Finding(
+                f"{names} changed {_times(claim['times'])} outside training in golden; in the candidate {seen}: "
+                "weights are merged, exchanged or restored differently.",
+                f"changes {_times(claim['times'])} outside training",
+                f"changes {seen}",
+            )
         place = "every training step" if claim["per"] == "step" else "every such forward pass"
         first = int(broken[0])
         process = run.processes[int(examples.process[first])]
@@ -74,6 +91,57 @@ class Moves:
             "constant",
             f"changes: {names}",
         )
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def _outside_changes(process: Process) -> tuple[Ints, Ints]:
+    """Parameters that no optimizer holds, of models of which it holds others, and how often each was seen to change in
+    evaluation or after the last step. Averages, which are models of their own, change whenever they are looked at.
+    """
+    variables = Variables.of(process)
+    events = process.events
+    ids = variables.ids("parameter")
+    ids = ids[~variables.held[ids] & np.isin(variables.root[ids], variables.root[variables.held])]
+    rows = variables.rows
+    outside = (process.stage[rows] == EVAL) | (process.window[rows] >= process.windows)
+    rows = rows[(events["old"][rows] != fmt.UNSEEN) & outside]
+    return ids, np.bincount(events["subject"][rows], minlength=len(variables.symbols))[ids]
+
+
+def _exchanges(process: Process) -> Mapping[str, int]:
+    """How often the parameters of a model change outside training, where some do and all that do agree."""
+    ids, counts = _outside_changes(process)
+    roots = Variables.of(process).root[ids]
+    found: dict[str, int] = {}
+    for root in np.unique(roots[counts > 0]).tolist():
+        mine = counts[(roots == root) & (counts > 0)]
+        if len(set(mine.tolist())) == 1:
+            found[process.names.roots[root]] = int(mine[0])
+    return found
+
+
+def _per_run(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    """One example for each parameter of the model that changes outside training at all."""
+    ids, counts = _outside_changes(process)
+    roots = Labels.of(Variables.of(process).root[ids], process.names.roots)
+    mine = roots.isin([claim["root"]]) & (counts > 0)
+    ids, counts = ids[mine], counts[mine]
+    if not len(ids):
+        return EMPTY
+    events, variables = process.events, Variables.of(process)
+    last = variables.last(ids, np.full(len(ids), np.iinfo(np.int32).max))
+    texts = [_times(count) for count in range(int(counts.max()) + 1)]
+    return Examples(
+        np.asarray(counts == claim["times"]),
+        np.full(len(ids), position),
+        np.where(last >= 0, last, 0) if len(events) else last,
+        ids,
+        {"rank": rank_label(process, len(ids))},
+        Labels.of(counts, texts),
+    )
 
 
 def _per_step(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:

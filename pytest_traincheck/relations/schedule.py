@@ -64,9 +64,12 @@ class Schedule:
         seen = examples.observed[first] if examples.observed is not None else "?"
         number = int(np.searchsorted(np.flatnonzero(examples.process == examples.process[first]), first))
         was = f"{claim['values'][number]:.6g}" if number < len(claim["values"]) else "?"
+        constant = len(set(claim["values"])) == 1
+        what = "The learning rate" if constant else "The learning-rate schedule"
+        verbs = ("was", "is") if constant else ("gave", "gives")
         return Finding(
-            f"The learning rate of `{claim['optimizer']}` at its step {number} was {was} in golden, "
-            f"is {seen} in the candidate.",
+            f"{what} of `{claim['optimizer']}` {verbs[0]} {was} at its step {number} in golden, {verbs[1]} {seen} in "
+            "the candidate.",
             f"learning rate {was}",
             f"learning rate {seen}",
         )

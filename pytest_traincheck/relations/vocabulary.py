@@ -62,6 +62,9 @@ LINEAR_ALGEBRA = frozenset(
 LAYER_FUNCTIONS = STOCHASTIC | NORMALISATION | ATTENTION
 """Functions whose disappearance from a model changes what it computes, however the code is arranged."""
 
+MASKING = "a masking function"
+"""However it is spelled: `masked_fill`, or attention that is given a mask or told to be causal."""
+
 PARALLEL_WRAPPERS = ("torch.nn.parallel.", "torch.distributed.")
 
 
@@ -98,10 +101,31 @@ def only_measures(process: Process) -> Bools:
             [(symbol.get("values") or {}).get("max_norm") == "inf" for symbol in process.raw.symbols["args"]],
             dtype=bool,
         )
-        mask: Bools = process.type_codes.isin(["clip"]) & unbounded[process.events["args"]]
+        mask: Bools = (
+            process.type_codes.isin(["clip"]) & unbounded[np.where(process.is_call, process.events["args"], 0)]
+        )
         return mask
 
     return process.memo("clips nothing", compute)
+
+
+def masking_calls(process: Process) -> Ints:
+    """Outermost calls that leave something out of a computation: fills by mask, masked or causal attention."""
+
+    def compute() -> Ints:
+        masked = np.array(
+            [_is_masked(symbol.get("values") or {}) for symbol in process.raw.symbols["args"]], dtype=bool
+        )
+        attention = calls_of(process, ATTENTION) & masked[np.where(process.is_call, process.events["args"], 0)]
+        fills = calls_of(process, {"torch.Tensor.masked_fill"})
+        return np.flatnonzero((attention | fills) & process.is_call & ~process.inside("optimizer", "clip", "scaler"))
+
+    return process.memo("masking", compute)
+
+
+def _is_masked(values: Mapping[str, Any]) -> bool:
+    given = (values.get("attn_mask"), values.get("key_padding_mask"))
+    return values.get("is_causal") is True or any(isinstance(value, Mapping) for value in given)
 
 
 def wrapper_calls(process: Process) -> Ints:

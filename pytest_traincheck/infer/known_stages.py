@@ -1,0 +1,33 @@
+"""Rules stay within the stages that golden was seen in."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Clause, Condition, Except
+from pytest_traincheck.infer.precondition import Precondition
+from pytest_traincheck.relations import Examples
+
+STAGE = "stage"
+LOOPS = ("train", "eval")
+
+
+def within_known_stages(examples: Examples, precondition: Precondition) -> tuple[Condition, ...]:
+    """The conditions, and one more where golden only ever trained or only ever evaluated.
+
+    Nothing was learned of the other stage then, so a validation that is added later breaks no rule.
+    """
+    conditions = precondition.conditions
+    column = examples.context.get(STAGE)
+    if column is None or any(_speaks_of_stage(condition) for condition in conditions):
+        return conditions
+    seen = {column.values[code] for code in np.unique(column.codes).tolist()}
+    if sum(stage in seen for stage in LOOPS) != 1:
+        return conditions
+    return (Clause(STAGE, tuple(sorted(seen))), *conditions)
+
+
+def _speaks_of_stage(condition: Condition) -> bool:
+    if isinstance(condition, Except):
+        return any(part.field == STAGE for part in condition.parts)
+    return condition.field == STAGE

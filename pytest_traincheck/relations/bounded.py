@@ -1,0 +1,118 @@
+"""Bounded: the size of a result follows from an argument: examples in a batch, tokens that were generated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace.labels import Ints, Labels
+
+BATCH, TOKENS = "batch", "tokens"
+LOADER = "torch.utils.data.DataLoader"
+SIZE = "max_new_tokens"
+MIXED = -1
+
+
+class Bounded:
+    """All tensors of a batch have as many rows as the DataLoader put examples into it, no more than its `batch_size`;
+    `generate` returns no more new tokens than `max_new_tokens`.
+    """
+
+    name = "Bounded"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 1
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for process in run.processes:
+            if len(process.measures("batch.size")):
+                yield Hypothesis(self.name, LOADER, {"of": BATCH})
+            for api in sorted({process.api[int(row)] for row in _generations(process)[0]}):
+                yield Hypothesis(self.name, api, {"of": TOKENS, "api": api})
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        make = _batches if claim["of"] == BATCH else _generated
+        return Examples.concatenate([make(process, number, claim) for number, process in enumerate(run.processes)])
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        if claim["of"] == BATCH:
+            return f"All tensors of a batch have the same number of rows, no more than the batch size{when}."
+        return f"`{subject}` returns no more new tokens than `{SIZE}`{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
+        if invariant.claim["of"] == BATCH:
+            return Finding(
+                f"In golden all tensors of a batch had as many rows as the DataLoader put examples into it; in the "
+                f"candidate the batch has {seen}.",
+                "as many rows as examples",
+                seen,
+            )
+        api = invariant.claim["api"]
+        return Finding(
+            f"`{api}` returned no more new tokens than `{SIZE}` in golden; in the candidate it returns {seen}.",
+            f"no more than `{SIZE}`",
+            seen,
+        )
+
+
+def _batches(process: Process, position: int, _claim: Mapping[str, Any]) -> Examples:
+    rows = process.measures("batch.size")
+    if not len(rows):
+        return EMPTY
+    values = process.events["value"]
+    wanted, lead = values[rows].astype(np.int64), values[process.measures("batch.lead")].astype(np.int64)
+    texts = [
+        "tensors with different numbers of rows" if rows == MIXED else f"{rows} rows for at most {size} examples"
+        for rows, size in zip(lead.tolist(), wanted.tolist(), strict=True)
+    ]
+    return Examples(
+        np.asarray((lead > 0) & (lead <= wanted)),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {"rank": rank_label(process, len(rows))},
+        Labels.of(np.arange(len(texts)), texts),
+    )
+
+
+def _generations(process: Process) -> tuple[Ints, Ints, Ints]:
+    """Rows of the calls that had a limit, the limit, and the new tokens."""
+
+    def compute() -> tuple[Ints, Ints, Ints]:
+        found: list[tuple[int, int, int]] = []
+        for measure in process.measures("generate.new").tolist():
+            row = int(process.parent_row[measure])
+            if row < 0:
+                continue
+            values = process.raw.symbols["args"][int(process.events["args"][row])].get("values") or {}
+            limit = values.get(SIZE)
+            if type(limit) is int:
+                found.append((row, limit, int(process.events["value"][measure])))
+        table = np.array(found, dtype=np.int64).reshape(-1, 3)
+        return table[:, 0], table[:, 1], table[:, 2]
+
+    return process.memo("generations", compute)
+
+
+def _generated(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    rows, limit, new = _generations(process)
+    mine = process.api.isin([claim["api"]])[rows] if len(rows) else np.empty(0, dtype=bool)
+    rows, limit, new = rows[mine], limit[mine], new[mine]
+    if not len(rows):
+        return EMPTY
+    texts = [f"{made} where {asked} were asked for" for made, asked in zip(new.tolist(), limit.tolist(), strict=True)]
+    return Examples(
+        np.asarray(new <= limit),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {"stage": process.stage_labels.take(rows)},
+        Labels.of(np.arange(len(texts)), texts),
+    )

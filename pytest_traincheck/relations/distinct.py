@@ -1,0 +1,205 @@
+"""Distinct: batches and random streams differ between steps, ranks, workers and epochs, or are the same on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.context import module_roots, rank_label
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.stages import TRAIN
+
+INPUT, LOADED = "model.input", "loaded"
+STREAMS = ("rng.torch", "rng.numpy", "rng.python", "rng.dataset")
+
+THINGS = {
+    INPUT: "the inputs of the model",
+    LOADED: "the batches of the DataLoader",
+    "rng.torch": "torch's random state",
+    "rng.numpy": "numpy's random state",
+    "rng.python": "Python's random state",
+    "rng.dataset": "the random generators of the dataset",
+}
+SUBJECTS = {
+    INPUT: "torch.utils.data.DataLoader",
+    LOADED: "torch.utils.data.DataLoader",
+    "rng.torch": "torch.manual_seed",
+    "rng.numpy": "numpy.random",
+    "rng.python": "random",
+    "rng.dataset": "torch.utils.data.Dataset",
+}
+
+
+class Distinct:
+    """Training inputs and random streams are pairwise different, between training steps, between ranks, between the
+    workers of a DataLoader and between its epochs; across ranks they may also always be the same.
+
+    Two things are the same when their content hashes are.
+    """
+
+    name = "Distinct"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 1
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for what in (INPUT, LOADED):
+            yield self._claim(what, "steps")
+        if run.peers:
+            for what in (INPUT, *STREAMS[:3]):
+                yield self._claim(what, "ranks")
+                yield self._claim(what, "ranks", equal=True)
+        if run.workers:
+            for what in STREAMS:
+                yield self._claim(what, "workers")
+                yield self._claim(what, "epochs")
+
+    def _claim(self, what: str, between: str, equal: bool = False) -> Hypothesis:
+        subject = "torch.utils.data.DataLoader" if between in ("workers", "epochs") else SUBJECTS[what]
+        claim: dict[str, Any] = {"of": what, "between": between}
+        if equal:
+            claim["equal"] = True
+        return Hypothesis(self.name, subject, claim)
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        what, between = claim["of"], claim["between"]
+        if between == "steps":
+            parts = [_between_steps(process, number, what) for number, process in enumerate(run.processes)]
+            return Examples.concatenate(parts)
+        if between == "ranks":
+            equal = bool(claim.get("equal"))
+            return Examples.concatenate([_between_ranks(run, peers, what, equal) for peers in run.peers])
+        return _between_workers(run, what, between)
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        thing = THINGS[claim["of"]]
+        verb = "are the same on all ranks" if claim.get("equal") else f"differ between {_places(claim)}"
+        return f"{thing[0].upper()}{thing[1:]} {_singular(thing, verb)}{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        claim = invariant.claim
+        thing = THINGS[claim["of"]]
+        seen = examples.observed[int(broken[0])] if examples.observed is not None else ""
+        differ, same = f"differ between {_places(claim)}", f"are the same{seen}"
+        if claim.get("equal"):
+            differ, same = same + " on all ranks", differ
+        golden, now = _singular(thing, differ), _singular(thing, same)
+        return Finding(f"In golden {thing} {golden}; in the candidate {'it' if _one(thing) else 'they'} {now}.",
+                       golden, now)  # fmt: skip
+
+
+def _one(thing: str) -> bool:
+    return "random state" in thing
+
+
+def _places(claim: Mapping[str, Any]) -> str:
+    return {
+        "steps": "training steps",
+        "ranks": "ranks",
+        "workers": "the workers of a DataLoader",
+        "epochs": "epochs of a DataLoader worker",
+    }[claim["between"]]
+
+
+def _singular(thing: str, text: str) -> str:
+    """The verb for things of which there is one."""
+    if not _one(thing):
+        return text
+    return text.replace("are the same", "is the same").replace("differ between", "differs between")
+
+
+def _digests(process: Process, what: str) -> tuple[Ints, Ints]:
+    """Rows and hashes (as signed 64-bit integers) of training inputs or random states, in order."""
+    if what == LOADED:
+        rows = process.rows_of_type("data")
+        # A batch is for training when the next model that is called after it trains.
+        entries = process.entry_rows
+        following = np.searchsorted(entries, rows)
+        trains = following < len(entries)
+        trains[trains] = process.stage[entries[following[trains]]] == TRAIN
+        rows = rows[trains & (process.events["digest"][rows] != 0)]
+    else:
+        rows = process.measures(what)
+    return rows, process.events["digest"][rows].astype(np.int64)
+
+
+def _between_steps(process: Process, position: int, what: str) -> Examples:
+    rows, digests = _digests(process, what)
+    if len(rows) < 2:
+        return EMPTY
+    roots = module_roots(process)[process.events["mod"][rows]] if what == INPUT else np.zeros(len(rows), dtype=np.int64)
+    keys = np.stack([roots, digests], axis=1)
+    _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    original = first[inverse.reshape(-1)]
+    new = original == np.arange(len(rows))
+    # Within one step the same batch may go through the model more than once.
+    new |= process.window[rows] == process.window[rows[original]]
+    texts = ["", *(f" as in step {step}" for step in range(process.windows + 1))]
+    codes = np.where(new, 0, process.window[rows[original]] + 1)
+    return Examples(
+        np.asarray(new, dtype=bool),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {
+            "rank": rank_label(process, len(rows)),
+            "root": Labels.of(roots, process.names.roots),
+        },
+        Labels.of(codes, texts),
+    )
+
+
+def _between_ranks(run: Run, peers: tuple[int, ...], what: str, equal: bool) -> Examples:
+    columns = [_digests(run.processes[position], what) for position in peers]
+    count = min(len(rows) for rows, _ in columns)
+    if not count:
+        return EMPTY
+    table = np.stack([digests[:count] for _, digests in columns])
+    distinct = np.array([len(set(column)) for column in table.T.tolist()])
+    holds = distinct == 1 if equal else distinct == len(peers)
+    first = run.processes[peers[0]]
+    rows = columns[0][0][:count]
+    return Examples(
+        np.asarray(holds, dtype=bool),
+        np.full(count, peers[0]),
+        rows,
+        np.zeros(count, dtype=np.int64),
+        {"root": Labels.of(module_roots(first)[first.events["mod"][rows]], first.names.roots)},
+        Labels.constant("", count),
+    )
+
+
+def _between_workers(run: Run, what: str, between: str) -> Examples:
+    """One example for each worker: its streams against those of its siblings, or of its predecessors."""
+    parents = {int(process.raw.meta.get("pid", 0)): number for number, process in enumerate(run.processes)}
+    families: dict[tuple[int, int], list[int]] = {}
+    for worker in run.workers:
+        starts, begun = worker.measures("worker"), worker.measures(what)
+        parent = parents.get(int(worker.raw.meta.get("ppid", 0)))
+        if parent is None or not len(starts) or not len(begun):
+            continue
+        events = worker.events
+        iterator, number = int(events["digest"][starts[0]]), int(events["value"][starts[0]])
+        family = (parent, iterator if between == "workers" else number)
+        families.setdefault(family, []).append(int(events["digest"][begun[0]]))
+    holds: list[bool] = []
+    process: list[int] = []
+    for (parent, _), states in families.items():
+        if len(states) > 1:
+            holds += [states.count(state) == 1 for state in states]
+            process += [parent] * len(states)
+    if not holds:
+        return EMPTY
+    rows = np.array([_first_batch(run.processes[number]) for number in process], dtype=np.int64)
+    nothing = np.zeros(len(rows), dtype=np.int64)
+    return Examples(np.array(holds, dtype=bool), np.array(process), rows, nothing, {}, Labels.constant("", len(rows)))
+
+
+def _first_batch(process: Process) -> int:
+    rows = process.rows_of_type("data")
+    return int(rows[0]) if len(rows) else 0

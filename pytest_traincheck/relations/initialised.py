@@ -1,0 +1,84 @@
+"""Initialised: how often the initializers of `torch.nn.init` run over a parameter before training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant, Scope
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.context import variable_context
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.variables import Variables
+
+SUBJECT = "torch.nn.init"
+MEASURE = "parameter.initialised"
+
+
+class Initialised:
+    """No parameter of a model is initialised more often than golden ever initialised one. An initialisation that runs
+    again and again costs time, draws other random numbers and overwrites what special initialisation was done before.
+    """
+
+    name = "Initialised"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 1
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for process in run.processes:
+            rows, roots = _counts(process)
+            values = process.events["value"][rows].astype(np.int64)
+            for root, mine in roots.groups(np.arange(len(rows))).items():
+                most = int(values[mine].max())
+                if most:
+                    yield Hypothesis(self.name, SUBJECT, {"root": root, "at_most": most}, scope=Scope.PINNED)
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        return f"No parameter of `{claim['root']}` is initialised more than {_times(claim['at_most'])}{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        claim = invariant.claim
+        names = listed(variable_names(run, examples, broken))
+        seen = examples.observed[int(broken[0])] if examples.observed is not None else "more often"
+        return Finding(
+            f"In golden no parameter of `{claim['root']}` was initialised more than {_times(claim['at_most'])}; in the "
+            f"candidate `torch.nn.init` runs {seen} over {names}.",
+            f"initialised {_times(claim['at_most'])} at most",
+            f"initialised {seen}",
+        )
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def _counts(process: Process) -> tuple[Ints, Labels]:
+    """Rows of the counts, and the root of each."""
+    rows = process.measures(MEASURE)
+    roots = Variables.of(process).root[process.events["args"][rows]]
+    return rows, Labels.of(roots, process.names.roots)
+
+
+def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    rows, roots = _counts(process)
+    rows = rows[roots.isin([claim["root"]])]
+    if not len(rows):
+        return EMPTY
+    counts = process.events["value"][rows].astype(np.int64)
+    variable = process.events["args"][rows].astype(np.int64)
+    context = variable_context(process, variable)
+    return Examples(
+        np.asarray(counts <= claim["at_most"]),
+        np.full(len(rows), position),
+        rows,
+        variable,
+        {"child": context["child"]},
+        Labels.of(np.arange(len(rows)), [_times(int(count)) for count in counts]),
+    )

@@ -1,0 +1,189 @@
+"""LossScale: what `backward` starts from, as a fixed multiple of what the loss functions returned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_traincheck.golden.model import Invariant, Scope
+from pytest_traincheck.relations import vocabulary
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
+
+SUBJECT = "torch.autograd.backward"
+TOLERANCE = 1e-3
+"""Relative: half precision and the order of summation stay inside, a changed divisor does not."""
+EXACT = 5e-5
+"""Relative spread in golden: a fixed multiple is one to the last digits, where a small second term makes none."""
+
+PER = {
+    "mean": "the mean that the loss function returned",
+    "kept": "the sum of the loss over the targets that count, divided by their number",
+    "targets": "the sum of the loss over all targets, divided by their number",
+    "sum": "the sum of the loss",
+}
+
+
+class LossScale:
+    """The number that a backward pass starts from is always the same multiple of the losses that were computed since
+    the backward pass before: 1 for a plain mean, 1/4 under accumulation over four micro-batches, one over the number
+    of targets where sums are divided by hand.
+
+    It holds where one kind of loss is all there is; where other terms are added, golden shows no fixed multiple and
+    nothing is claimed.
+    """
+
+    name = "LossScale"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 1
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for process in run.processes:
+            table = _ratios(process)
+            for per in PER:
+                ratios = table.ratio.get(per, np.empty(0))
+                ratios = ratios[np.isfinite(ratios)]
+                if len(ratios) >= 2 and np.ptp(ratios) <= EXACT * abs(float(np.median(ratios))):
+                    factor = _rounded(float(np.median(ratios)))
+                    yield Hypothesis(
+                        self.name, SUBJECT, {"per": per, "factor": factor}, scope=Scope.PINNED, family=f"loss {per}"
+                    )
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        times = "" if claim["factor"] == 1 else f"{_spoken(claim['factor'])} times "
+        return f"`backward` starts from {times}{PER[claim['per']]}{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        claim = invariant.claim
+        seen = examples.observed[int(broken[0])] if examples.observed is not None else "another number"
+        was = _spoken(claim["factor"])
+        return Finding(
+            f"In golden `backward` started from {was} times {PER[claim['per']]}; in the candidate the factor is "
+            f"{seen}: the loss is scaled or normalised differently.",
+            f"{was} times {PER[claim['per']]}",
+            f"{seen} times",
+        )
+
+
+class _Ratios:
+    """Rows of backward passes, and by normalisation the ratio of what they start from to the losses before them."""
+
+    def __init__(self, rows: Ints, ratio: Mapping[str, npt.NDArray[np.float64]]) -> None:
+        self.rows = rows
+        self.ratio = ratio
+
+
+def _spoken(factor: float) -> str:
+    inverse = 1 / factor if factor else 0.0
+    if abs(inverse) > 1.5 and math.isclose(inverse, round(inverse), rel_tol=TOLERANCE):
+        return f"1/{round(inverse)}"
+    return f"{factor:.4g}"
+
+
+def _rounded(factor: float) -> float:
+    """Four digits, so that golden files do not change with the last bits; the simple fraction next to it if close."""
+    inverse = 1 / factor if factor else 0.0
+    if math.isclose(factor, round(factor), rel_tol=TOLERANCE / 4) and round(factor):
+        return float(round(factor))
+    if math.isclose(inverse, round(inverse), rel_tol=TOLERANCE / 4) and round(inverse):
+        return 1 / round(inverse)
+    return float(f"{factor:.4g}")
+
+
+def _close(ratios: npt.NDArray[np.float64], factor: float) -> Bools:
+    return np.asarray(np.isclose(ratios, factor, rtol=TOLERANCE, atol=0.0), dtype=bool)
+
+
+def _by_call(process: Process, name: str) -> Mapping[int, float]:
+    rows = process.measures(name)
+    events = process.events
+    return dict(zip(events["parent"][rows].tolist(), events["value"][rows].tolist(), strict=True))
+
+
+def _loss_calls(process: Process) -> Ints:
+    """Outermost calls of loss functions that a backward pass could start from."""
+    names = {name for name in process.api_names if vocabulary.is_loss(name)}
+    rows = np.flatnonzero(process.is_call & process.api.isin(names))
+    return vocabulary.without_metrics(process, rows[~process.inside("function", "autograd")[rows]])
+
+
+def _ratios(process: Process) -> _Ratios:
+    def compute() -> _Ratios:
+        events = process.events
+        roots, unscaled = _by_call(process, "backward.root"), _by_call(process, "scaler.unscaled")
+        backward = process.rows_of_type("autograd")
+        backward = backward[~process.inside("autograd")[backward]]
+        losses = _loss_calls(process)
+        loss_seq = events["seq"][losses].astype(np.int64)
+        scales = process.rows_of_type("scaler")
+        scales = scales[[int(events["seq"][row]) in unscaled for row in scales.tolist()]] if len(scales) else scales
+        scale_seq = events["seq"][scales].astype(np.int64)
+        tables = {name: _by_call(process, f"loss.{name}") for name in ("sum", "targets", "kept")}
+        rows: list[int] = []
+        ratio: dict[str, list[float]] = {per: [] for per in PER}
+        before = 0
+        for row in backward.tolist():
+            seq = int(events["seq"][row])
+            mine = losses[(loss_seq > before) & (loss_seq < seq)].tolist()
+            scaled = scales[(scale_seq > before) & (scale_seq < seq)]
+            before = seq
+            root = roots.get(seq, math.nan)
+            if len(scaled):
+                root = unscaled[int(events["seq"][scaled[-1]])]
+            if not mine or not math.isfinite(root):
+                continue
+            rows.append(row)
+            for per, total in _totals(process, mine, tables).items():
+                ratio[per].append(root / total if total else math.nan)
+        return _Ratios(np.array(rows, dtype=np.int64), {per: np.array(values) for per, values in ratio.items()})
+
+    return process.memo("loss ratios", compute)
+
+
+def _totals(process: Process, losses: list[int], tables: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
+    """The losses of one backward pass together, by each way of dividing them."""
+    found = dict.fromkeys(PER, 0.0)
+    symbols = process.raw.symbols["args"]
+    for row in losses:
+        event = process.events[row]
+        seq, value = int(event["seq"]), float(event["value"])
+        targets, kept = tables["targets"].get(seq, math.nan), tables["kept"].get(seq, math.nan)
+        total = tables["sum"].get(seq)
+        if total is None:
+            mean = (symbols[int(event["args"])].get("values") or {}).get("reduction", "mean") != "sum"
+            total = value * kept if mean else value
+            found["mean"] += value if mean else math.nan
+        else:
+            found["mean"] = math.nan
+        found["sum"] += total
+        found["kept"] += total / kept if kept else math.nan
+        found["targets"] += total / targets if targets else math.nan
+    return found
+
+
+def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    table = _ratios(process)
+    ratios = table.ratio.get(claim["per"], np.empty(0))
+    known = np.isfinite(ratios)
+    rows, ratios = table.rows[known], ratios[known]
+    if not len(rows):
+        return EMPTY
+    texts = [_spoken(_rounded(float(value))) if value else "0" for value in ratios.tolist()]
+    return Examples(
+        _close(ratios, claim["factor"]),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {"first_step": Labels.flags(process.window[rows] == 0), "rank": rank_label(process, len(rows))},
+        Labels.of(np.arange(len(texts)), texts),
+    )

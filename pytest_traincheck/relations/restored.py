@@ -1,0 +1,76 @@
+"""Restored: whether an optimizer takes its first step with the state of earlier steps, or with none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant, Scope
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace.labels import Ints, Labels
+
+MEASURE = "optimizer.state"
+
+
+class Restored:
+    """At its first step an optimizer holds state (momentum, moments, step counts) for parameters, as after a resume, or
+    it holds none, as at the start of a training.
+    """
+
+    name = "Restored"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 1
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for process in run.processes:
+            rows = process.measures(MEASURE)
+            for row in rows.tolist():
+                optimizer = process.names.optimizers[int(process.events["opt"][row])]
+                claim = {"optimizer": optimizer, "restored": bool(process.events["value"][row] > 0)}
+                yield Hypothesis(self.name, _subject(process, row), claim, scope=Scope.PINNED)
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        return f"`{claim['optimizer']}` takes its first step {_with(claim['restored'])}{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        restored = bool(invariant.claim["restored"])
+        cause = (
+            ": the state of the optimizer was not restored" if restored else ": it carries state from somewhere else"
+        )
+        return Finding(
+            f"In golden `{invariant.claim['optimizer']}` took its first step {_with(restored)}; in the candidate it "
+            f"takes it {_with(not restored)}{cause}.",
+            _with(restored),
+            _with(not restored),
+        )
+
+
+def _with(restored: bool) -> str:
+    return "with the state of earlier steps" if restored else "without any state"
+
+
+def _subject(process: Process, row: int) -> str:
+    return f"{process.optimizer_class[int(process.events['opt'][row])]}.load_state_dict"
+
+
+def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    rows = process.measures(MEASURE)
+    rows = rows[Labels.of(process.events["opt"][rows], process.names.optimizers).isin([claim["optimizer"]])]
+    if not len(rows):
+        return EMPTY
+    held = process.events["value"][rows] > 0
+    return Examples(
+        np.asarray(held == claim["restored"]),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {"rank": rank_label(process, len(rows))},
+    )
