@@ -190,6 +190,8 @@ def _same_root(violation: Violation, other: Violation) -> bool:
         return True
     if ours.relation == theirs.relation == "DataFlow" and ours.claim.get("of") == theirs.claim.get("of"):
         return True  # Layers that are given the same mask.
+    if "compiled" in ours.claim and "compiled" in theirs.claim and violation.candidate == other.candidate:
+        return True  # Functions of one graph, under one autocast.
     if ours.subject == theirs.subject:
         return True
     return bool(set(violation.variables) & set(other.variables))

@@ -36,6 +36,7 @@ _FAMILIES = (
     "averaging",
     "copies",
     "checkpointing",
+    "graphs",
     "compiled",
 )
 _VERSIONS = ("numpy", "transformers", "accelerate", "lightning")

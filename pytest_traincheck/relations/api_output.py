@@ -16,6 +16,8 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
 
 LOSS = "a loss function"
+COMPILED = "compiled:"
+"""How measures of functions in compiled graphs begin, before API and dtype."""
 
 
 class APIOutput:
@@ -35,17 +37,21 @@ class APIOutput:
                 pairs = {(process.api.values[api], _dtype(process)[result]) for api, result in numbers}
                 for api, dtype in sorted(pair for pair in pairs if pair[1]):
                     yield Hypothesis(self.name, api, {"api": api, "dtype": dtype}, Kind.BEHAVIOUR, Scope.TRANSFERABLE)
+            for api, dtype in sorted(_compiled(process)):
+                claim = {"api": api, "dtype": dtype, "compiled": True}
+                yield Hypothesis(self.name, api, claim, Kind.BEHAVIOUR, Scope.PINNED)
             if len(_loss_rows(process)):
                 yield Hypothesis(self.name, "torch.nn.functional", {"api": LOSS, "finite": True})
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        make = _finite if "finite" in claim else _typed
+        make = _finite if "finite" in claim else _in_graphs if "compiled" in claim else _typed
         return Examples.concatenate([make(process, position, claim) for position, process in enumerate(run.processes)])
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if "finite" in claim:
             return f"The result of every loss function is finite{when}."
-        return f"`{subject}` returns {claim['dtype']}{when}."
+        where = " in compiled regions" if "compiled" in claim else ""
+        return f"`{subject}` returns {claim['dtype']}{where}{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
@@ -59,11 +65,45 @@ class APIOutput:
                 "NaN or infinite",
             )
         seen = examples.observed[first] if examples.observed is not None else "?"
+        where = " in a compiled region (see `torch.autocast`)" if "compiled" in claim else ""
         return Finding(
-            f"`{claim['api']}` returned {claim['dtype']} in golden; in the candidate it returns {seen}.",
+            f"`{claim['api']}` returned {claim['dtype']} in golden; in the candidate it returns {seen}{where}.",
             claim["dtype"],
             seen,
         )
+
+
+def _compiled(process: Process) -> Mapping[tuple[str, str], Ints]:
+    """Measures of the functions in compiled graphs by API and dtype of the result."""
+
+    def compute() -> Mapping[tuple[str, str], Ints]:
+        found: dict[tuple[str, str], Ints] = {}
+        for symbol in process.raw.symbols["measure"]:
+            name = str(symbol.get("name", ""))
+            if name.startswith(COMPILED):
+                api, _, dtype = name.removeprefix(COMPILED).rpartition("=")
+                if api in vocabulary.LINEAR_ALGEBRA or api in vocabulary.LAYER_FUNCTIONS:
+                    found[api, dtype] = process.measures(name)
+        return found
+
+    return process.memo("compiled functions", compute)
+
+
+def _in_graphs(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    mine = {dtype: rows for (api, dtype), rows in _compiled(process).items() if api == claim["api"]}
+    if not mine:
+        return EMPTY
+    rows = np.concatenate(list(mine.values()))
+    observed = Labels.concatenate([Labels.constant(dtype, len(part)) for dtype, part in mine.items()])
+    order = np.argsort(rows, kind="stable")
+    return Examples(
+        observed.isin([claim["dtype"]])[order],
+        np.full(len(rows), position),
+        rows[order],
+        np.zeros(len(rows), dtype=np.int64),
+        {},
+        observed.take(order),
+    )
 
 
 def _rows(process: Process) -> Ints:

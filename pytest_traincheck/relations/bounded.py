@@ -49,8 +49,8 @@ class Bounded:
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
         if invariant.claim["of"] == BATCH:
             return Finding(
-                f"In golden all tensors of a batch had as many rows as the DataLoader put examples into it; in the "
-                f"candidate the batch has {seen}.",
+                "In golden all tensors of a batch had one number of rows, at most the batch size; in the candidate "
+                f"the batch has {seen}.",
                 "as many rows as examples",
                 seen,
             )
@@ -68,9 +68,10 @@ def _batches(process: Process, position: int, _claim: Mapping[str, Any]) -> Exam
         return EMPTY
     values = process.events["value"]
     wanted, lead = values[rows].astype(np.int64), values[process.measures("batch.lead")].astype(np.int64)
+    calls = process.parent_row[rows].tolist()
     texts = [
-        "tensors with different numbers of rows" if rows == MIXED else f"{rows} rows for at most {size} examples"
-        for rows, size in zip(lead.tolist(), wanted.tolist(), strict=True)
+        _sizes_of(process, call) if count == MIXED else f"{count} rows for at most {size} examples"
+        for call, count, size in zip(calls, lead.tolist(), wanted.tolist(), strict=True)
     ]
     return Examples(
         np.asarray((lead > 0) & (lead <= wanted)),
@@ -80,6 +81,19 @@ def _batches(process: Process, position: int, _claim: Mapping[str, Any]) -> Exam
         {"rank": rank_label(process, len(rows))},
         Labels.of(np.arange(len(texts)), texts),
     )
+
+
+def _sizes_of(process: Process, call: int) -> str:
+    """How many rows each tensor of a batch has, by its name where it has one."""
+    value = process.raw.symbols["ret"][int(process.events["ret"][call])].get("value") if call >= 0 else None
+    fields = value.get("dict") if isinstance(value, Mapping) else None
+    shapes = {
+        name: field["tensor"]["shape"]
+        for name, field in (fields or {}).items()
+        if isinstance(field, Mapping) and field.get("tensor", {}).get("shape")
+    }
+    sizes = ", ".join(f"{shape[0]} in `{name}`" for name, shape in shapes.items())
+    return f"different numbers of rows: {sizes}" if sizes else "tensors with different numbers of rows"
 
 
 def _generations(process: Process) -> tuple[Ints, Ints, Ints]:

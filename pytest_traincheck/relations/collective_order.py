@@ -146,8 +146,8 @@ def _issued(run: Run, peers: tuple[int, ...], claim: Mapping[str, Any]) -> Examp
             if not any(entry[1] == api for entry in present):
                 continue
             same_api = len(present) == len(entries) and len({entry[1] for entry in present}) == 1
-            if what != "api" and not same_api:
-                continue
+            if what != "api" and not (same_api and any(entry[2] for entry in present)):
+                continue  # a barrier has no tensors
             index = {"api": 1, "dtype": 2, "numel": 3}[what]
             seen = [str(entry[index]) if entry is not None else "nothing" for entry in entries]
             anchor = next(number for number, entry in enumerate(entries) if entry is not None)

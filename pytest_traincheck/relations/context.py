@@ -25,6 +25,7 @@ FIELD_WORDS: Mapping[str, str] = {
     "learning_rate": "learning rate {}",
     "requires_grad": "requires_grad {}",
     "shape": "where the parameter is a {}",
+    "api": "in calls of `{}`",
     "mesh": "place in the mesh: {}",
     "rank": "rank {}",
     "optimizer": "of {}",

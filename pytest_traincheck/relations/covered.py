@@ -234,12 +234,18 @@ def _root(process: Process, variable: int) -> str:
 
 
 def _parameters(process: Process) -> Ints:
-    """Parameters of the models that are called in training, each tensor once."""
+    """Parameters of the models that are called in training, and those that receive gradients wherever they live (a
+    layer that a model keeps in a plain list is a model of its own), each tensor once.
+    """
 
     def compute() -> Ints:
         variables = Variables.of(process)
         rows = variables.ids("parameter")
-        return rows[np.isin(variables.root[rows], sorted(trained_roots(process)))]
+        gradient = variables.companion("gradient")[rows]
+        events = process.events
+        arrived = np.unique(events["subject"][(events["kind"] == fmt.CHANGE) & (events["new"] == fmt.NONZERO)])
+        trained = np.isin(variables.root[rows], sorted(trained_roots(process)))
+        return rows[trained | ((gradient > 0) & np.isin(gradient, arrived))]
 
     return process.memo("trained models' parameters", compute)
 

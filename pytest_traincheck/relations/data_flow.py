@@ -51,9 +51,9 @@ class DataFlow:
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
             for value in sorted(set(_inputs(process)[1].values)):
-                yield Hypothesis(
-                    self.name, "torch.nn.functional", {"of": INPUT, "value": value}, scope=Scope.PINNED, family=INPUT
-                )
+                # Losses of two kinds are given two things, each of which may be a rule.
+                claim: dict[str, Any] = {"of": INPUT, "value": value}
+                yield Hypothesis(self.name, "torch.nn.functional", claim, scope=Scope.PINNED, family=f"{INPUT} {value}")
             rows = process.measures(SHIFT)
             for shift in sorted(set(process.events["value"][rows].tolist())):
                 yield Hypothesis(

@@ -11,7 +11,8 @@ from pytest_traincheck.golden.model import Invariant
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import module_roots, rank_label
 from pytest_traincheck.trace import Process, Run
-from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN
 
 INPUT, LOADED = "model.input", "loaded"
@@ -140,7 +141,9 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
     # Within one step the same batch may go through the model more than once.
     new |= process.window[rows] == process.window[rows[original]]
     texts = ["", *(f" as in step {step}" for step in range(process.windows + 1))]
+    texts += [f"{text}, an epoch earlier: data is not shuffled anew (see `set_epoch`)" for text in texts[1:]]
     codes = np.where(new, 0, process.window[rows[original]] + 1)
+    codes += np.where(~new & _epoch_between(process, rows[original], rows), process.windows + 1, 0)
     return Examples(
         np.asarray(new, dtype=bool),
         np.full(len(rows), position),
@@ -152,6 +155,13 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
         },
         Labels.of(codes, texts),
     )
+
+
+def _epoch_between(process: Process, earlier: Ints, later: Ints) -> Bools:
+    """Whether an iteration over a DataLoader came to its end between two rows."""
+    loads = process.rows_of_type("data")
+    ends = loads[(process.events["flags"][loads] & fmt.RAISED) != 0]
+    return np.asarray(np.searchsorted(ends, later) > np.searchsorted(ends, earlier))
 
 
 def _between_ranks(run: Run, peers: tuple[int, ...], what: str, equal: bool) -> Examples:

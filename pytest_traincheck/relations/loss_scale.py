@@ -60,17 +60,15 @@ class LossScale:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        times = "" if claim["factor"] == 1 else f"{_spoken(claim['factor'])} times "
-        return f"`backward` starts from {times}{PER[claim['per']]}{when}."
+        return f"`backward` starts from {_multiple(claim)}{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "another number"
-        was = _spoken(claim["factor"])
         return Finding(
-            f"In golden `backward` started from {was} times {PER[claim['per']]}; in the candidate the factor is "
-            f"{seen}: the loss is scaled or normalised differently.",
-            f"{was} times {PER[claim['per']]}",
+            f"In golden `backward` started from {_multiple(claim)}; in the candidate the factor is {seen}: the loss is "
+            "scaled or normalised differently.",
+            _multiple(claim),
             f"{seen} times",
         )
 
@@ -81,6 +79,11 @@ class _Ratios:
     def __init__(self, rows: Ints, ratio: Mapping[str, npt.NDArray[np.float64]]) -> None:
         self.rows = rows
         self.ratio = ratio
+
+
+def _multiple(claim: Mapping[str, Any]) -> str:
+    times = "" if claim["factor"] == 1 else f"{_spoken(claim['factor'])} times "
+    return f"{times}{PER[claim['per']]}"
 
 
 def _spoken(factor: float) -> str:

@@ -17,7 +17,7 @@ from .torch_function import TorchFunction, WithContent
 if TYPE_CHECKING:
     from ..install import Probe
 
-_FUNCTIONAL = (
+FUNCTIONAL = (
     "dropout",
     "dropout1d",
     "dropout2d",
@@ -70,7 +70,7 @@ _FUNCTIONAL = (
     "triplet_margin_with_distance_loss",
 )
 
-_PRODUCTS = ("matmul", "bmm", "mm", "einsum", "addmm", "baddbmm")
+PRODUCTS = ("matmul", "bmm", "mm", "einsum", "addmm", "baddbmm")
 
 _SIGNATURES: dict[str, Callable[..., Any]] = {
     "linear": lambda input, weight, bias=None: ...,
@@ -122,7 +122,7 @@ def _family(name: str, api: Api) -> TorchFunction:
 
 def install(probe: Probe) -> None:
     """Wrap the vocabulary in `torch.nn.functional`, `torch` and on `torch.Tensor`."""
-    for name in _FUNCTIONAL:
+    for name in FUNCTIONAL:
         original = getattr(F, name, None)
         if original is None:
             continue
@@ -137,7 +137,7 @@ def install(probe: Probe) -> None:
     masking = _family("masked_fill", Api("torch.Tensor.masked_fill", "function", "torch"))
     for owner, name in ((torch, "masked_fill"), (torch.Tensor, "masked_fill"), (torch.Tensor, "masked_fill_")):
         _replace(probe, owner, name, masking, _MASKED_FILL)
-    for name in _PRODUCTS:
+    for name in PRODUCTS:
         family = TorchFunction(Api(f"torch.{name}", "function", "torch"))
         _replace(probe, torch, name, family, _SIGNATURES.get(name))
         if name in ("matmul", "bmm", "mm"):
