@@ -12,6 +12,8 @@ _SCALES = ("MulBackward", "DivBackward", "NegBackward", "ToCopyBackward", "ViewB
 _MEANS = ("SumBackward", "MeanBackward")
 _LIMIT = 256
 """Nodes that are looked at; a longer sum is not counted."""
+_NODES = 20_000
+"""The same for the graph behind all terms."""
 
 
 def terms(loss: torch.Tensor) -> tuple[int, int] | None:
@@ -20,14 +22,49 @@ def terms(loss: torch.Tensor) -> tuple[int, int] | None:
     """
     if loss.grad_fn is None:
         return None
-    coarse, fine = _count(loss.grad_fn, through_means=False), _count(loss.grad_fn, through_means=True)
-    return None if coarse is None or fine is None else (coarse, fine)
+    coarse, fine = _terms(loss.grad_fn, _SCALES), _terms(loss.grad_fn, (*_SCALES, *_MEANS))
+    return None if coarse is None or fine is None else (len(coarse), len(fine))
 
 
-def _count(node: Any, *, through_means: bool) -> int | None:
-    transparent = (*_SCALES, *_MEANS) if through_means else _SCALES
+def means(loss: torch.Tensor) -> tuple[int, ...]:
+    """Over how many elements each mean goes that is a term of a loss, sorted."""
+    nodes = _terms(loss.grad_fn, _SCALES) or []
+    return tuple(sorted(int(node._saved_self_sym_numel) for node in nodes if type(node).__name__ == "MeanBackward0"))
+
+
+def reached(loss: torch.Tensor) -> tuple[tuple[int, int], ...] | None:
+    """For each different set of leaves that some term of a loss sends gradients to: how many leaves, and how many
+    elements they have together; sorted. `None` for a graph that is too large.
+    """
+    found: set[frozenset[int]] = set()
+    sizes: dict[int, int] = {}
+    budget = _NODES
+    for term in _terms(loss.grad_fn, (*_SCALES, *_MEANS)) or []:
+        leaves: set[int] = set()
+        seen: set[Any] = set()
+        pending = [term]
+        while pending:
+            node = pending.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            budget -= 1
+            if not budget:
+                return None
+            leaf = getattr(node, "variable", None)
+            if isinstance(leaf, torch.Tensor):
+                leaves.add(id(leaf))
+                sizes[id(leaf)] = leaf.numel()
+            pending += [child for child, _ in node.next_functions if child is not None]
+        found.add(frozenset(leaves))
+    return tuple(sorted({(len(leaves), sum(sizes[leaf] for leaf in leaves)) for leaves in found if leaves}))
+
+
+def _terms(node: Any, transparent: tuple[str, ...]) -> list[Any] | None:
+    """The nodes of the terms of a sum; `None` when there are too many."""
     pending = [node]
-    seen = found = 0
+    found: list[Any] = []
+    seen = 0
     while pending:
         node = pending.pop()
         seen += 1
@@ -38,5 +75,5 @@ def _count(node: Any, *, through_means: bool) -> int | None:
         if name.startswith(_SUMS) or (len(children) == 1 and name.startswith(transparent)):
             pending += children
         else:
-            found += 1
+            found.append(node)
     return found

@@ -71,6 +71,26 @@ def leading_sizes(value: Any, depth: int = 4) -> set[int]:
     return set()
 
 
+def repeated_tensors(value: Any, depth: int = 4) -> int:
+    """How many floating-point tensors of a batch have the content of another one in it."""
+    digests: list[int] = []
+
+    def walk(item: Any, left: int) -> None:
+        if isinstance(item, torch.Tensor):
+            readable = content.local(item)
+            if readable is not None and item.is_floating_point() and item.numel() > 1:
+                digests.append(content.digest(readable))
+        elif left and hasattr(item, "keys") and hasattr(item, "__getitem__"):
+            for name in list(item.keys()):
+                walk(item[name], left - 1)
+        elif left and isinstance(item, (list, tuple)):
+            for part in item:
+                walk(part, left - 1)
+
+    walk(value, depth)
+    return len(digests) - len(set(digests))
+
+
 def counting_from(indices: torch.Tensor) -> int | None:
     """Where every row of indices begins to count up by one, as position ids do; -1 if some row does not count, `None`
     for rows too short to tell. A row may end in a constant, which pads it.

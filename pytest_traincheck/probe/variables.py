@@ -99,6 +99,8 @@ class Slot:
         # A lazy parameter has neither shape nor content before its module's first call.
         if type(found) is torch.nn.Parameter:
             return found  # nearly always, and its metaclass makes `isinstance` slow
+        if self._parameter and not isinstance(found, torch.nn.Parameter):
+            return None  # `torch.func.functional_call` has put something else in its place for a while
         return found if isinstance(found, torch.Tensor) and not isinstance(found, content.Lazy) else None
 
 
@@ -113,6 +115,7 @@ class Variables:
         self._by_tensor: dict[int, Slot] = {}
         self._orphans: dict[int, Slot] = {}
         self._orphan_names: dict[tuple[int, str], tuple[Var, Var, Var]] = {}
+        self._owners: dict[int, Var] = {}
         self._copies: dict[tuple[int, str], Slot] = {}
         self._noted: list[tuple[int, torch.Size, weakref.ref[torch.Tensor]]] = []
         self._every: list[Slot] | None = None
@@ -311,6 +314,14 @@ class Variables:
         if initialisations is not None:
             measure("parameter.initialised", number, float(initialisations(tensor)))
         var.elements = numerics.sample(tensor)
+        readable = content.local(tensor)
+        pointer = readable.data_ptr() if readable is not None and readable.is_cpu else 0
+        owner = self._owners.get(pointer)
+        held = owner.ref() if owner is not None and owner.ref is not None else None
+        if owner is not None and held is not None and held.data_ptr() == pointer and held is not tensor:
+            measure("parameter.shares", number, float(owner.id))
+        elif pointer:
+            self._owners[pointer] = var
 
     def measure_updates(self, measure: Measure) -> None:
         """How far each parameter moved since this was last asked."""

@@ -40,16 +40,28 @@ class APIOutput:
             for api, dtype in sorted(_compiled(process)):
                 claim = {"api": api, "dtype": dtype, "compiled": True}
                 yield Hypothesis(self.name, api, claim, Kind.BEHAVIOUR, Scope.PINNED)
+            for api in sorted(process.api.groups(_clip_rows(process))):
+                yield Hypothesis(self.name, api, {"api": api, "positive": True})
             if len(_loss_rows(process)):
                 yield Hypothesis(self.name, "torch.nn.functional", {"api": LOSS, "finite": True})
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        make = _finite if "finite" in claim else _in_graphs if "compiled" in claim else _typed
+        make = (
+            _positive
+            if "positive" in claim
+            else _finite
+            if "finite" in claim
+            else _in_graphs
+            if "compiled" in claim
+            else _typed
+        )
         return Examples.concatenate([make(process, position, claim) for position, process in enumerate(run.processes)])
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if "finite" in claim:
             return f"The result of every loss function is finite{when}."
+        if "positive" in claim:
+            return f"The norm that `{subject}` returns is not zero{when}."
         where = " in compiled regions" if "compiled" in claim else ""
         return f"`{subject}` returns {claim['dtype']}{where}{when}."
 
@@ -64,6 +76,13 @@ class APIOutput:
                 "finite",
                 "NaN or infinite",
             )
+        if "positive" in claim:
+            return Finding(
+                f"`{claim['api']}` returned a norm above 0 in golden; in the candidate it returns 0: it is given no "
+                "gradients, and clips nothing.",
+                "a norm above 0",
+                "0",
+            )
         seen = examples.observed[first] if examples.observed is not None else "?"
         where = " in a compiled region (see `torch.autocast`)" if "compiled" in claim else ""
         return Finding(
@@ -71,6 +90,25 @@ class APIOutput:
             claim["dtype"],
             seen,
         )
+
+
+def _clip_rows(process: Process) -> Ints:
+    """Calls of clipping that returned a number."""
+    rows = process.rows_of_type("clip")
+    known: Ints = rows[~np.isnan(process.events["value"][rows])]
+    return known
+
+
+def _positive(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    rows = _clip_rows(process)
+    rows = rows[process.api.isin([claim["api"]])[rows]]
+    return Examples(
+        np.asarray(process.events["value"][rows] > 0),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {"rank": call_context(process, rows)["rank"]},
+    )
 
 
 def _compiled(process: Process) -> Mapping[tuple[str, str], Ints]:

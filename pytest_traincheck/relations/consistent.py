@@ -35,6 +35,8 @@ class Consistent:
                 yield Hypothesis(
                     self.name, f"torch.nn.Parameter across ranks ({kind})", {"across": "ranks", "kind": kind}
                 )
+        if any(len(process.measures("parameter.rms")) for process in run.processes):
+            yield Hypothesis(self.name, "torch.nn.Parameter", {"apart": True}, Kind.BEHAVIOUR, Scope.PINNED)
         for process in run.processes:
             variables = Variables.of(process)
             names = process.names.variables
@@ -45,6 +47,8 @@ class Consistent:
                     yield Hypothesis(self.name, "torch.nn.Parameter", claim, Kind.BEHAVIOUR, Scope.PINNED)
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        if "apart" in claim:
+            return Examples.concatenate([_apart(process, number) for number, process in enumerate(run.processes)])
         if "tied" in claim:
             return Examples.concatenate(
                 [_tied(process, position, claim["tied"]) for position, process in enumerate(run.processes)]
@@ -52,6 +56,8 @@ class Consistent:
         return Examples.concatenate([_across(run, peers, claim["kind"]) for peers in run.peers])
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        if "apart" in claim:
+            return f"Different parameters do not share memory{when}."
         if "tied" in claim:
             return f"`{claim['tied'][0]}` and `{claim['tied'][1]}` are tied: they always hold the same value{when}."
         time = "when an optimizer step begins" if claim["kind"] == "gradient" else "after every optimizer step"
@@ -59,6 +65,14 @@ class Consistent:
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
+        if "apart" in claim:
+            names = listed(variable_names(run, examples, broken))
+            return Finding(
+                f"Different parameters had memory of their own in golden; in the candidate {names} share the memory of "
+                "others: what is written to one is written to both.",
+                "memory of their own",
+                f"shared: {names}",
+            )
         if "tied" in claim:
             first, second = claim["tied"]
             return Finding(
@@ -81,6 +95,23 @@ class Consistent:
             f"different between ranks: {names}",
             ranks=tuple(sorted({process.rank for process in run.processes})),
         )
+
+
+def _apart(process: Process, position: int) -> Examples:
+    """One example for each parameter: whether it lies where another one lies."""
+    rows = process.measures("parameter.rms")
+    if not len(rows):
+        return EMPTY
+    variable = process.events["args"][rows].astype(np.int64)
+    sharing = process.events["args"][process.measures("parameter.shares")]
+    context = variable_context(process, variable)
+    return Examples(
+        ~np.isin(variable, sharing),
+        np.full(len(rows), position),
+        rows,
+        variable,
+        {name: context[name] for name in ("root", "child", "variable")},
+    )
 
 
 def _were_equal_after_backward(run: Run, examples: Examples, place: int) -> bool:

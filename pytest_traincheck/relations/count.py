@@ -229,12 +229,13 @@ def _count(process: Process) -> Mapping[str, Ints]:
     masking = vocabulary.masking_calls(process)
     found[vocabulary.MASKING] = masking[process.stage[masking] == 1]
 
-    entries = process.forward_rows
-    entries = entries[~np.isin(entries, wrappers)]
     roots = Labels.of(module_roots(process)[events["mod"]], process.names.roots)
-    for root, rows in roots.groups(entries).items():
+    whole = process.forward_rows
+    for root, rows in roots.groups(process.entry_rows[~np.isin(process.entry_rows, wrappers)]).items():
         for stage, mine in process.stage_labels.groups(rows).items():
-            found[f"{FORWARD}|{root} in {stage}"] = mine
+            # A model whose parts are called one by one is called by them.
+            called = mine[np.isin(mine, whole)]
+            found[f"{FORWARD}|{root} in {stage}"] = called if len(called) else mine
     return found
 
 

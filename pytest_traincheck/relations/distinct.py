@@ -16,6 +16,7 @@ from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN
 
 INPUT, LOADED = "model.input", "loaded"
+REPEATED = "batch.repeated"
 STREAMS = ("rng.torch", "rng.numpy", "rng.python", "rng.dataset")
 
 THINGS = {
@@ -51,6 +52,8 @@ class Distinct:
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for what in (INPUT, LOADED):
             yield self._claim(what, "steps")
+        if any(len(process.measures(REPEATED)) for process in run.processes):
+            yield Hypothesis(self.name, SUBJECTS[LOADED], {"of": LOADED, "between": "tensors"})
         if run.peers:
             for what in (INPUT, *STREAMS[:3]):
                 yield self._claim(what, "ranks")
@@ -69,6 +72,8 @@ class Distinct:
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
         what, between = claim["of"], claim["between"]
+        if between == "tensors":
+            return Examples.concatenate([_within_batches(run, number) for number in range(len(run.processes))])
         if between == "steps":
             parts = [_between_steps(process, number, what) for number, process in enumerate(run.processes)]
             return Examples.concatenate(parts)
@@ -79,12 +84,21 @@ class Distinct:
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         thing = THINGS[claim["of"]]
+        if claim["between"] == "tensors":
+            return f"No two tensors of a batch have the same content{when}."
         verb = "are the same on all ranks" if claim.get("equal") else f"differ between {_places(claim)}"
         return f"{thing[0].upper()}{thing[1:]} {_singular(thing, verb)}{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         thing = THINGS[claim["of"]]
+        if claim["between"] == "tensors":
+            return Finding(
+                "In golden no two tensors of a batch had the same content; in the candidate some do: views, or inputs "
+                "and targets, are one and the same.",
+                "all tensors differ",
+                "some are the same",
+            )
         seen = examples.observed[int(broken[0])] if examples.observed is not None else ""
         differ, same = f"differ between {_places(claim)}", f"are the same{seen}"
         if claim.get("equal"):
@@ -101,6 +115,7 @@ def _one(thing: str) -> bool:
 def _places(claim: Mapping[str, Any]) -> str:
     return {
         "steps": "training steps",
+        "tensors": "the tensors of each",
         "ranks": "ranks",
         "workers": "the workers of a DataLoader",
         "epochs": "epochs of a DataLoader worker",
@@ -208,6 +223,23 @@ def _between_workers(run: Run, what: str, between: str) -> Examples:
     rows = np.array([_first_batch(run.processes[number]) for number in process], dtype=np.int64)
     nothing = np.zeros(len(rows), dtype=np.int64)
     return Examples(np.array(holds, dtype=bool), np.array(process), rows, nothing, {}, Labels.constant("", len(rows)))
+
+
+def _within_batches(run: Run, position: int) -> Examples:
+    """One example for each batch: whether a tensor in it has the content of another."""
+    process = run.processes[position]
+    rows = process.measures(REPEATED)
+    if not len(rows):
+        return EMPTY
+    nothing = np.zeros(len(rows), dtype=np.int64)
+    return Examples(
+        np.asarray(process.events["value"][rows] == 0),
+        np.full(len(rows), position),
+        rows,
+        nothing,
+        {"rank": rank_label(process, len(rows))},
+        Labels.constant("", len(rows)),
+    )
 
 
 def _first_batch(process: Process) -> int:

@@ -26,6 +26,10 @@ NEGLIGIBLE = 1e-6
 FORWARD = "torch.nn.Module.forward"
 
 
+SMALL_RATE = 1e-3
+"""Learning rates below this share of the largest one in the run are as good as none."""
+
+
 class EventContain:
     """Change in call: a step changes the parameters that have a gradient, and no others; a gradient has arrived
     when the step begins.
@@ -110,9 +114,11 @@ def _change_in_step(process: Process, position: int, claim: Mapping[str, Any]) -
     observed = None
     if claim["change"] == CHANGES:
         # A gradient of rounding errors (a bias before a normalisation) changes its parameter or not, as chance has it.
-        # Without a gradient nothing is claimed, and with a learning rate of 0, where a warm-up begins, nothing moves.
+        # Without a gradient nothing is claimed, and at the ends of a schedule, where the learning rate is 0 or next to
+        # it, an update may be too small to change a number.
         rate = _learning_rates(process, table.column("optimizer")[mine], table.group[mine], begin)
-        kept = (state == fmt.NONZERO) & ~_negligible(process, gradient, rows, begin) & (rate != 0.0)
+        usable = np.isnan(rate) | (rate > SMALL_RATE * np.nanmax(rate, initial=0.0))
+        kept = (state == fmt.NONZERO) & ~_negligible(process, gradient, rows, begin) & usable
         rows, variable, state, begin, end = rows[kept], variable[kept], state[kept], begin[kept], end[kept]
         holds = variables.changed(variables.first_name[variable], begin - 1, end)
         context = step_context(process, rows)

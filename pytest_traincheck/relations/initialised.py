@@ -26,7 +26,7 @@ class Initialised:
     name = "Initialised"
 
     def layer(self, claim: Mapping[str, Any]) -> int:
-        return 1
+        return 2  # a new parameter is initialised anew: which one an optimizer holds says more
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

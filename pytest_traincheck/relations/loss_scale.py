@@ -65,9 +65,13 @@ class LossScale:
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "another number"
+        first = run.processes[int(examples.process[int(broken[0])])] if len(broken) else run.processes[0]
+        passes = len(_ratios(first).rows) / max(first.windows, 1)
+        averaged = passes > 1 and math.isclose(claim["factor"] * round(passes), 1.0, rel_tol=TOLERANCE)
+        why = f", which averaged over the {round(passes)} micro-batches that a step accumulates" if averaged else ""
         return Finding(
-            f"In golden `backward` started from {_multiple(claim)}; in the candidate the factor is {seen}: the loss is "
-            "scaled or normalised differently.",
+            f"In golden `backward` started from {_multiple(claim)}{why}; in the candidate the factor is {seen}: the "
+            "loss is scaled or normalised differently.",
             _multiple(claim),
             f"{seen} times",
         )

@@ -14,6 +14,16 @@ from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
 SUBJECT = "torch.autograd.backward"
+REACH, MEANS = "loss.reach", "loss.means"
+LATE = 3
+WORDS = {
+    REACH: "The terms of the loss send gradients to {} parameters",
+    MEANS: "The means in the loss go over {} elements",
+}
+HINTS = {
+    REACH: "to {} parameters: a `detach` is missing or misplaced, or the loss is made of other terms",
+    MEANS: "over {}: shapes were broadcast, or another dimension is averaged",
+}
 COARSE, FINE = "loss.terms", "loss.terms.fine"
 
 
@@ -22,27 +32,41 @@ class LossTerms:
     was detached is still in the number, and in nothing else.
 
     Golden counts sums of single numbers; the candidate is counted also through means and sums over elements, so that
-    `(a + b).mean()` in place of `a.mean() + b.mean()` is no change.
+    `(a + b).mean()` in place of `a.mean() + b.mean()` is no change. The terms send gradients to the same sets of
+    parameters, told by their numbers and sizes, however the arithmetic is written; and where as many means are taken,
+    they go over as many elements.
     """
 
     name = "LossTerms"
 
     def layer(self, claim: Mapping[str, Any]) -> int:
-        return 1
+        return 1 if "at_least" in claim else LATE
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
             counts = process.events["value"][process.measures(COARSE)].astype(np.int64)
             for least in sorted({int(count) for count in counts if count > 1}, reverse=True):
                 yield Hypothesis(self.name, SUBJECT, {"at_least": least}, scope=Scope.PINNED, family="terms")
+            for what in WORDS:
+                for value in sorted(_labelled(process, what)):
+                    yield Hypothesis(self.name, SUBJECT, {"of": what, "value": value}, scope=Scope.PINNED)
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
+        make = _examples if "at_least" in claim else _labelled_examples
+        return Examples.concatenate([make(process, number, claim) for number, process in enumerate(run.processes)])
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        if "of" in claim:
+            return f"{WORDS[claim['of']].format(_spoken(claim['value']))}{when}."
         return f"The loss is a sum of at least {claim['at_least']} terms that carry gradients{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        if "of" in invariant.claim:
+            was = _spoken(invariant.claim["value"])
+            now = _spoken(examples.observed[int(broken[0])]) if examples.observed is not None else "others"
+            rule = WORDS[invariant.claim["of"]].format(was)
+            hint = HINTS[invariant.claim["of"]].format(now)
+            return Finding(f"In golden {rule[0].lower()}{rule[1:]}; in the candidate {hint}.", was, now)
         least = invariant.claim["at_least"]
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "fewer"
         return Finding(
@@ -51,6 +75,48 @@ class LossTerms:
             f"at least {least} terms",
             seen,
         )
+
+
+def _spoken(value: str) -> str:
+    return value.replace("; ", ", and to ")
+
+
+def _labelled(process: Process, what: str) -> Mapping[str, Ints]:
+    """Rows of a measure that carries what it found in its name."""
+    names = [str(symbol.get("name", "")) for symbol in process.raw.symbols["measure"]]
+    return {name.partition("=")[2]: process.measures(name) for name in names if name.startswith(f"{what}=")}
+
+
+def _labelled_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    found = _labelled(process, claim["of"])
+    if claim["of"] == MEANS:
+        # A mean that became a sum and a division is no other mean.
+        wanted = claim["value"].count(",")
+        found = {value: rows for value, rows in found.items() if value.count(",") == wanted}
+    if not found:
+        return EMPTY
+    rows = np.concatenate(list(found.values()))
+    seen = Labels.concatenate([Labels.constant(value, len(part)) for value, part in found.items()])
+    order = np.argsort(rows, kind="stable")
+    rows, seen = rows[order], seen.take(order)
+    return Examples(
+        seen.isin([claim["value"]]),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {"rank": rank_label(process, len(rows)), "time": _time(process, rows)},
+        seen,
+    )
+
+
+def _time(process: Process, rows: Ints) -> Labels:
+    """Which backward pass this is within its step: a generator and a discriminator have losses of their own."""
+    parents = process.parent_row[rows]
+    begins = np.searchsorted(process.window[parents], process.window[parents], side="left")
+    number = np.arange(len(rows)) - begins
+    return Labels.of(
+        number, [f"{_ordinal(count + 1)} backward pass of a step" for count in range(int(number.max()) + 1)]
+    )
 
 
 def _ordinal(number: int) -> str:
@@ -62,20 +128,11 @@ def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Exam
     if not len(rows):
         return EMPTY
     counts = np.maximum(process.events["value"][coarse], process.events["value"][rows]).astype(np.int64)
-    # Which backward pass this is within its step: a generator and a discriminator have losses of their own.
-    parents = process.parent_row[rows]
-    begins = np.searchsorted(process.window[parents], process.window[parents], side="left")
-    number = np.arange(len(rows)) - begins
     return Examples(
         np.asarray(counts >= claim["at_least"]),
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),
-        {
-            "rank": rank_label(process, len(rows)),
-            "time": Labels.of(
-                number, [f"{_ordinal(count + 1)} backward pass of a step" for count in range(int(number.max()) + 1)]
-            ),
-        },
+        {"rank": rank_label(process, len(rows)), "time": _time(process, rows)},
         Labels.of(np.minimum(counts, 99), [str(count) for count in range(100)]),
     )

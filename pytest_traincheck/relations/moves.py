@@ -185,11 +185,16 @@ def _per_forward(process: Process, position: int, claim: Mapping[str, Any]) -> E
         return EMPTY
     events = process.events
     modules = process.raw.symbols["mod"]
-    roots = np.array([symbol.get("root", 0) for symbol in modules], dtype=np.int64)[events["mod"][entries]]
     rows, subjects = [], []
-    for root in np.unique(variables.root[ids]).tolist():
+    paths = [str(symbol.get("path", "")) for symbol in modules]
+    names = [str(symbol.get("name", "")) for symbol in variables.symbols]
+    for number in np.unique(events["mod"][entries]).tolist():
+        root, path = int(modules[number].get("root", 0)), paths[number]
         mine = ids[variables.root[ids] == root]
-        calls = entries[roots == root]
+        if path:
+            # A part that is called by itself moves its own buffers only.
+            mine = mine[[names[item].startswith(f"{path}.") for item in mine.tolist()]] if len(mine) else mine
+        calls = entries[events["mod"][entries] == number]
         rows.append(np.repeat(calls, len(mine)))
         subjects.append(np.tile(mine, len(calls)))
     row, variable = np.concatenate(rows), np.concatenate(subjects)

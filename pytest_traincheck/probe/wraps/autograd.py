@@ -8,7 +8,7 @@ import torch
 
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import number
-from ..graph import terms
+from ..graph import means, reached, terms
 from .base import Named, observed
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Backward(Named):
                 if counted is not None:
                     recorder.measures.take(state, "loss.terms", call, float(counted[0]))
                     recorder.measures.take(state, "loss.terms.fine", call, float(counted[1]))
+                    _look_behind(recorder, state, call, args[0])
 
     def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
         if _outermost():
@@ -45,6 +46,18 @@ class Backward(Named):
         if _outermost() and not unobservable():
             with quiet(state):
                 recorder.variables.look_at_gradients(recorder.emitter(state, call), full=True)
+
+
+def _look_behind(recorder: Recorder, state: ThreadState, call: Call, loss: torch.Tensor) -> None:
+    """What is averaged in a loss, and where its terms send gradients."""
+    sizes = means(loss)
+    if sizes:
+        recorder.measures.take(state, f"loss.means={', '.join(map(str, sizes))}", call)
+    if recorder.measures.early:
+        sets = reached(loss)
+        if sets:
+            text = "; ".join(f"{leaves} ({elements} elements)" for leaves, elements in sets)
+            recorder.measures.take(state, f"loss.reach={text}", call)
 
 
 def _outermost() -> bool:

@@ -9,7 +9,7 @@ from torch.utils.data import dataloader, get_worker_info
 
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import digest_nested
-from ..numerics import held_generators, leading_sizes
+from ..numerics import held_generators, leading_sizes, repeated_tensors
 from ..summary import key_of
 from ..symbols import Api
 from .base import Named, recording
@@ -29,11 +29,12 @@ class Batch(Named):
                 hashed = digest_nested(result)
                 if recorder.measures.wanted:
                     sizes = leading_sizes(result)
-                    self._measure(recorder, state, call, sizes)
+                    self._measure(recorder, state, call, sizes, repeated_tensors(result))
         recorder.close(state, call, recorder.symbols.ret(call.number, key_of(result)), hashed, math.nan)
 
     @staticmethod
-    def _measure(recorder: Recorder, state: ThreadState, call: Call, sizes: set[int]) -> None:
+    def _measure(recorder: Recorder, state: ThreadState, call: Call, sizes: set[int], repeated: int) -> None:
+        recorder.measures.take(state, "batch.repeated", call, float(repeated))
         wanted = call.kwargs.get("batch_size")
         if type(wanted) is int and sizes:
             recorder.measures.take(state, "batch.size", call, float(wanted))
