@@ -1,223 +1,182 @@
-"""Every planted bug of `fixtures/bugs` and every clean variation through `traincheck compare`.
+"""Every planted bug and every clean variation of the fixtures, learned and checked: makes `docs/detection.md`.
 
-    python benchmarks/detection.py
+    python benchmarks/detection.py --write docs/detection.md
 
-A bug is found when the comparison fails; its cause is on top when the first incident holds one of the bug's cause
-keywords. The clean variations are three other seeds of every fixture and one refactor of each: no incident is allowed.
-The exit status is 1 when a bug is missed, a clean variation has an incident, a run went wrong, or the cause is on top
-for fewer than three bugs in four.
+The golden of each pipeline is learned once, from three seeds, and every candidate is one more run that is checked
+against it: each bug of `fixtures/bugs`, three other seeds, a refactor, and a legitimate feature where there is one.
+`--transferable` adds the paper's experiment: transferable rules learned from five pipelines, checked on the others.
+The exit status is 1 when a bug is missed, a clean variation has an incident, a run went wrong, or the exact cause is
+on top for fewer than three bugs in four.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from measure import FIXTURES, Measured, machine, markdown_table, own_package, print_facts, run, traincheck
-from planted import Bug, Pipeline, apply_patch, load_bugs, load_pipelines, patched_copy, tree_of
+from detection_page import page
+from judged import Case, Judged, Variation
+from measure import FIXTURES, REPOSITORY, machine, own_package, run, traincheck
+from planted import Bug, Pipeline, apply_patch, load_bugs, load_pipelines, tree_of
+from transfer import transfer
 
+sys.path.insert(0, str(REPOSITORY))
+
+from pytest_traincheck.check import check_run
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.infer import learn
+from pytest_traincheck.trace import Run, load_run
+
+SEEDS = (0, 1, 2)
 OTHER_SEEDS = (3, 4, 5)
-REFACTORS = FIXTURES / "refactors"
 CAUSE_SHARE = 0.75
 
 
 @dataclass(frozen=True)
-class Case:
-    """One comparison. `bug` is None for a clean variation."""
+class Recorder:
+    """Runs pipelines under the probe, each in a tree of its own below `scratch`. Finished traces are used again."""
 
-    name: str
-    pipeline: Pipeline
-    golden: Path
-    candidate: Path
-    seed: int | None = None
-    bug: Bug | None = None
+    scratch: Path
+    timeout: float
 
-
-@dataclass(frozen=True)
-class Judged:
-    """What the comparison of one case said. `result` is empty when no JSON was written."""
-
-    case: Case
-    measured: Measured
-    result: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def incidents(self) -> list[dict[str, Any]]:
-        return list(self.result.get("incidents", ()))
-
-    @property
-    def verdict(self) -> str:
-        return str(self.result.get("verdict", "error"))
-
-    @property
-    def cause_on_top(self) -> bool:
-        """Whether the title or the subject of the first incident holds a cause keyword of the bug."""
-        if not self.incidents or self.case.bug is None:
-            return False
-        top = self.incidents[0]
-        text = f"{top['title']}\n{top['subject']}".lower()
-        return any(word in text for word in self.case.bug.cause)
-
-    @property
-    def as_expected(self) -> bool:
-        return self.verdict == ("pass" if self.case.bug is None else "fail")
-
-    def problem(self) -> str:
-        """One line for a case that is not as expected."""
-        errors = "; ".join(str(error["message"]) for error in self.result.get("errors", ()))
-        detail = errors or "; ".join(incident["title"] for incident in self.incidents) or self.measured.output[-1500:]
-        return f"{self.case.pipeline.name} {self.case.name}: verdict {self.verdict}: {detail}"
+    def record(self, pipeline: Pipeline, name: str, patch: Path | None, seed: int) -> tuple[Path, float, str]:
+        """The directory of the trace, the seconds the run took, and what went wrong (empty: nothing)."""
+        folder = self.scratch / pipeline.name / name
+        trace, seconds = folder / "trace", folder / "seconds"
+        if seconds.exists():
+            return trace, float(seconds.read_text()), ""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        tree = tree_of(pipeline, folder / pipeline.name)
+        if patch is not None:
+            apply_patch(patch, tree)
+        words: list[str | Path] = ["collect", "--run", pipeline.run, "--cwd", tree, "--output", trace]
+        words += ["--seed", str(seed), "--seed-arg", pipeline.seed_arg, "--timeout", str(int(self.timeout))]
+        done = run(traincheck(*words), cwd=folder, env=own_package(), timeout=self.timeout + 60)
+        if done.returncode:
+            return trace, done.wall, done.output[-1500:]
+        seconds.write_text(f"{done.wall}")
+        return trace, done.wall, ""
 
 
-def judge(case: Case, seeds: str, timeout: float) -> Judged:
-    """Runs one comparison."""
-    with tempfile.TemporaryDirectory(prefix="detection-") as folder:
-        report = Path(folder) / "report.json"
-        words: list[str | Path] = ["compare", "--golden", case.golden, "--candidate", case.candidate]
-        words += ["--run", case.pipeline.run, "--seed-arg", case.pipeline.seed_arg, "--seeds", seeds]
-        words += ["--json", report]
-        if case.seed is not None:
-            words += ["--candidate-seed", str(case.seed)]
-        measured = run(traincheck(*words), cwd=Path(folder), env=own_package(), timeout=timeout)
-        result = json.loads(report.read_text()) if report.exists() else {}
-    print(f"{case.pipeline.name} {case.name}: {result.get('verdict', 'no result')}", file=sys.stderr, flush=True)
-    return Judged(case, measured, result)
-
-
-def cases(scratch: Path, pipelines: Sequence[Pipeline], bugs: Sequence[Bug]) -> list[Case]:
-    """All comparisons, with their trees laid out below `scratch`."""
-    golden = {pipeline.name: tree_of(pipeline, scratch / "golden" / pipeline.name) for pipeline in pipelines}
-    by_name = {pipeline.name: pipeline for pipeline in pipelines}
-    found = [
-        Case(
-            bug.name,
-            by_name[bug.pipeline],
-            golden[bug.pipeline],
-            patched_copy(bug, scratch / "bugs" / bug.name),
-            bug=bug,
-        )
-        for bug in bugs
-    ]
-    for pipeline in pipelines:
-        clean = golden[pipeline.name]
-        found += [Case(f"seed {seed}", pipeline, clean, clean, seed) for seed in OTHER_SEEDS]
-        patch = REFACTORS / f"{pipeline.name}.patch"
+def variations(pipeline: Pipeline, bugs: Sequence[Bug]) -> list[Case]:
+    """Everything that is checked against the golden of one pipeline."""
+    found = [Case(bug.name, pipeline, Variation.BUG, bug.patch, SEEDS[0], bug) for bug in bugs]
+    found += [Case(f"seed {seed}", pipeline, Variation.SEED, None, seed) for seed in OTHER_SEEDS]
+    for kind, folder in ((Variation.REFACTOR, "refactors"), (Variation.FEATURE, "features")):
+        patch = FIXTURES / folder / f"{pipeline.name}.patch"
         if patch.exists():
-            candidate = tree_of(pipeline, scratch / "refactors" / pipeline.name)
-            apply_patch(patch, candidate)
-            found.append(Case("refactor", pipeline, clean, candidate))
+            found.append(Case(kind.value, pipeline, kind, patch, SEEDS[0]))
     return found
 
 
-def bug_table(judged: Sequence[Judged]) -> str:
-    """A row for each bug."""
-    header = ["bug", "pipeline", "found", "first step", "cause on top", "top incident", "incidents", "s"]
-    rows = []
-    for each in judged:
-        top: Mapping[str, Any] = each.incidents[0] if each.incidents else {"step": "", "title": ""}
-        rows.append(
-            [
-                each.case.name,
-                each.case.pipeline.name,
-                {"fail": "yes", "pass": "**no**"}.get(each.verdict, f"**{each.verdict}**"),
-                _step(each, top),
-                "yes" if each.cause_on_top else "**no**",
-                top["title"],
-                len(each.incidents),
-                f"{each.measured.wall:.0f}",
-            ]
-        )
-    return markdown_table(header, rows)
+def judge(case: Case, golden: Golden, recorder: Recorder) -> Judged:
+    """Runs one candidate and checks it."""
+    trace, seconds, problem = recorder.record(case.pipeline, case.name, case.patch, case.seed)
+    if problem:
+        return Judged(case, problem=problem, seconds=seconds)
+    begin = time.perf_counter()
+    try:
+        outcome = check_run(golden, load_run(trace), same_spec=True)
+    except ValueError as error:
+        return Judged(case, problem=str(error), seconds=seconds)
+    checked = time.perf_counter() - begin
+    return Judged(case, tuple(outcome.incidents), len(golden.invariants), "", seconds + checked, checked)
 
 
-def _step(judged: Judged, top: Mapping[str, Any]) -> str:
-    """The first incident's step; in bold where the bug cannot have begun there."""
-    assert judged.case.bug is not None
-    return str(top["step"]) if top["step"] in ("", *judged.case.bug.steps) else f"**{top['step']}**"
+def learned(pipeline: Pipeline, recorder: Recorder) -> tuple[Golden, list[Run], float]:
+    """The golden of a pipeline, its runs, and the seconds of inference."""
+    runs = []
+    for seed in SEEDS:
+        trace, _, problem = recorder.record(pipeline, f"golden {seed}", None, seed)
+        if problem:
+            raise SystemExit(f"the golden run of {pipeline.name} with seed {seed} went wrong: {problem}")
+        runs.append(load_run(trace))
+    begin = time.perf_counter()
+    golden = learn(runs, pipeline=pipeline.name, seeds=SEEDS)
+    return golden, runs, time.perf_counter() - begin
 
 
-def clean_table(judged: Sequence[Judged]) -> str:
-    """A row for each pipeline, with the number of incidents of each clean variation."""
-    names = list(dict.fromkeys(each.case.name for each in judged))
-    rows = []
-    for pipeline in dict.fromkeys(each.case.pipeline.name for each in judged):
-        of_pipeline = {each.case.name: each for each in judged if each.case.pipeline.name == pipeline}
-        shown = [_incidents(of_pipeline.get(name)) for name in names]
-        rules = max(each.result.get("invariants", {}).get("golden", 0) for each in of_pipeline.values())
-        rows.append([pipeline, rules, *shown])
-    return markdown_table(["pipeline", "rules", *(f"incidents, {name}" for name in names)], rows)
+def record_all(pipelines: Sequence[Pipeline], bugs: Sequence[Bug], recorder: Recorder, jobs: int) -> None:
+    """All runs, a few at a time; what goes wrong is told when the run is judged."""
+    todo = [(pipeline, f"golden {seed}", None, seed) for pipeline in pipelines for seed in SEEDS]
+    for pipeline in pipelines:
+        mine = [bug for bug in bugs if bug.pipeline == pipeline.name]
+        todo += [(pipeline, case.name, case.patch, case.seed) for case in variations(pipeline, mine)]
+    with ThreadPoolExecutor(jobs) as pool:
+        for number, _ in enumerate(pool.map(lambda job: recorder.record(*job), todo), start=1):
+            print(f"\r{number} of {len(todo)} runs", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
 
 
-def _incidents(judged: Judged | None) -> str:
-    if judged is None:
-        return ""
-    if judged.verdict == "error":
-        return "**error**"
-    return str(len(judged.incidents)) if judged.as_expected else f"**{len(judged.incidents)}**"
+def arguments_of(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pipeline", action="append", metavar="NAME", help="this pipeline alone; repeatable")
+    parser.add_argument("--bug", action="append", metavar="ID", help="bugs that begin so alone, like 04; repeatable")
+    parser.add_argument("--part", choices=("development", "hold-out"), help="one part of the corpus")
+    parser.add_argument("--transferable", action="store_true", help="also check transferable rules across pipelines")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default: %(default)s)")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one run")
+    parser.add_argument("--scratch", type=Path, help="keep the traces here and use those that are there")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page to FILE instead of printing it")
+    parser.add_argument("--before", type=Path, metavar="FILE", help="text that goes in front of the tables")
+    return parser.parse_args(argv)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", default="0,1,2", help="seeds of the golden runs (default: %(default)s)")
-    parser.add_argument("--only", choices=("bugs", "clean"), help="leave the other half out")
-    parser.add_argument("--pipeline", action="append", metavar="NAME", help="this pipeline alone; repeatable")
-    parser.add_argument("--bug", action="append", metavar="ID", help="bugs that begin so alone, like 04; repeatable")
-    parser.add_argument("--jobs", type=int, default=2, choices=(1, 2), help="comparisons at a time")
-    parser.add_argument("--timeout", type=float, default=900.0, help="seconds for one comparison")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every comparison's result to FILE")
-    arguments = parser.parse_args()
+    arguments = arguments_of()
     facts = machine()
-    pipelines = [each for each in load_pipelines() if not arguments.pipeline or each.name in arguments.pipeline]
-    known = {pipeline.name for pipeline in pipelines}
+    pipelines = [
+        each
+        for each in load_pipelines()
+        if (not arguments.pipeline or each.name in arguments.pipeline)
+        and (arguments.part is None or each.part == arguments.part)
+    ]
+    if not pipelines:
+        raise SystemExit("no pipeline of that name; see fixtures/pipelines.toml")
     bugs = [
         bug
         for bug in load_bugs()
-        if bug.pipeline in known and (not arguments.bug or any(bug.name.startswith(name) for name in arguments.bug))
+        if bug.pipeline in {each.name for each in pipelines}
+        and (not arguments.bug or any(bug.name.startswith(name) for name in arguments.bug))
     ]
-    if not pipelines:
-        parser.error(f"no pipeline {', '.join(arguments.pipeline)}; see traincheck.toml")
-    scratch = Path(tempfile.mkdtemp(prefix="detection-")).resolve()
+    scratch = arguments.scratch or Path(tempfile.mkdtemp(prefix="detection-"))
+    recorder = Recorder(scratch.resolve(), arguments.timeout)
     try:
-        todo = [
-            case
-            for case in cases(scratch, pipelines, bugs)
-            if arguments.only is None or (arguments.only == "bugs") == (case.bug is not None)
-        ]
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            judged = list(pool.map(lambda case: judge(case, arguments.seeds, arguments.timeout), todo))
+        record_all(pipelines, bugs, recorder, arguments.jobs)
+        judged: list[Judged] = []
+        goldens: dict[str, tuple[Golden, list[Run]]] = {}
+        infer_seconds = 0.0
+        for pipeline in pipelines:
+            golden, runs, seconds = learned(pipeline, recorder)
+            goldens[pipeline.name] = (golden, runs)
+            infer_seconds += seconds
+            mine = [bug for bug in bugs if bug.pipeline == pipeline.name]
+            judged += [judge(case, golden, recorder) for case in variations(pipeline, mine)]
+        transferred = transfer({name: runs for name, (_, runs) in goldens.items()}) if arguments.transferable else None
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    with_bug = [each for each in judged if each.case.bug is not None]
-    clean = [each for each in judged if each.case.bug is None]
-    if with_bug:
-        print(f"### Planted bugs\n\n{bug_table(with_bug)}\n")
-    if clean:
-        print(f"### Clean variations\n\n{clean_table(clean)}\n")
-    on_top = sum(each.cause_on_top for each in with_bug)
-    needed = math.ceil(CAUSE_SHARE * len(with_bug))
-    found = sum(each.verdict == "fail" for each in with_bug)
-    quiet = sum(each.as_expected for each in clean)
-    print(
-        f"Found {found} of {len(with_bug)} bugs, the cause on top in {on_top} (at least {needed} wanted); "
-        f"{quiet} of {len(clean)} clean variations without an incident."
-    )
-    print_facts(facts)
-    if arguments.json:
-        rows = [{"case": each.case.name, "pipeline": each.case.pipeline.name, **each.result} for each in judged]
-        arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
+        if arguments.scratch is None:
+            shutil.rmtree(scratch, ignore_errors=True)
+    text = page(judged, facts, infer_seconds, transferred)
+    if arguments.before:
+        text = arguments.before.read_text(encoding="utf-8").rstrip() + "\n\n" + text
+    if arguments.write:
+        arguments.write.write_text(text, encoding="utf-8")
+    else:
+        print(text)
     wrong = [each for each in judged if not each.as_expected]
     for each in wrong:
-        print(each.problem(), file=sys.stderr)
-    return int(bool(wrong) or on_top < needed)
+        print(each.complaint(), file=sys.stderr)
+    with_bug = [each for each in judged if each.case.bug is not None]
+    exact = sum(each.cause == "exact" for each in with_bug)
+    return int(bool(wrong) or exact < CAUSE_SHARE * len(with_bug))
 
 
 if __name__ == "__main__":

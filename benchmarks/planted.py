@@ -1,4 +1,4 @@
-"""The fixtures as the benchmarks use them: pipelines of `traincheck.toml`, bugs of `bugs.toml`, patched copies."""
+"""The fixtures as the benchmarks use them: pipelines of `pipelines.toml`, bugs of `bugs.toml`, patched copies."""
 
 from __future__ import annotations
 
@@ -22,20 +22,24 @@ BUGS = FIXTURES / "bugs"
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A fixture: its folder, the command line, and how a seed is passed."""
+    """A fixture: its folder, the command line, how a seed is passed, what it is an example of, and whether the
+    relations were built with it in sight (`development`) or not (`hold-out`).
+    """
 
     name: str
     folder: Path
     run: str
     seed_arg: str
+    covers: str = ""
+    part: str = "development"
 
 
 @dataclass(frozen=True)
 class Bug:
     """A patch that plants a mistake.
 
-    `cause` are lower-case words of which one belongs into the top incident; `steps` are those, counted from 0, at one
-    of which the first thing goes wrong.
+    `cause` are lower-case words of which one belongs into an incident that names the cause, `near` those of one that
+    names a close symptom; `steps` are those, counted from 0, at one of which the first thing goes wrong.
     """
 
     name: str
@@ -43,6 +47,9 @@ class Bug:
     patch: Path
     cause: tuple[str, ...]
     steps: tuple[int, ...]
+    near: tuple[str, ...] = ()
+    part: str = "development"
+    title: str = ""
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -50,23 +57,29 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def load_pipelines() -> list[Pipeline]:
-    """The configured fixtures in the order of the file, then the Hugging Face one where its libraries are installed."""
-    tables = _read(FIXTURES.parent / "traincheck.toml")["pipelines"]
-    found = [
-        Pipeline(name, FIXTURES.parent / table.get("cwd", name), table["run"], table["seed_arg"])
-        for name, table in tables.items()
+    """The pipelines in the order of the file, those left out that need a package which is not installed."""
+    return [
+        Pipeline(name, FIXTURES / name, table["run"], table["seed_arg"], table["covers"], table["part"])
+        for name, table in _read(FIXTURES / "pipelines.toml")["pipelines"].items()
+        if all(importlib.util.find_spec(package) for package in table.get("needs", ()))
     ]
-    if all(importlib.util.find_spec(name) for name in ("transformers", "accelerate")):
-        found.append(Pipeline("hf_gpt2", FIXTURES / "hf_gpt2", "python train.py --steps 8", "--seed {seed}"))
-    return found
 
 
 def load_bugs() -> list[Bug]:
-    """The planted bugs in the order of the file, that of the Hugging Face fixture last."""
+    """The planted bugs in the order of the file."""
     tables = _read(BUGS / "bugs.toml")
     return [
-        Bug(table["id"], table["pipeline"], BUGS / table["patch"], tuple(table["cause"]), tuple(table["step"]))
-        for table in (*tables["bug"], *tables.get("real_input", ()))
+        Bug(
+            table["id"],
+            table["pipeline"],
+            BUGS / table["patch"],
+            tuple(table["cause"]),
+            tuple(table["step"]),
+            tuple(table.get("near", ())),
+            table.get("part", "development"),
+            table["title"],
+        )
+        for table in (*tables["bug"], *tables["real_input"], *tables["corpus"])
     ]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,26 +78,32 @@ class Training(TraceBuilder):
             ):
                 pass
 
-    def batch(self) -> None:
+    def batch(self, within: Callable[[], None] | None = None, *, content: object = None) -> None:
+        """A batch of new data, or of what `content` says."""
         self._moment += 1
-        digest = digest_of("batch", self.seed, self.rank, self._moment)
-        with self.call("torch.utils.data.DataLoader.__next__", type="data", digest=digest):
-            pass
+        parts = ("batch", self.seed, self.rank, self._moment) if content is None else ("batch", content)
+        with self.call("torch.utils.data.DataLoader.__next__", type="data", digest=digest_of(*parts)):
+            if within is not None:
+                within()
 
-    def forward(self, model: Model, *, line: str = "forward", wrapper: str = "") -> None:
+    def forward(
+        self, model: Model, *, line: str = "forward", wrapper: str = "", within: Callable[[], None] | None = None
+    ) -> None:
         """The model is called, and calls its layers; BatchNorm statistics move in training."""
         dtype = self._context["autocast"] or "float32"
         if wrapper:
             with self.call(wrapper, type="module", training=model.training, entry=True, module=model.number,
                            line=LINES[line]):  # fmt: skip
-                self._forward(model, dtype, line, entry=False)
+                self._forward(model, dtype, line, within, entry=False)
         else:
-            self._forward(model, dtype, line, entry=not self.inside_module)
+            self._forward(model, dtype, line, within, entry=not self.inside_module)
 
-    def _forward(self, model: Model, dtype: str, line: str, *, entry: bool) -> None:
+    def _forward(self, model: Model, dtype: str, line: str, within: Callable[[], None] | None, *, entry: bool) -> None:
         summary = tensor(8, 2, dtype=dtype, requires_grad=True)
         with self.call(f"__main__.{model.name}", type="module", args={"x": tensor(8, 3)}, returns=summary,
                        module=model.number, training=model.training, entry=entry, line=LINES[line]):  # fmt: skip
+            if within is not None:
+                within()
             for layer in model.layers:
                 args = dict(layer.args)
                 if layer.function.endswith(("dropout", "batch_norm")):
@@ -113,7 +120,7 @@ class Training(TraceBuilder):
 
     def loss(
         self, function: str = F + "cross_entropy", *, criterion: Model | None = None, value: float = 0.5,
-        line: str = "loss", **args: Any,
+        line: str = "loss", within: Callable[[], None] | None = None, **args: Any,
     ) -> None:  # fmt: skip
         finite = value == value and abs(value) != float("inf")
 
@@ -122,7 +129,8 @@ class Training(TraceBuilder):
             result = tensor(requires_grad=self._context["grad"])
             with self.call(function, args=arguments, returns=result, value=value if finite else NAN, finite=finite,
                            line=LINES[line]):  # fmt: skip
-                pass
+                if within is not None:
+                    within()
 
         if criterion is None:
             compute()
@@ -132,12 +140,15 @@ class Training(TraceBuilder):
                 compute()
 
     def backward(
-        self, *models: Model, without: Sequence[str] = (), synced: bool = True, nan: Sequence[str] = ()
-    ) -> None:
+        self, *models: Model, without: Sequence[str] = (), synced: bool = True, nan: Sequence[str] = (),
+        within: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         """Adds to the gradient of every trainable parameter, except those that the loss does not reach."""
         self._moment += 1
         rank = 0 if synced else self.rank
         with self.call(BACKWARD, type="autograd", args={"tensors": tensor()}, line=LINES["backward"]):
+            if within is not None:
+                within()
             for model in models:
                 for parameter in model.parameters.values():
                     if parameter.first is None and parameter.requires_grad and parameter.name not in without:
@@ -175,15 +186,16 @@ class Training(TraceBuilder):
 
     def step(
         self, optimizer: Optimizer, *, without: Sequence[str] = (), also: Sequence[Parameter] = (),
-        closure: Callable[[], None] | None = None, raised: bool = False,
+        closure: Callable[[], None] | None = None, raised: bool = False, within: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         """Changes the parameters that have a gradient; `also` change as well, those in `without` do not."""
         for rate, variable in zip(optimizer.rates, optimizer.rate_variables, strict=True):
             self.change(variable, VALUE, digest_of(rate), rate)
         with self.call(f"{optimizer.kind}.step", type="optimizer", optimizer=optimizer.number, raised=raised,
                        line=LINES["step"]):  # fmt: skip
-            if closure is not None:
-                closure()
+            for happening in (within, closure):
+                if happening is not None:
+                    happening()
             if raised:
                 return
             for rate, group in zip(optimizer.rates, optimizer.groups, strict=True):
@@ -330,6 +342,50 @@ class Loop:
             t.mode(model, True)
 
 
+At = Callable[[int], None]
+"""What else happens in an event of the loop, given the number of the step: measures, as a rule."""
+
+
+def nothing(_step: int) -> None:
+    """Nothing else happens."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The usual loop with measures: each field is called inside the event of its name, for each step."""
+
+    batch: At = nothing
+    forward: At = nothing
+    loss: At = nothing
+    backward: At = nothing
+    step: At = nothing
+    losses: Sequence[str] = (F + "cross_entropy",)
+    value: float = 0.5
+    microbatches: int = 1
+    steps: int = 6
+    model: Model | None = None
+    loss_args: Mapping[str, Any] = field(default_factory=dict)
+
+    def tell(self, t: Training) -> Model:
+        """The loop in the process `t`; returns its model."""
+        model = self.model or t.model()
+        optimizer = t.adamw(list(model.parameters.values()))
+        t.mode(model, True)
+        for step in range(self.steps):
+            t.zero_grad(optimizer)
+            for _ in range(self.microbatches):
+                t.batch(partial(self.batch, step))
+                t.forward(model, within=partial(self.forward, step))
+                for function in self.losses:
+                    t.loss(function, value=self.value, within=partial(self.loss, step), **self.loss_args)
+                t.backward(model, within=partial(self.backward, step))
+            t.step(optimizer, within=partial(self.step, step))
+        return model
+
+
+Story = Callable[["Training"], object]
+
+
 class Recorder:
     """Writes runs below a directory, and learns from and checks them."""
 
@@ -341,7 +397,7 @@ class Recorder:
         self._runs += 1
         return self.directory / f"run{self._runs}"
 
-    def tell(self, story: Callable[[Training], None], *, seed: int = 0, ranks: int = 1) -> Run:
+    def tell(self, story: Story, *, seed: int = 0, ranks: int = 1) -> Run:
         """A run in which every rank does what `story` says."""
         path = self.path()
         for rank in range(ranks):
@@ -356,6 +412,15 @@ class Recorder:
     def golden(self, loop: Loop, *, seeds: Sequence[int] = (0, 1)) -> Golden:
         """What is learned from the loop under several seeds."""
         return learn([self.record(loop.but(seed=seed)) for seed in seeds], pipeline="story", seeds=tuple(seeds))
+
+    def learn(self, story: Story, *, seeds: Sequence[int] = (0, 1), ranks: int = 1) -> Golden:
+        """What is learned from a story under several seeds."""
+        runs = [self.tell(story, seed=seed, ranks=ranks) for seed in seeds]
+        return learn(runs, pipeline="story", seeds=tuple(seeds))
+
+    def judge(self, golden: Golden, story: Story, *, seed: int = 5, ranks: int = 1) -> CheckOutcome:
+        """A story as a candidate of the same spec."""
+        return check_run(golden, self.tell(story, seed=seed, ranks=ranks), same_spec=True)
 
     def check(self, golden: Golden, loop: Loop, *, same_spec: bool = True) -> CheckOutcome:
         return check_run(golden, self.record(loop), same_spec=same_spec)
@@ -382,6 +447,11 @@ def violations(outcome: CheckOutcome, relation: str = "") -> list[Violation]:
         for violation in incident.violations
         if relation in ("", violation.invariant.relation)
     ]
+
+
+def titles(outcome: CheckOutcome, relation: str) -> list[str]:
+    """What is said about the broken rules of a relation."""
+    return [violation.title for violation in violations(outcome, relation)]
 
 
 def broken(outcome: CheckOutcome, sentence: str) -> Violation:

@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 PAGES = (README, *sorted((ROOT / "docs").glob("*.md")), ROOT / "ci" / "README.md")
 
+_LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]+)?\)")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -36,3 +37,20 @@ def commands(page: Path, program: str) -> list[str]:
         for line in block.text.splitlines()
         if line.split(" ", 1)[0] == program and "..." not in line
     ]
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page: Path) -> list[str]:
+    """Links of a page to files or headings that do not exist."""
+    found = []
+    for target, anchor in _LINK.findall(page.read_text(encoding="utf-8")):
+        file = page.parent / target
+        if target.startswith("http") or (file.exists() and (not anchor or anchor[1:] in _anchors(file))):
+            continue
+        found.append(target + anchor)
+    return found

@@ -13,13 +13,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from pages import PAGES, README, ROOT, Block, blocks, commands
+from pages import PAGES, README, ROOT, Block, blocks, broken_links, commands
 
 from pytest_traincheck.cli.main import build_parser
 from pytest_traincheck.config import load
 from pytest_traincheck.golden.decode import decode
 
-LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]+)?\)")
 OPTION = re.compile(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*(?![a-z-])")
 
 
@@ -81,15 +80,7 @@ def test_pytest_options_are_documented() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
-        if target.startswith("http"):
-            continue
-        file = page.parent / target
-        assert file.exists(), f"{page.name} links to {target}, which does not exist"
-        if anchor:
-            headings = re.findall(r"^#+ (.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-            slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-            assert anchor[1:] in slugs, f"{page.name} links to {target}{anchor}; sections there: {sorted(slugs)}"
+    assert not broken_links(page), f"{page.name} links to what does not exist"
 
 
 def test_first_two_commands_do_the_set_up() -> None:

@@ -7,11 +7,13 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from training_story import BACKWARD, CLIP, F, Loop, Recorder, Training, rule, sentences
+from trace_builder import tensor
+from training_story import BACKWARD, CLIP, DROPOUT, LINEAR, PARAMETERS, F, Loop, Recorder, Training, rule, sentences
 
 from pytest_traincheck.golden.encode import encode
-from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.golden.model import Clause, Same, Scope
 from pytest_traincheck.infer import learn
+from pytest_traincheck.infer.candidates import pins
 from pytest_traincheck.relations import relations
 from pytest_traincheck.trace import Run, load_run
 
@@ -77,7 +79,10 @@ def test_a_clause_needs_more_support_than_none(recorder: Recorder) -> None:
 
     golden = learn([recorder.tell(short)], pipeline="short")
     assert BACKWARD_ONCE in sentences(golden)
-    assert not [item for item in golden.invariants if item.when], sentences(golden)
+    within_training = (Clause("stage", ("train",)),)
+    conditional = [item for item in golden.invariants if item.when not in ((), within_training)]
+    assert not conditional, sentences(golden)
+    assert not [line for line in sentences(golden) if "reduction" in line]
 
 
 def test_a_varied_run_removes_transferable_rules_only(recorder: Recorder) -> None:
@@ -95,7 +100,7 @@ def test_a_varied_run_removes_transferable_rules_only(recorder: Recorder) -> Non
 
 def test_rules_about_names_are_pinned(recorder: Recorder) -> None:
     for invariant in recorder.golden(Loop(ema=True, ranks=2)).invariants:
-        named = [clause for clause in invariant.when if clause.field in ("root", "child", "variable", "module")]
+        named = [clause for clause in invariant.when if pins(clause)]
         if named or "`Net" in invariant.sentence or "[Net]" in invariant.sentence:
             assert invariant.scope is Scope.PINNED, invariant.sentence
 
@@ -148,3 +153,66 @@ def test_a_transferable_rule_that_needs_a_name_becomes_pinned(recorder: Recorder
     received = [item for item in golden.invariants if item.claim.get("change", "").endswith("received a gradient")]
     assert [item.scope for item in received] == [Scope.PINNED]
     assert "fc1" in received[0].sentence
+
+
+def test_dropout_outside_every_model_is_on_in_evaluation_too(recorder: Recorder) -> None:
+    """A disjunction, of which one alternative says that something does not exist; neither names the model."""
+
+    def augmented(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for step in range(4):
+            t.mode(net, True)
+            t.forward(net)
+            _functional_dropout(t)
+            t.loss()
+            t.backward(net)
+            t.step(optimizer)
+            t.mode(net, False)
+            if step < 3:
+                with t.no_grad():
+                    t.forward(net)
+                    _functional_dropout(t)
+
+    golden = learn([recorder.tell(augmented, seed=seed) for seed in (0, 1)], pipeline="augmented")
+    always_on = [item for item in golden.invariants if item.claim.get("value") == "True" and "dropout" in item.subject]
+    assert sorted(item.sentence for item in always_on) == [
+        f"`{F}dropout` is called with training=True, in training.",
+        f"`{F}dropout` is called with training=True, outside every model.",
+    ]
+    assert {item.scope for item in always_on} == {Scope.TRANSFERABLE}
+
+
+def _functional_dropout(t: Training) -> None:
+    with t.call(F + "dropout", args={"input": tensor(8, 4), "p": 0.1, "training": True}, returns=tensor(8, 4)):
+        pass
+
+
+def test_a_token_without_a_gradient_does_not_pin_the_rule(recorder: Recorder) -> None:
+    """Only the mask token, a parameter of the model itself, is unused: the rule speaks of all layers by no name."""
+    parameters = {**PARAMETERS, "mask_token": (4,), "norm.bias": (4,), "norm.weight": (4,)}
+    golden = recorder.golden(Loop(parameters=parameters, layers=(LINEAR, DROPOUT), unreached=("mask_token",)))
+    received = [item for item in golden.invariants if item.claim.get("change", "").endswith("received a gradient")]
+    assert [(item.scope, item.when) for item in received] == [
+        (Scope.TRANSFERABLE, (Same("child", "root", negated=True),))
+    ]
+    assert received[0].sentence.endswith("every parameter it holds has received a gradient, in a part of the model.")
+
+
+def test_a_simpler_claim_is_better_than_alternatives(recorder: Recorder) -> None:
+    """The count may be said less strictly, so its precondition is no exception "in the first step on other ranks"."""
+
+    def uneven(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for step in range(8):
+            t.forward(net)
+            t.loss()
+            t.backward(net)
+            for _ in range(2 if t.rank and not step else 1):
+                t.clip(optimizer)
+            t.step(optimizer)
+
+    golden = learn([recorder.tell(uneven, seed=seed, ranks=2) for seed in (0, 1)], pipeline="uneven")
+    counts = [line for line in sentences(golden, "Count") if CLIP in line]
+    assert counts == [f"`{CLIP}` is called exactly once in every training step, from the second step on."]

@@ -87,6 +87,21 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Measure:
+    """One measure row with its numbers resolved; `name` is that of the variable it is about."""
+
+    seq: int
+    parent: int
+    measure: str
+    value: float
+    digest: int
+    name: str
+    root: str | None
+    path: str | None
+    opt: int
+
+
+@dataclass(frozen=True)
 class Trace:
     """One process directory, read as `docs/trace-format.md` says."""
 
@@ -103,6 +118,16 @@ class Trace:
     @property
     def changes(self) -> list[Change]:
         return [self._change(row) for row in self.rows[self.rows["kind"] == 2]]
+
+    @property
+    def measures(self) -> list[Measure]:
+        return [self._measure(row) for row in self.rows[self.rows["kind"] == 3]]
+
+    def measured(self, measure: str) -> list[Measure]:
+        return [item for item in self.measures if item.measure == measure]
+
+    def values(self, measure: str) -> list[float]:
+        return [item.value for item in self.measured(measure)]
 
     def called(self, name: str) -> list[Call]:
         return [call for call in self.calls if call.name == name]
@@ -148,6 +173,21 @@ class Trace:
             new=int(row["new"]),
             digest=int(row["digest"]),
             value=float(row["value"]),
+        )
+
+    def _measure(self, row: Any) -> Measure:
+        var, mod = self._symbol("var", row["args"]), self._symbol("mod", row["mod"])
+        root = var.get("root") or mod.get("root", 0)
+        return Measure(
+            seq=int(row["seq"]),
+            parent=int(row["parent"]),
+            measure=self._symbol("measure", row["subject"])["name"],
+            value=float(row["value"]),
+            digest=int(row["digest"]),
+            name=var.get("name", ""),
+            root=self._symbol("root", root).get("name"),
+            path=mod.get("path"),
+            opt=int(row["opt"]),
         )
 
 

@@ -26,7 +26,7 @@ def test_modes_depend_on_the_stage(recorder: Recorder) -> None:
 
 def test_a_number_is_pinned_configuration_and_a_flag_is_behaviour(recorder: Recorder) -> None:
     golden = recorder.golden(Loop())
-    norm = rule(golden, f"`{CLIP}` is called with max_norm=1.")
+    norm = rule(golden, f"`{CLIP}` is called with max_norm=1, in training.")
     assert (norm.kind, norm.scope) == (Kind.CONFIG, Scope.PINNED)
     assert rule(golden, f"`{F}dropout` is called with p=0.1.").scope is Scope.PINNED
     assert rule(golden, f"`{F}dropout` is called with training=True, in training.").scope is Scope.TRANSFERABLE

@@ -9,7 +9,7 @@ from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Scope
 from pytest_traincheck.infer import learn
 
-FINITE = "The result of every loss function is finite."
+FINITE = "The result of every loss function is finite, in training."
 
 
 def test_dtype_and_finite_losses_are_learned(recorder: Recorder) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+from trace_builder import tensor
 from training_story import (
     BACKWARD,
     CLIP,
@@ -9,6 +11,7 @@ from training_story import (
     LINEAR,
     F,
     Loop,
+    Measured,
     Recorder,
     Training,
     broken,
@@ -184,3 +187,42 @@ def test_a_norm_measured_by_clipping_without_a_bound_is_no_clipping(recorder: Re
     plain = Loop(evaluate_after=(), schedule="never", loss=F + "mse_loss")
     outcome = check_run(recorder.golden(plain), recorder.tell(measured), same_spec=True)
     assert not [item for item in violations(outcome) if item.invariant.subject == CLIP]
+
+
+MASKED = "A masking function is called at least once in every training step."
+ATTENTION = F + "scaled_dot_product_attention"
+
+
+def masking(t: Training, function: str = "torch.Tensor.masked_fill", **args: object) -> None:
+    """A training whose model leaves something out of a computation, however it is spelled; no function: it does not."""
+
+    def hide(_step: int) -> None:
+        if function:
+            with t.call(function, args=args):
+                pass
+
+    Measured(forward=hide).tell(t)
+
+
+def test_a_mask_that_vanished(recorder: Recorder) -> None:
+    golden = recorder.learn(masking)
+    assert MASKED in sentences(golden, "Count")
+    violation = broken(recorder.judge(golden, lambda t: masking(t, "")), MASKED)
+    assert violation.title == (
+        "A masking function was called at least once in every training step of golden; the candidate never calls it."
+    )
+
+
+@pytest.mark.parametrize("args", [{"is_causal": True}, {"attn_mask": tensor(4, 4)}, {"key_padding_mask": tensor(4, 4)}])
+def test_masks_of_another_spelling_are_masks(recorder: Recorder, args: dict[str, object]) -> None:
+    golden = recorder.learn(masking)
+    outcome = recorder.judge(golden, lambda t: masking(t, ATTENTION, **args))
+    assert MASKED not in [violation.invariant.sentence for violation in violations(outcome)]
+
+
+def test_attention_without_a_mask_masks_nothing(recorder: Recorder) -> None:
+    def open_attention(t: Training) -> None:
+        masking(t, ATTENTION, attn_mask=None, is_causal=False)
+
+    assert broken(recorder.judge(recorder.learn(masking), open_attention), MASKED)
+    assert MASKED not in sentences(recorder.learn(open_attention))

@@ -77,7 +77,7 @@ def _groups(t: Training, *, decay_all: bool = False) -> None:
 
 def test_no_decay_for_vectors_is_a_rule_by_shape(recorder: Recorder) -> None:
     golden = learn([recorder.tell(_groups), recorder.tell(_groups, seed=1)], pipeline="groups")
-    vectors = rule(golden, "`torch.optim.AdamW(weight_decay)` is 0 for `AdamW[Net]`, vector.")
+    vectors = rule(golden, "`torch.optim.AdamW(weight_decay)` is 0 for `AdamW[Net]`, where the parameter is a vector.")
     outcome = check_run(golden, recorder.tell(lambda t: _groups(t, decay_all=True)), same_spec=True)
     violation = broken(outcome, vectors.sentence)
     assert set(violation.variables) == {"Net.a.bias", "Net.b.bias", "Net.c.bias"}

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from training_story import DROPOUT, LINEAR, NORM, Loop, Recorder, Training, broken, describe, rule, sentences
+from training_story import (
+    DROPOUT,
+    LINEAR,
+    NORM,
+    Loop,
+    Recorder,
+    Training,
+    broken,
+    describe,
+    rule,
+    sentences,
+    violations,
+)
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Scope
@@ -102,3 +114,68 @@ def test_what_moves_by_chance_has_no_rule(recorder: Recorder) -> None:
 def test_a_longer_run_obeys_the_same_rules(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(NORMALISED), NORMALISED.but(steps=9, evaluate_after=(2, 5, 8)))
     assert not outcome.incidents, describe(outcome.incidents)
+
+
+def exchanged(t: Training, times: int = 2, *, odd: int = 0, average: bool = False) -> None:
+    """A low-rank adapter is merged into frozen weights for an evaluation, and taken out again.
+
+    Args:
+        times: how often the merged weights change in evaluation.
+        odd: how much more often one of them does.
+        average: whether there is a model of its own that changes as well.
+    """
+    net = t.model("Net", BACKBONE, frozen=FROZEN.frozen)
+    copy = t.model("Average", BACKBONE, frozen=tuple(BACKBONE), layers=()) if average else None
+    optimizer = t.adamw([item for item in net.parameters.values() if item.requires_grad])
+    t.mode(net, True)
+    for _ in range(4):
+        t.zero_grad(optimizer)
+        t.forward(net)
+        t.loss()
+        t.backward(net)
+        t.step(optimizer)
+    t.mode(net, False)
+    with t.no_grad():
+        t.forward(net, line="evaluate")
+        for index, name in enumerate(FROZEN.frozen):
+            for number in range(times + odd * index):
+                t.move(net.parameters[name], name, number)
+        t.forward(net, line="evaluate")
+        if copy is not None:
+            for number in range(3):
+                t.move(copy.parameters["head.bias"], number)
+
+
+EXCHANGED = "Parameters of `Net` that no optimizer holds are seen to change twice outside training."
+
+
+def test_weights_that_are_merged_for_an_evaluation_and_unmerged_after_it(recorder: Recorder) -> None:
+    golden = recorder.learn(exchanged)
+    assert rule(golden, EXCHANGED).scope is Scope.PINNED
+    assert not violations(recorder.judge(golden, exchanged), "Moves")
+
+
+def test_weights_that_stay_merged(recorder: Recorder) -> None:
+    """An adapter that is merged and not taken out trains on top of itself."""
+    outcome = recorder.judge(recorder.learn(exchanged), lambda t: exchanged(t, times=1))
+    assert broken(outcome, EXCHANGED).title == (
+        "`Net.backbone.0.weight`, `Net.backbone.1.weight` changed twice outside training in golden; in the candidate "
+        "once: weights are merged, exchanged or restored differently."
+    )
+
+
+def test_weights_that_change_as_they_like_outside_training_are_no_rule(recorder: Recorder) -> None:
+    assert EXCHANGED not in sentences(recorder.learn(lambda t: exchanged(t, odd=1)))
+    by_seed = recorder.learn(lambda t: exchanged(t, times=1 + t.seed))
+    assert not [line for line in sentences(by_seed) if "outside training" in line]
+
+
+def test_a_candidate_that_exchanges_nothing_is_not_judged_by_the_exchange(recorder: Recorder) -> None:
+    """What is never seen to change may be merged where no evaluation looks."""
+    assert not violations(recorder.judge(recorder.learn(exchanged), lambda t: exchanged(t, times=0)), "Moves")
+
+
+def test_an_average_of_its_own_is_no_exchange(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: exchanged(t, average=True))
+    outside = [line for line in sentences(golden, "Moves") if "outside training" in line]
+    assert outside == [EXCHANGED]

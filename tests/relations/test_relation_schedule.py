@@ -22,7 +22,7 @@ def test_another_decay_shows_at_its_first_step(recorder: Recorder) -> None:
     violation = broken(outcome, HALVED)
     assert violation.step == 1
     assert violation.title == (
-        "The learning rate of `AdamW[Net]` at its step 1 was 0.005 in golden, is 0.009 in the candidate."
+        "The learning-rate schedule of `AdamW[Net]` gave 0.005 at its step 1 in golden, gives 0.009 in the candidate."
     )
     assert len(outcome.incidents) == 1, describe(outcome.incidents)
 

@@ -74,6 +74,20 @@ def test_helpers_that_did_not_train_may_end_as_they_like(tmp_path: Path) -> None
     assert len(load_run(tmp_path).processes) == 1
 
 
+def test_workers_of_loaders_are_kept_apart_in_the_order_of_their_start(tmp_path: Path) -> None:
+    leave(tmp_path, Loop())
+    for started in (3.0, 2.0):
+        worker = Training(tmp_path, started=started)
+        with worker.call("torch.utils.data.DataLoader.worker", type="worker"):
+            worker.measure("worker", 0.0, digest=7)
+        worker.write(pid=int(started), ppid=100)
+    leave(tmp_path, started=4.0)  # a helper that does neither
+    run = load_run(tmp_path)
+    assert len(run.processes) == 1
+    assert [process.raw.meta["pid"] for process in run.workers] == [2, 3]
+    assert run.renamed({"Net": "Other"}, {}).workers == run.workers
+
+
 def test_two_launches_one_after_the_other(tmp_path: Path) -> None:
     for launch in (1.0, 2.0):
         for rank in (1, 0):

@@ -1,0 +1,96 @@
+"""Bounded: as many rows as examples in a batch, no more new tokens than asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from training_story import Measured, Recorder, Training, sentences, titles
+
+from pytest_traincheck.golden.model import Scope
+
+ROWS = "All tensors of a batch have the same number of rows, no more than the batch size."
+TOKENS = "`__main__.Decoder.generate` returns no more new tokens than `max_new_tokens`."
+SIZE = 8
+
+
+def loaded(t: Training, lead: int = SIZE, last: int = SIZE, size: int = SIZE) -> None:
+    """Batches of `lead` rows, and a last one of `last`."""
+
+    def measure(step: int) -> None:
+        t.measure("batch.size", float(size))
+        t.measure("batch.lead", float(last if step == 5 else lead))
+
+    Measured(batch=measure).tell(t)
+
+
+def generating(t: Training, new: Sequence[int] = (12, 12, 9), limit: object = 12) -> None:
+    """A training after which text is generated."""
+    model = Measured().tell(t)
+    t.mode(model, False)
+    arguments = {} if limit is None else {"max_new_tokens": limit}
+    with t.no_grad():
+        for tokens in new:
+            with t.call("__main__.Decoder.generate", type="generate", args=arguments, module=model.number):
+                t.forward(model, line="evaluate")
+                t.measure("generate.new", float(tokens))
+
+
+def test_a_batch_has_a_row_for_each_example(recorder: Recorder) -> None:
+    golden = recorder.learn(loaded)
+    assert [item.scope for item in golden.invariants if item.sentence == ROWS] == [Scope.TRANSFERABLE]
+    assert not titles(recorder.judge(golden, loaded), "Bounded")
+
+
+def test_a_smaller_last_batch_and_another_batch_size_are_no_fault(recorder: Recorder) -> None:
+    golden = recorder.learn(loaded)
+    assert not titles(recorder.judge(golden, lambda t: loaded(t, last=3)), "Bounded")
+    assert not titles(recorder.judge(golden, lambda t: loaded(t, lead=32, last=32, size=32)), "Bounded")
+
+
+def test_a_collate_function_that_makes_two_rows_of_one_example(recorder: Recorder) -> None:
+    outcome = recorder.judge(recorder.learn(loaded), lambda t: loaded(t, lead=16, last=16))
+    assert titles(outcome, "Bounded") == [
+        "In golden all tensors of a batch had one number of rows, at most the batch size; in the candidate the batch "
+        "has 16 rows for at most 8 examples."
+    ]
+
+
+def test_tensors_of_a_batch_that_do_not_fit_together(recorder: Recorder) -> None:
+    outcome = recorder.judge(recorder.learn(loaded), lambda t: loaded(t, lead=-1))
+    assert titles(outcome, "Bounded") == [
+        "In golden all tensors of a batch had one number of rows, at most the batch size; in the candidate the batch "
+        "has tensors with different numbers of rows."
+    ]
+
+
+def test_packed_batches_in_golden_are_no_rule(recorder: Recorder) -> None:
+    """Graphs and packed sequences have tensors of many lengths."""
+    assert ROWS not in sentences(recorder.learn(lambda t: loaded(t, lead=-1, last=-1)))
+    assert ROWS not in sentences(recorder.learn(lambda t: loaded(t, lead=-1)))
+
+
+def test_batches_that_were_not_measured(recorder: Recorder) -> None:
+    assert not titles(recorder.judge(recorder.learn(loaded), Measured().tell), "Bounded")
+    assert not sentences(recorder.learn(Measured().tell), "Bounded")
+
+
+def test_generation_stops_at_its_limit(recorder: Recorder) -> None:
+    golden = recorder.learn(generating)
+    assert any(line.startswith(TOKENS.removesuffix(".")) for line in sentences(golden, "Bounded"))
+    assert not titles(recorder.judge(golden, lambda t: generating(t, new=(4, 12, 1))), "Bounded")
+    assert not titles(recorder.judge(golden, lambda t: generating(t, new=(40, 40, 40), limit=40)), "Bounded")
+
+
+def test_generation_that_runs_over(recorder: Recorder) -> None:
+    outcome = recorder.judge(recorder.learn(generating), lambda t: generating(t, new=(12, 13, 13)))
+    assert titles(outcome, "Bounded") == [
+        "`__main__.Decoder.generate` returned no more new tokens than `max_new_tokens` in golden; in the candidate it "
+        "returns 13 where 12 were asked for."
+    ]
+
+
+def test_generation_without_a_limit_or_over_it_in_golden_is_no_rule(recorder: Recorder) -> None:
+    assert not sentences(recorder.learn(lambda t: generating(t, limit=None)), "Bounded")
+    assert not sentences(recorder.learn(lambda t: generating(t, new=(13, 13, 13))), "Bounded")
+    golden = recorder.learn(generating)
+    assert not titles(recorder.judge(golden, lambda t: generating(t, new=(99, 99), limit=None)), "Bounded")

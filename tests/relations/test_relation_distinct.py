@@ -1,0 +1,249 @@
+"""Distinct: new data in every step, other data on every rank, other random streams in every worker and epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from trace_builder import digest_of
+from training_story import Measured, Recorder, Training, sentences, titles
+
+from pytest_traincheck.check import CheckOutcome, check_run
+from pytest_traincheck.golden.model import Golden, Scope
+from pytest_traincheck.infer import learn
+from pytest_traincheck.trace import Run, load_run
+
+INPUTS = "The inputs of the model differ between training steps."
+LOADED = "The batches of the DataLoader differ between training steps."
+INPUTS_BY_RANK = "The inputs of the model differ between ranks."
+SAME_STREAM = "Torch's random state is the same on all ranks."
+OTHER_STREAM = "Torch's random state differs between ranks."
+WORKERS = "Numpy's random state differs between the workers of a DataLoader."
+EPOCHS = "Numpy's random state differs between epochs of a DataLoader worker."
+
+
+def feeding(content: Callable[[Training, int], object]) -> Callable[[Training], None]:
+    """A loop whose model gets what `content` says, by process and step."""
+
+    def story(t: Training) -> None:
+        Measured(forward=lambda step: t.measure("model.input", digest=digest_of(content(t, step)))).tell(t)
+
+    return story
+
+
+NEW = feeding(lambda t, step: (t.seed, t.rank, step))
+
+
+# Steps
+
+
+def test_new_data_in_every_step(recorder: Recorder) -> None:
+    golden = recorder.learn(NEW)
+    assert {INPUTS, LOADED} <= set(sentences(golden, "Distinct"))
+    assert not titles(recorder.judge(golden, NEW), "Distinct")
+
+
+def test_one_batch_over_and_over(recorder: Recorder) -> None:
+    """The iterator was made anew in every step, or `next(iter(loader))` stands in the loop."""
+    outcome = recorder.judge(recorder.learn(NEW), feeding(lambda t, _step: t.seed))
+    assert titles(outcome, "Distinct") == [
+        "In golden the inputs of the model differ between training steps; in the candidate they are the same as in "
+        "step 0."
+    ]
+    (violation,) = outcome.incidents[0].violations
+    assert violation.step == 1
+
+
+def test_a_loader_that_repeats_its_batches(recorder: Recorder) -> None:
+    def repeats(t: Training) -> None:
+        model = t.model()
+        optimizer = t.adamw(list(model.parameters.values()))
+        for step in range(6):
+            t.zero_grad(optimizer)
+            t.batch(content=(t.seed, step % 2))
+            t.forward(model)
+            t.loss()
+            t.backward(model)
+            t.step(optimizer)
+
+    outcome = recorder.judge(recorder.learn(Measured().tell), repeats)
+    assert titles(outcome, "Distinct") == [
+        "In golden the batches of the DataLoader differ between training steps; in the candidate they are the same as "
+        "in step 0."
+    ]
+
+
+def test_epochs_that_come_round_are_no_fault(recorder: Recorder) -> None:
+    """Without shuffling golden sees each batch once an epoch, so it never learns that batches differ."""
+    golden = recorder.learn(feeding(lambda t, step: (t.seed, step % 3)))
+    assert INPUTS not in sentences(golden)
+
+
+def test_the_same_batch_twice_within_a_step(recorder: Recorder) -> None:
+    """A discriminator sees a fake batch, and the generator's pass shows it the same batch again."""
+
+    def adversarial(t: Training, *, stale: bool = False) -> None:
+        generator, critic = t.model("Generator"), t.model("Critic")
+        first, second = t.adamw(list(critic.parameters.values())), t.adamw(list(generator.parameters.values()))
+        for step in range(6):
+            noise = digest_of(t.seed, 0 if stale else step)
+            for optimizer, trained in ((first, critic), (second, generator)):
+                t.zero_grad(optimizer)
+                t.forward(generator, within=lambda noise=noise: t.measure("model.input", digest=noise))
+                t.forward(critic, within=lambda noise=noise: t.measure("model.input", digest=noise + 1))
+                t.loss()
+                t.backward(trained)
+                t.step(optimizer)
+
+    golden = recorder.learn(adversarial)
+    assert INPUTS in sentences(golden)
+    assert not titles(recorder.judge(golden, adversarial), "Distinct")
+    assert titles(recorder.judge(golden, lambda t: adversarial(t, stale=True)), "Distinct")
+
+
+def test_evaluation_may_see_the_same_data_again(recorder: Recorder) -> None:
+    def evaluated(t: Training) -> None:
+        model = t.model()
+        optimizer = t.adamw(list(model.parameters.values()))
+        for step in range(6):
+            t.mode(model, True)
+            t.zero_grad(optimizer)
+            t.batch()
+            t.forward(model, within=lambda step=step: t.measure("model.input", digest=digest_of(t.seed, step)))
+            t.loss()
+            t.backward(model)
+            t.step(optimizer)
+            t.mode(model, False)
+            with t.no_grad():
+                t.batch(content="validation")
+                t.forward(model, line="evaluate")
+
+    golden = recorder.learn(evaluated)
+    assert {INPUTS, LOADED} <= set(sentences(golden, "Distinct"))
+    assert not titles(recorder.judge(golden, evaluated), "Distinct")
+
+
+# Ranks
+
+
+def test_every_rank_has_its_share(recorder: Recorder) -> None:
+    golden = recorder.learn(NEW, ranks=2)
+    assert INPUTS_BY_RANK in sentences(golden)
+    assert not titles(recorder.judge(golden, NEW, ranks=3), "Distinct")
+
+
+def test_ranks_that_see_the_same_data(recorder: Recorder) -> None:
+    """A `DistributedSampler` is missing."""
+    outcome = recorder.judge(recorder.learn(NEW, ranks=2), feeding(lambda t, step: (t.seed, step)), ranks=2)
+    assert titles(outcome, "Distinct") == [
+        "In golden the inputs of the model differ between ranks; in the candidate they are the same."
+    ]
+
+
+def test_one_rank_has_nothing_to_differ_from(recorder: Recorder) -> None:
+    golden = recorder.learn(NEW, ranks=2)
+    assert not titles(recorder.judge(golden, NEW), "Distinct")
+    assert INPUTS_BY_RANK not in sentences(recorder.learn(NEW))
+
+
+def drawing(state: Callable[[Training, int], object]) -> Callable[[Training], None]:
+    """A loop in which torch's generator is as `state` says."""
+
+    def story(t: Training) -> None:
+        Measured(step=lambda step: t.measure("rng.torch", digest=digest_of(state(t, step)))).tell(t)
+
+    return story
+
+
+def test_streams_of_the_ranks_are_one_or_several_on_purpose(recorder: Recorder) -> None:
+    together, apart = drawing(lambda t, step: (t.seed, step)), drawing(lambda t, step: (t.seed, t.rank, step))
+    shared, own = recorder.learn(together, ranks=2), recorder.learn(apart, ranks=2)
+    assert (SAME_STREAM in sentences(shared), OTHER_STREAM in sentences(shared)) == (True, False)
+    assert (SAME_STREAM in sentences(own), OTHER_STREAM in sentences(own)) == (False, True)
+    assert not titles(recorder.judge(shared, together, ranks=2), "Distinct")
+    assert titles(recorder.judge(shared, apart, ranks=2), "Distinct") == [
+        "In golden torch's random state is the same on all ranks; in the candidate it differs between ranks."
+    ]
+    assert titles(recorder.judge(own, together, ranks=2), "Distinct") == [
+        "In golden torch's random state differs between ranks; in the candidate it is the same."
+    ]
+
+
+def test_a_candidate_in_which_nothing_was_measured(recorder: Recorder) -> None:
+    golden = recorder.learn(NEW, ranks=2)
+    assert not titles(recorder.judge(golden, Measured().tell, ranks=2), "Distinct")
+
+
+# Workers
+
+
+class Loading:
+    """Runs of a training with DataLoader workers, two epochs of two workers each."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def run(self, state: Callable[[int, int, int], object], *, seed: int = 0, measured: str = "rng.numpy") -> Run:
+        """`state` says what a stream is by seed, epoch and worker."""
+        path: Path = self._recorder.path()
+        trainer = Training(path, seed=seed)
+        Measured().tell(trainer)
+        trainer.write()
+        for epoch in range(2):
+            for number in range(2):
+                worker = Training(path, seed=seed, started=2.0 + 2 * epoch + number)
+                with worker.call("torch.utils.data.DataLoader.worker", type="worker"):
+                    worker.measure("worker", float(number), digest=digest_of("iterator", seed, epoch))
+                    worker.measure(measured, digest=digest_of(state(seed, epoch, number)))
+                worker.write(pid=200 + 2 * epoch + number, ppid=100)
+        return load_run(path)
+
+    def golden(self, state: Callable[[int, int, int], object], seeds: Sequence[int] = (0, 1)) -> Golden:
+        return learn([self.run(state, seed=seed) for seed in seeds], pipeline="loading", seeds=tuple(seeds))
+
+    def check(self, golden: Golden, state: Callable[[int, int, int], object], **how: str) -> CheckOutcome:
+        return check_run(golden, self.run(state, seed=7, **how), same_spec=True)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def loading(recorder: Recorder) -> Loading:
+    return Loading(recorder)
+
+
+def seeded(seed: int, epoch: int, worker: int) -> object:
+    return seed, epoch, worker
+
+
+def test_every_worker_has_a_stream_of_its_own_in_every_epoch(loading: Loading) -> None:
+    golden = loading.golden(seeded)
+    assert {WORKERS, EPOCHS} <= set(sentences(golden, "Distinct"))
+    assert all(item.scope is Scope.TRANSFERABLE for item in golden.invariants if item.sentence in (WORKERS, EPOCHS))
+    assert not titles(loading.check(golden, seeded), "Distinct")
+
+
+def test_workers_that_inherit_one_stream(loading: Loading) -> None:
+    """Augmentation with numpy and without a `worker_init_fn`: every worker draws the same numbers."""
+    outcome = loading.check(loading.golden(seeded), lambda seed, epoch, _worker: (seed, epoch))
+    assert titles(outcome, "Distinct") == [
+        "In golden numpy's random state differs between the workers of a DataLoader; in the candidate it is the same."
+    ]
+
+
+def test_workers_that_begin_every_epoch_alike(loading: Loading) -> None:
+    outcome = loading.check(loading.golden(seeded), lambda seed, _epoch, worker: (seed, worker))
+    assert titles(outcome, "Distinct") == [
+        "In golden numpy's random state differs between epochs of a DataLoader worker; in the candidate it is the same."
+    ]
+
+
+def test_streams_that_were_alike_in_golden_are_no_rule(loading: Loading) -> None:
+    golden = loading.golden(lambda seed, _epoch, _worker: seed)
+    assert not {WORKERS, EPOCHS} & set(sentences(golden))
+
+
+def test_workers_that_are_gone_or_use_other_generators(recorder: Recorder, loading: Loading) -> None:
+    golden = loading.golden(seeded)
+    assert not titles(recorder.judge(golden, Measured().tell), "Distinct")
+    alike = loading.check(golden, lambda seed, _epoch, _worker: seed, measured="rng.python")
+    assert not titles(alike, "Distinct")

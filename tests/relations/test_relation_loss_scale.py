@@ -1,0 +1,171 @@
+"""LossScale: `backward` starts from a fixed multiple of the losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from training_story import F, Measured, Recorder, Training, sentences, titles
+
+from pytest_traincheck.golden.model import Scope
+
+MEAN = "`backward` starts from the mean that the loss function returned."
+QUARTER = "`backward` starts from 1/4 times the mean that the loss function returned."
+PER_KEPT = "`backward` starts from the sum of the loss over the targets that count, divided by their number."
+TARGETS = 8
+
+
+def scaled(
+    t: Training, factor: float = 1.0, *, microbatches: int = 1, extra: float = 0.0, jitter: float = 0.0,
+    losses: Sequence[str] = (F + "cross_entropy",), measured: bool = True,
+) -> None:  # fmt: skip
+    """A loss of 0.5, or several, from which `backward` starts times a factor; `extra` is the scale of another term."""
+    chance = np.random.default_rng(t.seed)
+
+    def measure(_step: int) -> None:
+        root = 0.5 * len(losses) * factor * (1 + jitter * float(chance.standard_normal()))
+        if measured:
+            t.measure("backward.root", root + extra * float(chance.random()))
+
+    Measured(backward=measure, microbatches=microbatches, losses=losses).tell(t)
+
+
+def test_a_plain_mean(recorder: Recorder) -> None:
+    golden = recorder.learn(scaled)
+    assert MEAN in sentences(golden, "LossScale")
+    assert {item.scope for item in golden.invariants if item.relation == "LossScale"} == {Scope.PINNED}
+    assert not titles(recorder.judge(golden, scaled), "LossScale")
+
+
+def test_accumulation_over_micro_batches(recorder: Recorder) -> None:
+    def accumulated(t: Training) -> None:
+        scaled(t, 1 / 4, microbatches=4)
+
+    golden = recorder.learn(accumulated)
+    assert QUARTER in sentences(golden, "LossScale")
+    assert not titles(recorder.judge(golden, accumulated), "LossScale")
+
+
+def test_a_division_that_was_forgotten(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: scaled(t, 1 / 4, microbatches=4))
+    outcome = recorder.judge(golden, lambda t: scaled(t, microbatches=4))
+    assert titles(outcome, "LossScale") == [
+        "In golden `backward` started from 1/4 times the mean that the loss function returned, which averaged over the "
+        "4 micro-batches that a step accumulates; in the candidate the "
+        "factor is 1: the loss is scaled or normalised differently."
+    ]
+
+
+def test_rounding_in_half_precision_is_no_other_factor(recorder: Recorder) -> None:
+    golden = recorder.learn(scaled)
+    assert not titles(recorder.judge(golden, lambda t: scaled(t, jitter=2e-4)), "LossScale")
+
+
+def test_a_small_term_is_told_from_rounding(recorder: Recorder) -> None:
+    """Golden is not as lenient as the check: what differs in the fourth digit is a term that may grow."""
+    assert not sentences(recorder.learn(lambda t: scaled(t, jitter=2e-4)), "LossScale")
+
+
+def test_a_sum_of_two_losses_in_one_backward_pass(recorder: Recorder) -> None:
+    both = (F + "cross_entropy", F + "mse_loss")
+    golden = recorder.learn(lambda t: scaled(t, losses=both))
+    assert MEAN in sentences(golden)
+    # A loss that is computed and left out of the sum.
+    outcome = recorder.judge(golden, lambda t: scaled(t, 0.5, losses=both))
+    assert "the factor is 1/2" in titles(outcome, "LossScale")[0]
+
+
+def test_an_auxiliary_term_is_no_fixed_multiple(recorder: Recorder) -> None:
+    """A penalty of the user's own is no loss function: the sum is another multiple in every step."""
+    golden = recorder.learn(lambda t: scaled(t, extra=0.3))
+    assert not sentences(golden, "LossScale")
+
+
+def test_factors_that_depend_on_the_seed_are_no_rule(recorder: Recorder) -> None:
+    assert not sentences(recorder.learn(lambda t: scaled(t, 1.0 + t.seed)), "LossScale")
+
+
+def test_a_candidate_that_was_not_measured_or_computes_its_loss_by_hand(recorder: Recorder) -> None:
+    golden = recorder.learn(scaled)
+    assert not titles(recorder.judge(golden, lambda t: scaled(t, measured=False)), "LossScale")
+    assert not titles(recorder.judge(golden, lambda t: scaled(t, 7.0, losses=())), "LossScale")
+    assert not sentences(recorder.learn(lambda t: scaled(t, losses=())), "LossScale")
+
+
+def test_what_evaluation_computes_is_in_no_backward_pass(recorder: Recorder) -> None:
+    def evaluated(t: Training) -> None:
+        model = t.model()
+        optimizer = t.adamw(list(model.parameters.values()))
+        for step in range(6):
+            t.forward(model)
+            t.loss()
+            t.backward(model, within=lambda: t.measure("backward.root", 0.5))
+            t.step(optimizer)
+            if step % 2:
+                with t.no_grad():
+                    t.forward(model, line="evaluate")
+                    t.loss(line="evaluate", value=3.0)
+
+    golden = recorder.learn(evaluated)
+    assert MEAN in sentences(golden)
+    assert not titles(recorder.judge(golden, evaluated), "LossScale")
+
+
+def summed(t: Training, by: str = "kept", kept: Sequence[int] = (6, 4, 7, 5, 3, 8)) -> None:
+    """Unreduced losses that are summed, and divided by hand; padding is not counted."""
+    model = t.model()
+    optimizer = t.adamw(list(model.parameters.values()))
+    for step, count in enumerate(kept):
+        total = 0.7 * count + 0.01 * step
+        divisor = {"kept": count, "targets": TARGETS, "fixed": 5}[by]
+
+        def measure(total: float = total, count: int = count) -> None:
+            t.measure("loss.targets", float(TARGETS))
+            t.measure("loss.kept", float(count))
+            t.measure("loss.sum", total)
+
+        def start(root: float = total / divisor) -> None:
+            t.measure("backward.root", root)
+
+        t.zero_grad(optimizer)
+        t.forward(model)
+        t.loss(within=measure, value=float("nan"), reduction="none")
+        t.backward(model, within=start)
+        t.step(optimizer)
+
+
+def test_sums_that_are_divided_by_hand(recorder: Recorder) -> None:
+    golden = recorder.learn(summed)
+    assert PER_KEPT in sentences(golden)
+    assert MEAN not in sentences(golden)
+    assert not titles(recorder.judge(golden, lambda t: summed(t, kept=(2, 3, 8, 8, 1, 5))), "LossScale")
+
+
+def test_a_mean_that_counts_the_padding(recorder: Recorder) -> None:
+    outcome = recorder.judge(recorder.learn(summed), lambda t: summed(t, by="targets"))
+    (title,) = titles(outcome, "LossScale")
+    assert title == (
+        "In golden `backward` started from the sum of the loss over the targets that count, divided by their "
+        "number; in the candidate the factor is 0.75: the loss is scaled or normalised differently."
+    )
+
+
+def test_a_gradient_scaler_is_looked_through(recorder: Recorder) -> None:
+    """`backward` starts from 65536 times the loss, and later from half of that."""
+
+    def mixed(t: Training, factor: float = 1.0) -> None:
+        model = t.model()
+        optimizer = t.adamw(list(model.parameters.values()))
+        for step in range(6):
+            scale = 65536.0 / (1 + step // 3)
+            t.forward(model)
+            t.loss()
+            with t.call("torch.amp.GradScaler.scale", type="scaler"):
+                t.measure("scaler.unscaled", 0.5 * factor)
+            t.backward(model, within=lambda scale=scale: t.measure("backward.root", 0.5 * factor * scale))
+            t.step(optimizer)
+
+    golden = recorder.learn(mixed)
+    assert MEAN in sentences(golden)
+    assert not titles(recorder.judge(golden, mixed), "LossScale")
+    assert "the factor is 2" in titles(recorder.judge(golden, lambda t: mixed(t, 2.0)), "LossScale")[0]

@@ -1,0 +1,87 @@
+"""LossTerms: every term of the loss carries gradients."""
+
+from __future__ import annotations
+
+from training_story import Measured, Recorder, Training, sentences, titles
+
+from pytest_traincheck.golden.model import Scope
+
+TWO = "The loss is a sum of at least 2 terms that carry gradients."
+THREE = TWO.replace("2", "3")
+
+
+def summing(t: Training, coarse: int = 2, fine: int | None = None, *, measured: bool = True) -> None:
+    """A training whose loss has so many terms, and so many when sums over elements are looked through."""
+
+    def measure(_step: int) -> None:
+        if measured:
+            t.measure("loss.terms", float(coarse))
+            t.measure("loss.terms.fine", float(coarse if fine is None else fine))
+
+    Measured(backward=measure).tell(t)
+
+
+def test_two_terms(recorder: Recorder) -> None:
+    golden = recorder.learn(summing)
+    assert sentences(golden, "LossTerms") == [TWO]
+    assert {item.scope for item in golden.invariants if item.relation == "LossTerms"} == {Scope.PINNED}
+    assert not titles(recorder.judge(golden, summing), "LossTerms")
+
+
+def test_a_detached_term(recorder: Recorder) -> None:
+    """`loss = task + 0.1 * penalty.detach()` is the same number with half the gradients."""
+    outcome = recorder.judge(recorder.learn(lambda t: summing(t, 3)), lambda t: summing(t, 1))
+    assert titles(outcome, "LossTerms") == [
+        "In golden the loss was a sum of at least 3 terms that carry gradients; in the candidate 1 does: a term is "
+        "detached or gone."
+    ]
+    outcome = recorder.judge(recorder.learn(lambda t: summing(t, 3)), lambda t: summing(t, 2))
+    assert "in the candidate 2 do: a term" in titles(outcome, "LossTerms")[0]
+
+
+def test_one_mean_over_a_sum_in_place_of_a_sum_of_means(recorder: Recorder) -> None:
+    """`(a + b).mean()` is `a.mean() + b.mean()`: one number goes into `backward`, and both terms are in it."""
+    golden = recorder.learn(lambda t: summing(t, 2))
+    assert not titles(recorder.judge(golden, lambda t: summing(t, 1, fine=2)), "LossTerms")
+    # The other way round golden knows of one term only, and claims nothing.
+    assert not sentences(recorder.learn(lambda t: summing(t, 1, fine=2)), "LossTerms")
+
+
+def test_more_terms_are_no_violation(recorder: Recorder) -> None:
+    assert not titles(recorder.judge(recorder.learn(summing), lambda t: summing(t, 5)), "LossTerms")
+
+
+def test_a_single_term_and_terms_that_come_and_go_are_no_rule(recorder: Recorder) -> None:
+    assert not sentences(recorder.learn(lambda t: summing(t, 1)), "LossTerms")
+    golden = recorder.learn(lambda t: summing(t, 2 + t.seed))
+    assert THREE not in sentences(golden)
+
+
+def test_two_backward_passes_in_a_step_have_losses_of_their_own(recorder: Recorder) -> None:
+    """A critic's loss is the sum of two, a generator's is one."""
+
+    def adversarial(t: Training, critic_terms: int = 2) -> None:
+        generator, critic = t.model("Generator"), t.model("Critic")
+        first, second = t.adamw(list(critic.parameters.values())), t.adamw(list(generator.parameters.values()))
+        for _ in range(6):
+            for optimizer, model, terms in ((first, critic, critic_terms), (second, generator, 1)):
+
+                def measure(terms: int = terms) -> None:
+                    t.measure("loss.terms", float(terms))
+                    t.measure("loss.terms.fine", float(terms))
+
+                t.zero_grad(optimizer)
+                t.forward(model)
+                t.loss()
+                t.backward(model, within=measure)
+                t.step(optimizer)
+
+    golden = recorder.learn(adversarial)
+    assert sentences(golden, "LossTerms") == [TWO.replace(".", ", at the first backward pass of a step.")]
+    assert not titles(recorder.judge(golden, adversarial), "LossTerms")
+    assert titles(recorder.judge(golden, lambda t: adversarial(t, critic_terms=1)), "LossTerms")
+
+
+def test_a_candidate_in_which_nothing_was_counted(recorder: Recorder) -> None:
+    golden = recorder.learn(summing)
+    assert not titles(recorder.judge(golden, lambda t: summing(t, measured=False)), "LossTerms")
