@@ -128,7 +128,7 @@ def aspect_of(violation: Violation) -> Aspect:
     if rule.relation == "Moves":
         return Aspect.STATISTICS if rule.claim.get("kind") == "buffer" else Aspect.COPY
     if rule.relation == "Consistent":
-        return Aspect.FORWARD if "tied" in rule.claim else Aspect.AGREEMENT
+        return Aspect.AGREEMENT if "across" in rule.claim else Aspect.FORWARD
     if rule.relation in ("Accumulate", "Schedule"):
         return Aspect.ACCUMULATION if rule.relation == "Accumulate" else Aspect.RATE
     if rule.relation in _ASPECTS:

@@ -27,7 +27,7 @@ class Consistent:
     name = "Consistent"
 
     def layer(self, claim: Mapping[str, Any]) -> int:
-        return 2 if "tied" in claim else 5
+        return 2 if "tied" in claim or "apart" in claim else 5
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         if run.peers:
