@@ -8,7 +8,10 @@ from judged import Judged, Variation
 from measure import markdown_table
 from transfer import Transferred
 
-PARTS = {"development": "Two thirds that the relations were built with", "hold-out": "Hold-out"}
+PARTS = {
+    "development": "Two thirds that the relations were built with",
+    "hold-out": "Hold-out, once it had been looked at",
+}
 
 
 def page(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant
+from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import module_roots, rank_label
 from pytest_traincheck.trace import Process, Run
@@ -53,7 +53,7 @@ class Distinct:
         for what in (INPUT, LOADED):
             yield self._claim(what, "steps")
         if any(len(process.measures(REPEATED)) for process in run.processes):
-            yield Hypothesis(self.name, SUBJECTS[LOADED], {"of": LOADED, "between": "tensors"})
+            yield Hypothesis(self.name, SUBJECTS[LOADED], {"of": LOADED, "between": "tensors"}, scope=Scope.PINNED)
         if run.peers:
             for what in (INPUT, *STREAMS[:3]):
                 yield self._claim(what, "ranks")
@@ -68,7 +68,9 @@ class Distinct:
         claim: dict[str, Any] = {"of": what, "between": between}
         if equal:
             claim["equal"] = True
-        return Hypothesis(self.name, subject, claim)
+        # Training on all data at once is as right as training on batches; which of them it is belongs to a pipeline.
+        scope = Scope.PINNED if between == "steps" else Scope.TRANSFERABLE
+        return Hypothesis(self.name, subject, claim, scope=scope)
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
         what, between = claim["of"], claim["between"]
