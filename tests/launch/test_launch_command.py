@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytest_traincheck.launch.command import (
@@ -95,6 +95,7 @@ def test_any_line_is_either_parsed_or_refused(line: str) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["a", "'", '"', "\\", "|", " ", "$", "b"]), max_size=12).map("".join))
+@example('"\\$"')
 def test_without_shell_characters_a_shell_agrees_with_our_splitting(line: str) -> None:
     try:
         command = parse_command(f"printf '%s\\n' x{line}")

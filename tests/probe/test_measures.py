@@ -215,6 +215,56 @@ def test_terms_of_a_loss(watched: Watch, counts: tuple[int, int], total: Callabl
     assert (trace.values("loss.terms"), trace.values("loss.terms.fine")) == ([counts[0]], [counts[1]])
 
 
+def named(trace: Trace, prefix: str) -> list[str]:
+    """What measures that carry their finding in their name have found."""
+    return [item.measure.removeprefix(prefix) for item in trace.measures if item.measure.startswith(prefix)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "total"),
+    [
+        (["20"], lambda a: a.mean()),
+        (["4, 20"], lambda a: a.sum(1).mean() - 0.1 * a.square().mean()),
+        (["20"], lambda a: a.mean() + a.sum() / 20),
+        (["20"], lambda a: a.mean() + a.square().mean().detach()),
+        (["16"], lambda a: (a[:, :1] - a[:, 0]).square().mean()),
+        ([], lambda a: a.sum() / 20),
+        ([], lambda a: a.mean().square()),
+    ],
+)
+def test_over_how_many_elements_means_go(watched: Watch, sizes: list[str], total: Callable[[Any], Any]) -> None:
+    net = nn.Linear(3, 5)
+    trace = watched(lambda: steps(net, lambda: total(net(torch.randn(4, 3)))))
+    assert named(trace, "loss.means=") == sizes
+
+
+@pytest.mark.parametrize(
+    ("sets", "total"),
+    [
+        ("2 (15 elements); 4 (27 elements)", lambda h, y: y.mean() + h.mean()),
+        ("2 (15 elements); 4 (27 elements)", lambda h, y: (y.sum(1) + h.sum(1)).mean()),
+        ("2 (12 elements); 2 (15 elements)", lambda h, y: y.mean() + h.mean()),
+        ("4 (27 elements)", lambda h, y: y.mean() + y.square().mean() + h.detach().mean()),
+    ],
+    ids=["two terms", "one mean of both", "detached between", "detached term"],
+)
+def test_where_terms_send_gradients(
+    watched: Watch, request: pytest.FixtureRequest, sets: str, total: Callable[[Any, Any], Any]
+) -> None:
+    """An encoder of 15 numbers and a head of 12."""
+    encoder, head = nn.Linear(4, 3), nn.Linear(3, 3)
+    cut = "between" in request.node.callspec.id
+
+    def loss() -> Any:
+        hidden = encoder(torch.randn(6, 4))
+        return total(hidden, head(hidden.detach() if cut else hidden))
+
+    trace = watched(lambda: steps(nn.ModuleList([encoder, head]), loss, count=4))
+    assert named(trace, "loss.reach=") == [sets] * 2, "in the first two steps"
+    (first, *_) = [item for item in trace.measures if item.measure.startswith("loss.reach=")]
+    assert first.parent == trace.called("torch.autograd.backward")[0].seq
+
+
 def test_what_a_scaler_was_given(watched: Watch) -> None:
     net, seen = nn.Linear(5, 3), []
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
@@ -293,6 +343,74 @@ def test_how_often_a_parameter_is_initialised(watched: Watch) -> None:
 
     counts = {item.name: item.value for item in watched(train).measured("parameter.initialised")}
     assert counts == {"0.weight": 2.0, "0.bias": 3.0, "1.weight": 1.0, "1.bias": 1.0}
+
+
+def test_parameters_that_lie_where_others_lie(watched: Watch) -> None:
+    def train() -> None:
+        online, target = nn.Linear(4, 3), nn.Linear(4, 3)
+        target.weight.data = online.weight.data
+        target.bias.data.copy_(online.bias.data)
+        steps(nn.ModuleDict({"online": online, "target": target}), lambda: online(torch.ones(2, 4)).sum())
+
+    trace = watched(train)
+    (shared,) = trace.measured("parameter.shares")
+    assert shared.name == "target.weight"
+    assert trace.symbols["var", int(shared.value)]["name"] == "online.weight"
+
+
+def test_tied_names_and_memory_that_is_used_again_are_not_shared(watched: Watch) -> None:
+    """One tensor of two names is one parameter; and the next model often gets the memory of one that is gone."""
+
+    def train() -> None:
+        for _ in range(4):
+            net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+            net[1].weight = net[0].weight
+            steps(net, lambda net=net: net(torch.ones(2, 4)).sum())
+            del net
+            gc.collect()
+
+    trace = watched(train)
+    assert len(trace.measured("parameter.rms")) == 4 * 3
+    assert trace.values("parameter.shares") == []
+
+
+def test_a_parameter_that_moves_into_a_model_does_not_share_memory_with_itself(watched: Watch) -> None:
+    def train() -> None:
+        scale = nn.Parameter(torch.ones(4))
+        optimizer = torch.optim.SGD([scale], lr=0.1)
+        scale.sum().backward()
+        optimizer.step()
+        net = nn.ParameterList([scale])
+        steps(net, lambda: net[0].square().sum())
+
+    trace = watched(train)
+    assert [item.root for item in trace.measured("parameter.rms")] == [None, "ParameterList"]
+    assert trace.values("parameter.shares") == []
+
+
+def test_parameters_that_are_swapped_for_a_functional_call(watched: Watch) -> None:
+    """What a function puts in the place of parameters for a while is none of them, first look or later one."""
+    net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    begun = float(net[0].weight.detach().square().mean().sqrt())
+    x = torch.randn(5, 4)
+
+    def train() -> None:
+        for step in range(3):
+            swapped = {name: 7.0 * parameter for name, parameter in net.named_parameters()}
+            torch.func.functional_call(net, swapped, (x,)).square().sum().backward()
+            if not step:
+                optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+            optimizer.step()
+
+    trace = watched(train)
+    first = {item.name: item.value for item in trace.measured("parameter.rms")}
+    assert first["0.weight"] == pytest.approx(begun)
+    for name in first:
+        assert len(trace.changed("parameter", name)) == 1 + 3, "the first look and three steps"
+        assert {change.parent for change in trace.changed("parameter", name)[1:]} == {
+            call.seq for call in trace.called("torch.optim.SGD.step")
+        }
+        assert len(trace.changed("requires_grad", name)) == 1
 
 
 def test_activations_in_training(watched: Watch) -> None:
@@ -537,6 +655,24 @@ def test_batches_and_their_rows(watched: Watch) -> None:
     assert trace.values("batch.lead") == [5.0, 5.0, 2.0] + [-1.0] * 3
 
 
+def test_tensors_of_a_batch_that_are_the_same(watched: Watch) -> None:
+    def views(rows: list[Any]) -> Any:
+        x = torch.stack(rows)
+        return {"views": (x, x + 1, [x.clone()]), "labels": torch.zeros(5), "ids": torch.ones(5).long(), "name": "a"}
+
+    def alike(rows: list[Any]) -> Any:
+        """Integers, single numbers and tensors of another shape may well be the same."""
+        x = torch.stack(rows)
+        ones = torch.ones(len(rows), 1)
+        return x, ones.long(), ones.long(), torch.tensor(1.0), torch.tensor(1.0), ones
+
+    def load() -> None:
+        for collate in (views, alike, lambda rows: [torch.stack(rows)] * 3, None):
+            list(DataLoader(Augmented(), batch_size=12, collate_fn=collate))
+
+    assert watched(load).values("batch.repeated") == [1.0, 0.0, 2.0, 0.0]
+
+
 # Optimizers, generation, checkpointing
 
 
@@ -727,3 +863,58 @@ def test_a_compiled_model_is_the_same_graph(tmp_path: Path) -> None:
     assert only(tmp_path).meta["probe_error_count"] == 0
     assert observed[:2] == plain[:2]
     assert torch.equal(observed[2], plain[2])
+
+
+def test_dtypes_in_compiled_graphs(tmp_path: Path) -> None:
+    x = torch.randn(3, 4)
+
+    def graphs() -> tuple[int, int]:
+        torch._dynamo.reset()
+        counted: list[int] = []
+
+        def backend(module: Any, _inputs: Any) -> Any:
+            counted.append(len(list(module.graph.nodes)))
+            return module.forward
+
+        net = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
+        compiled = torch.compile(net, backend=backend)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                output = compiled(x) @ x.t()
+            output.float().sum().backward()
+            optimizer.step()
+        return len(counted), sum(counted)
+
+    plain = graphs()
+    with observe(tmp_path):
+        observed = graphs()
+    trace = only(tmp_path)
+    assert observed == plain
+    # Once for each graph, and nothing of what runs outside of it.
+    assert (
+        named(trace, "compiled:")
+        == [
+            "torch.nn.functional.linear=bfloat16",
+            "torch.nn.functional.layer_norm=bfloat16",
+        ]
+        * plain[0]
+    )
+
+
+def test_autocast_within_a_compiled_function(tmp_path: Path) -> None:
+    weight, x = torch.randn(3, 4, requires_grad=True), torch.randn(5, 4)
+
+    @torch.compile(backend="eager")
+    def loss_of(x: Any) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            hidden = F.linear(x, weight)
+        return torch.matmul(hidden.float(), hidden.float().t()).sum()
+
+    torch._dynamo.reset()
+    for run in ("first", "second"):
+        with observe(tmp_path / run):
+            loss_of(x).backward()
+    first, second = (named(only(tmp_path / run), "compiled:") for run in ("first", "second"))
+    assert first == ["torch.nn.functional.linear=bfloat16", "torch.matmul=float32"]
+    assert second == [], "the graph is there already"

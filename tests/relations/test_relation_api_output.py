@@ -1,9 +1,23 @@
-"""APIOutput: the dtype of results, and finite losses."""
+"""APIOutput: the dtype of results, finite losses, and norms of something."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
-from training_story import F, Loop, Recorder, Training, broken, describe, rule, sentences, violations
+from training_story import (
+    CLIP,
+    F,
+    Loop,
+    Measured,
+    Recorder,
+    Training,
+    broken,
+    describe,
+    rule,
+    sentences,
+    violations,
+)
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Scope
@@ -68,3 +82,99 @@ def test_results_of_helpers_are_no_subject(recorder: Recorder) -> None:
 def test_another_loss_function_is_still_finite(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(loss=F + "nll_loss", loss_value=float("nan")))
     assert f"`{F}nll_loss` returned finite losses" in broken(outcome, FINITE).title
+
+
+# Norms
+
+NORM_ABOVE_ZERO = f"The norm that `{CLIP}` returns is not zero."
+
+
+def clipping(t: Training, norm: float = 2.5, *, at: Sequence[int] = range(6)) -> None:
+    """A training in which clipping returns `norm` in the steps of `at`, and 1.5 in others."""
+
+    def clip(step: int) -> None:
+        with t.call(CLIP, type="clip", args={"max_norm": 1.0}, value=norm if step in at else 1.5, line=14):
+            pass
+
+    model = t.model()
+    optimizer = t.adamw(list(model.parameters.values()))
+    for step in range(6):
+        t.zero_grad(optimizer)
+        t.forward(model)
+        t.loss()
+        t.backward(model)
+        clip(step)
+        t.step(optimizer)
+
+
+def test_clipping_measures_a_norm(recorder: Recorder) -> None:
+    golden = recorder.learn(clipping)
+    assert rule(golden, NORM_ABOVE_ZERO).examples == 12
+    assert not violations(recorder.judge(golden, lambda t: clipping(t, 1e-30)), "APIOutput")
+
+
+def test_clipping_that_is_given_no_gradients(recorder: Recorder) -> None:
+    """The iterator over the parameters is used up, or the gradients are gone already: the norm of nothing is 0."""
+    outcome = recorder.judge(recorder.learn(clipping), lambda t: clipping(t, 0.0, at=(2, 3)))
+    violation = broken(outcome, NORM_ABOVE_ZERO)
+    assert (violation.step, violation.count, violation.source) == (2, 2, "train.py:14")
+    assert violation.title == (
+        f"`{CLIP}` returned a norm above 0 in golden; in the candidate it returns 0: it is given no gradients, and "
+        "clips nothing."
+    )
+
+
+def test_norms_that_are_zero_in_golden_or_unknown_are_no_rule(recorder: Recorder) -> None:
+    assert NORM_ABOVE_ZERO not in sentences(recorder.learn(lambda t: clipping(t, 0.0, at=(4,))))
+    assert NORM_ABOVE_ZERO not in sentences(recorder.golden(Loop())), "clipping that returns no number"
+    assert not violations(recorder.check(recorder.learn(clipping), Loop()), "APIOutput")
+
+
+# Compiled regions
+
+IN_GRAPHS = f"`{F}linear` returns bfloat16 in compiled regions."
+
+
+def compiled(t: Training, *found: str) -> None:
+    """A training whose first forward pass compiles graphs with these functions and dtypes."""
+
+    def compile_(step: int) -> None:
+        for name in found if step == 0 else ():
+            t.measure(f"compiled:{name}")
+
+    Measured(forward=compile_, model=t.model(layers=())).tell(t)
+
+
+def test_dtypes_in_compiled_regions(recorder: Recorder) -> None:
+    def story(t: Training) -> None:
+        compiled(t, F + "linear=bfloat16", F + "linear=bfloat16", F + "layer_norm=float32", F + "relu=bfloat16")
+
+    golden = recorder.learn(story)
+    assert [line for line in sentences(golden, "APIOutput") if "compiled" in line] == [
+        f"`{F}layer_norm` returns float32 in compiled regions.",
+        IN_GRAPHS,
+    ]
+    assert rule(golden, IN_GRAPHS).scope is Scope.PINNED
+    assert not violations(recorder.judge(golden, story), "APIOutput")
+
+
+def test_autocast_that_does_not_reach_into_a_compiled_region(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: compiled(t, F + "linear=bfloat16"))
+    outcome = recorder.judge(golden, lambda t: compiled(t, F + "linear=bfloat16", F + "linear=float32"))
+    violation = broken(outcome, IN_GRAPHS)
+    assert violation.title == (
+        f"`{F}linear` returned bfloat16 in golden; in the candidate it returns float32 in a compiled region (see "
+        "`torch.autocast`)."
+    )
+    assert violation.count == 1
+
+
+def test_a_candidate_that_compiles_nothing_or_other_things(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: compiled(t, F + "linear=bfloat16"))
+    assert not violations(recorder.judge(golden, compiled), "APIOutput")
+    assert not violations(recorder.judge(golden, lambda t: compiled(t, F + "conv2d=float32")), "APIOutput")
+
+
+def test_functions_of_two_dtypes_are_no_rule(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: compiled(t, F + "linear=bfloat16", F + "linear=float32"))
+    assert not [line for line in sentences(golden, "APIOutput") if "compiled" in line]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trace_builder import tensor
 from training_story import Measured, Recorder, Training, sentences, titles
 
 from pytest_traincheck.golden.model import Scope
@@ -60,6 +61,29 @@ def test_tensors_of_a_batch_that_do_not_fit_together(recorder: Recorder) -> None
     assert titles(outcome, "Bounded") == [
         "In golden all tensors of a batch had one number of rows, at most the batch size; in the candidate the batch "
         "has tensors with different numbers of rows."
+    ]
+
+
+def test_tensors_that_do_not_fit_together_are_named(recorder: Recorder) -> None:
+    """The attention mask was padded along the wrong dimension."""
+    summary = {"dict": {"input_ids": tensor(8, 5), "mask": tensor(5, 8), "scale": 2.0, "count": tensor()}}
+
+    def named(t: Training) -> None:
+        model = t.model()
+        optimizer = t.adamw(list(model.parameters.values()))
+        for _ in range(6):
+            t.zero_grad(optimizer)
+            with t.call("torch.utils.data.DataLoader.__next__", type="data", returns=summary):
+                t.measure("batch.size", float(SIZE))
+                t.measure("batch.lead", -1.0)
+            t.forward(model)
+            t.loss()
+            t.backward(model)
+            t.step(optimizer)
+
+    assert titles(recorder.judge(recorder.learn(loaded), named), "Bounded") == [
+        "In golden all tensors of a batch had one number of rows, at most the batch size; in the candidate the batch "
+        "has different numbers of rows: 8 in `input_ids`, 5 in `mask`."
     ]
 
 

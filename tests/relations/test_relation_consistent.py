@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from training_story import Loop, Recorder, broken, describe, rule, sentences, violations
+from training_story import Loop, Measured, Recorder, Training, broken, describe, rule, sentences, violations
 
 from pytest_traincheck.golden.model import Scope
 
@@ -73,3 +73,49 @@ def test_untied_weights_differ(recorder: Recorder) -> None:
 def test_one_rank_in_the_middle_that_differs_is_seen(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop(ranks=2)), Loop(ranks=3, clip_ranks=(0, 2)))
     assert broken(outcome, PARAMETERS).step == 0
+
+
+# Memory of their own
+
+APART = "Different parameters do not share memory."
+
+
+def measured_at_first(t: Training, *sharing: str) -> None:
+    """A training whose parameters are measured at the first look; those named lie where another one lies."""
+    model = t.model()
+
+    def look(step: int) -> None:
+        for name, parameter in model.parameters.items() if step == 0 else ():
+            t.measure("parameter.rms", 0.5, variable=parameter.variable)
+            if name in sharing:
+                t.measure("parameter.shares", 1.0, variable=parameter.variable)
+
+    Measured(forward=look, model=model).tell(t)
+
+
+def test_parameters_have_memory_of_their_own(recorder: Recorder) -> None:
+    golden = recorder.learn(measured_at_first)
+    assert (rule(golden, APART).scope, rule(golden, APART).examples) == (Scope.PINNED, 6)
+    assert not violations(recorder.judge(golden, measured_at_first), "Consistent")
+
+
+def test_parameters_that_were_laid_over_each_other(recorder: Recorder) -> None:
+    """`target.weight.data = online.weight.data` copies nothing: what is written to one is written to both."""
+    outcome = recorder.judge(recorder.learn(measured_at_first), lambda t: measured_at_first(t, "fc2.weight"))
+    violation = broken(outcome, APART)
+    assert violation.variables == ("Net.fc2.weight",)
+    assert violation.title == (
+        "Different parameters had memory of their own in golden; in the candidate `Net.fc2.weight` share the memory of "
+        "others: what is written to one is written to both."
+    )
+
+
+def test_memory_that_is_shared_in_golden_is_no_rule_for_those_who_share_it(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: measured_at_first(t, "fc2.weight"))
+    assert APART not in sentences(golden)
+    assert not violations(recorder.judge(golden, lambda t: measured_at_first(t, "fc2.weight")), "Consistent")
+
+
+def test_parameters_that_nobody_looked_at_share_nothing(recorder: Recorder) -> None:
+    assert APART not in sentences(recorder.learn(Measured().tell))
+    assert not violations(recorder.judge(recorder.learn(measured_at_first), Measured().tell), "Consistent")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from trace_builder import tensor
+from trace_builder import Layer, tensor
 from training_story import (
     BACKWARD,
     CLIP,
@@ -226,3 +226,77 @@ def test_attention_without_a_mask_masks_nothing(recorder: Recorder) -> None:
 
     assert broken(recorder.judge(recorder.learn(masking), open_attention), MASKED)
     assert MASKED not in sentences(recorder.learn(open_attention))
+
+
+# Models that are called part by part
+
+FORWARD = "`torch.nn.Module.forward` of `Net` in training is called at least once in every training step."
+
+
+def parts(t: Training, *, of: str = "parts", without: int = 99) -> None:
+    """A model that is called whole, or by its encoder and decoder (`of`: whole, parts, both); `without`: the step in
+    which it is not called whole, or not at all.
+    """
+    layers = (Layer("encoder", "torch.nn.Linear", F + "linear"), Layer("decoder", "torch.nn.Linear", F + "linear"))
+    net = t.model(layers=layers)
+    optimizer = t.adamw(list(net.parameters.values()))
+    for step in range(6):
+        t.zero_grad(optimizer)
+        if of in ("parts", "both") and (step != without or of == "both"):
+            for layer in net.layers:
+                with t.call("torch.nn.Linear", type="module", module=layer.number, training=True, entry=True):
+                    pass
+        if of in ("whole", "both") and step != without:
+            t.forward(net)
+        t.loss()
+        t.backward(net)
+        t.step(optimizer)
+
+
+def test_a_model_whose_parts_are_called_one_by_one_is_called(recorder: Recorder) -> None:
+    golden = recorder.learn(parts)
+    assert FORWARD in sentences(golden, "Count")
+    for of in ("parts", "whole", "both"):
+        assert not violations(recorder.judge(golden, lambda t, of=of: parts(t, of=of)), "Count"), of
+    assert not violations(recorder.judge(recorder.learn(lambda t: parts(t, of="whole")), parts), "Count")
+
+
+def test_a_step_in_which_no_part_is_called(recorder: Recorder) -> None:
+    assert broken(recorder.judge(recorder.learn(parts), lambda t: parts(t, without=3)), FORWARD).step == 3
+
+
+def test_a_part_beside_the_whole_model_is_no_forward_pass(recorder: Recorder) -> None:
+    """A decoder that is sampled from in every step does not stand for its model."""
+    golden = recorder.learn(lambda t: parts(t, of="both"))
+    assert broken(recorder.judge(golden, lambda t: parts(t, of="both", without=3)), FORWARD).step == 3
+
+
+# Gradient scalers
+
+
+def scaled(t: Training, *, steps: bool = True, scaler: bool = True) -> None:
+    """A training in which a gradient scaler takes the steps, or skips them all."""
+    net = t.model()
+    optimizer = t.adamw(list(net.parameters.values()))
+    for _ in range(6):
+        t.zero_grad(optimizer)
+        t.forward(net)
+        t.loss()
+        t.backward(net)
+        if scaler:
+            with t.call("torch.amp.GradScaler.step", type="scaler"):
+                if steps:
+                    t.step(optimizer)
+
+
+def test_a_scaler_that_skips_every_step_is_named(recorder: Recorder) -> None:
+    golden = recorder.learn(scaled)
+    sentence = "`torch.optim.AdamW.step` is called at least once in every run."
+    assert sentence in sentences(golden, "Count")
+    assert broken(recorder.judge(golden, lambda t: scaled(t, steps=False)), sentence).title == (
+        "`torch.optim.AdamW.step` was called at least once in every run of golden; the candidate never calls it: "
+        "`torch.amp.GradScaler` skips every step, as it does while scaled gradients overflow."
+    )
+    # Without a scaler nobody skips anything.
+    title = broken(recorder.judge(golden, lambda t: scaled(t, scaler=False)), sentence).title
+    assert title.endswith("of golden; the candidate never calls it.")

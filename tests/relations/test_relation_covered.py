@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from training_story import PARAMETERS, Loop, Recorder, Training, broken, describe, rule, sentences
+from trace_builder import FALSE, TRUE
+from training_story import PARAMETERS, Loop, Recorder, Training, broken, describe, rule, sentences, violations
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Kind, Scope
@@ -116,3 +117,83 @@ def test_tied_names_are_one_parameter(recorder: Recorder) -> None:
 def test_a_model_that_is_not_trained_needs_no_optimizer(recorder: Recorder) -> None:
     golden = recorder.golden(Loop())
     assert not recorder.check(golden, Loop(ema=True)).incidents
+
+
+def hiding(t: Training, *, held: bool, used: bool = True) -> None:
+    """A model that keeps a layer in a plain list, so that it is a model of its own.
+
+    Args:
+        held: whether the optimizer holds the layer.
+        used: whether the layer receives gradients.
+    """
+    net = t.model()
+    layer = t.root("Linear", {"weight": (3, 3)}, kind="torch.nn.Linear")
+    extra = list(layer.parameters.values()) if held else []
+    optimizer = t.adamw([*net.parameters.values(), *extra])
+    for _ in range(6):
+        t.zero_grad(optimizer)
+        t.forward(net)
+        t.loss()
+        t.backward(net, *([layer] if used else []))
+        t.step(optimizer)
+
+
+def test_a_layer_in_a_plain_list_is_forgotten(recorder: Recorder) -> None:
+    """`self.blocks = [nn.Linear(...)]`: `parameters()` does not know the layer, and nobody calls it as a model."""
+    outcome = recorder.judge(recorder.golden(Loop()), lambda t: hiding(t, held=False))
+    violation = broken(outcome, EACH_ONCE)
+    assert violation.variables == ("Linear.weight",)
+    assert violation.title == (
+        "Every trainable parameter was in exactly one optimizer in golden; in the candidate `Linear.weight` is in no "
+        "optimizer."
+    )
+
+
+def test_a_layer_outside_the_model_that_is_held_or_learns_nothing(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop())
+    for outcome in (
+        recorder.judge(golden, lambda t: hiding(t, held=True)),
+        recorder.judge(golden, lambda t: hiding(t, held=False, used=False)),
+    ):
+        assert EACH_ONCE not in [violation.invariant.sentence for violation in violations(outcome)]
+
+
+def adversarial(t: Training, frozen: str = "never") -> None:
+    """A critic and a generator take turns.
+
+    Args:
+        frozen: when the critic's parameters have requires_grad=False: `never`, in the generator's `turn`, or `always`.
+    """
+    critic, generator = t.model("Critic", {"c.weight": (3, 3)}), t.model("Generator", {"g.weight": (5, 3)})
+    first, second = t.adamw(list(critic.parameters.values())), t.adamw(list(generator.parameters.values()))
+
+    def freeze(state: bool) -> None:
+        for parameter in critic.parameters.values():
+            parameter.requires_grad = not state
+            t.change(parameter.flag, FALSE if state else TRUE, int(not state))
+
+    freeze(frozen == "always")
+    for _ in range(6):
+        for optimizer, models in ((first, (critic,)), (second, (generator, critic))):
+            if frozen == "turn":
+                freeze(optimizer is second)
+            t.zero_grad(optimizer)
+            for model in models:
+                t.forward(model)
+            t.loss()
+            t.backward(*models)
+            t.step(optimizer)
+
+
+def test_a_critic_that_is_frozen_in_the_turn_of_its_generator_is_trained(recorder: Recorder) -> None:
+    often, never = recorder.learn(lambda t: adversarial(t, "turn")), recorder.learn(adversarial)
+    for golden in (often, never):
+        assert {TRAINABLE, EACH_ONCE, "Parameters are trainable."} <= set(sentences(golden, "Covered"))
+        assert not violations(recorder.judge(golden, adversarial), "Covered")
+        assert not violations(recorder.judge(golden, lambda t: adversarial(t, "turn")), "Covered")
+
+
+def test_a_critic_that_is_never_thawed_is_frozen(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: adversarial(t, "turn"))
+    outcome = recorder.judge(golden, lambda t: adversarial(t, "always"))
+    assert broken(outcome, TRAINABLE).variables == ("Critic.c.weight",)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from trace_builder import digest_of
-from training_story import Measured, Recorder, Training, sentences, titles
+from training_story import Measured, Recorder, Training, rule, sentences, titles, violations
 
 from pytest_traincheck.check import CheckOutcome, check_run
 from pytest_traincheck.golden.model import Golden, Scope
@@ -122,6 +122,88 @@ def test_evaluation_may_see_the_same_data_again(recorder: Recorder) -> None:
     golden = recorder.learn(evaluated)
     assert {INPUTS, LOADED} <= set(sentences(golden, "Distinct"))
     assert not titles(recorder.judge(golden, evaluated), "Distinct")
+
+
+# Epochs
+
+
+def in_epochs(t: Training, order: Callable[[int, int], object], *, ends: bool = True) -> None:
+    """Two epochs of four batches; `order` says what is in a batch of an epoch, and `ends` whether the loader ends."""
+    model = t.model()
+    optimizer = t.adamw(list(model.parameters.values()))
+    for epoch in range(2):
+        for number in range(4):
+            t.zero_grad(optimizer)
+            t.batch(content=(t.seed, order(epoch, number)))
+            t.forward(model)
+            t.loss()
+            t.backward(model)
+            t.step(optimizer)
+        if ends:
+            with t.call("torch.utils.data.DataLoader.__next__", type="data", raised=True):
+                pass
+
+
+def test_an_epoch_in_the_same_order_as_the_one_before(recorder: Recorder) -> None:
+    """`sampler.set_epoch(epoch)` is missing."""
+    golden = recorder.learn(lambda t: in_epochs(t, lambda epoch, number: (epoch, number)))
+    assert LOADED in sentences(golden)
+    outcome = recorder.judge(golden, lambda t: in_epochs(t, lambda _epoch, number: number))
+    assert titles(outcome, "Distinct") == [
+        "In golden the batches of the DataLoader differ between training steps; in the candidate they are the same as "
+        "in step 0, an epoch earlier: data is not shuffled anew (see `set_epoch`)."
+    ]
+    (violation,) = outcome.incidents[0].violations
+    assert (violation.step, violation.count) == (4, 4)
+
+
+def test_batches_that_repeat_within_an_epoch_have_nothing_to_do_with_epochs(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: in_epochs(t, lambda epoch, number: (epoch, number)))
+    within = recorder.judge(golden, lambda t: in_epochs(t, lambda epoch, number: (epoch, number % 2)))
+    endless = recorder.judge(golden, lambda t: in_epochs(t, lambda _epoch, number: number, ends=False))
+    for outcome in (within, endless):
+        assert titles(outcome, "Distinct") == [
+            "In golden the batches of the DataLoader differ between training steps; in the candidate they are the same "
+            "as in step 0."
+        ]
+
+
+# Tensors of a batch
+
+TENSORS = "No two tensors of a batch have the same content."
+
+
+def paired(t: Training, repeated: Callable[[int], int] = lambda _step: 0) -> None:
+    """Batches in which so many tensors have the content of another one."""
+    Measured(batch=lambda step: t.measure("batch.repeated", float(repeated(step)))).tell(t)
+
+
+def test_two_views_of_an_example(recorder: Recorder) -> None:
+    golden = recorder.learn(paired)
+    assert rule(golden, TENSORS).scope is Scope.PINNED
+    assert not titles(recorder.judge(golden, paired), "Distinct")
+
+
+def test_one_view_twice(recorder: Recorder) -> None:
+    """`view = augment(image); return view, view` has nothing to contrast."""
+    outcome = recorder.judge(recorder.learn(paired), lambda t: paired(t, lambda step: int(step > 1)))
+    assert titles(outcome, "Distinct") == [
+        "In golden no two tensors of a batch had the same content; in the candidate some do: views, or inputs and "
+        "targets, are one and the same."
+    ]
+    (violation,) = violations(outcome, "Distinct")
+    assert (violation.step, violation.count) == (2, 4)
+
+
+def test_tensors_that_are_the_same_on_purpose(recorder: Recorder) -> None:
+    """An autoencoder's targets are its inputs; and a batch may have two tensors of zeros by chance."""
+    for repeats in (lambda _step: 1, lambda step: int(step == 3)):
+        assert TENSORS not in sentences(recorder.learn(lambda t, repeats=repeats: paired(t, repeats)))  # type: ignore[misc]
+
+
+def test_batches_in_which_nothing_was_compared(recorder: Recorder) -> None:
+    assert TENSORS not in sentences(recorder.learn(Measured().tell))
+    assert not titles(recorder.judge(recorder.learn(paired), Measured().tell), "Distinct")
 
 
 # Ranks

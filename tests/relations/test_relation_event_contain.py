@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trace_builder import ZERO
 from training_story import DROPOUT, LINEAR, NORM, F, Loop, Recorder, Training, broken, describe, rule, sentences
 
@@ -163,3 +165,38 @@ def test_a_gradient_of_zeros_is_none_that_was_received(recorder: Recorder) -> No
     outcome = check_run(recorder.golden(Loop()), recorder.tell(dead), same_spec=True)
     assert broken(outcome, RECEIVES + ".").variables == ("Net.fc1.bias",)
     assert "is zero" in broken(outcome, RECEIVES + ".").title
+
+
+def cooling(t: Training, rates: Sequence[float], *, still: Sequence[int] = ()) -> None:
+    """A training with these learning rates, in which nothing moves in the steps of `still`."""
+    net = t.model()
+    optimizer = t.adamw(list(net.parameters.values()), lr=rates[0])
+    for step, rate in enumerate(rates):
+        optimizer.rates[:] = [rate]
+        t.zero_grad(optimizer)
+        t.forward(net)
+        t.backward(net)
+        t.step(optimizer, without=tuple(net.parameters) if step in still else ())
+
+
+COSINE = (0.01, 0.009, 0.006, 0.003, 0.0006, 9e-6)
+
+
+def test_the_end_of_a_schedule_claims_nothing(recorder: Recorder) -> None:
+    """A thousandth of the largest learning rate may be too little to change a number."""
+    golden = recorder.learn(lambda t: cooling(t, COSINE, still=(5,)))
+    assert CHANGES + "." in sentences(golden)
+    assert not recorder.judge(golden, lambda t: cooling(t, COSINE, still=(5,))).incidents
+    assert not recorder.judge(golden, lambda t: cooling(t, COSINE)).incidents
+
+
+def test_before_its_end_a_schedule_is_no_excuse(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: cooling(t, COSINE))
+    assert rule(golden, CHANGES + ".").examples == 2 * 5 * 3, "steps but the last, by parameters, by seeds"
+    violation = broken(recorder.judge(golden, lambda t: cooling(t, COSINE, still=(4, 5))), CHANGES + ".")
+    assert (violation.step, violation.count) == (4, 3)
+
+
+def test_a_learning_rate_that_is_small_throughout_is_no_end_of_a_schedule(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: cooling(t, (1e-6,) * 6))
+    assert broken(recorder.judge(golden, lambda t: cooling(t, (1e-6,) * 6, still=(3,))), CHANGES + ".").step == 3

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from training_story import Measured, Recorder, Training, sentences, titles
+import pytest
+from training_story import Measured, Recorder, Training, rule, sentences, titles, violations
 
 from pytest_traincheck.golden.model import Scope
 
@@ -85,3 +86,75 @@ def test_two_backward_passes_in_a_step_have_losses_of_their_own(recorder: Record
 def test_a_candidate_in_which_nothing_was_counted(recorder: Recorder) -> None:
     golden = recorder.learn(summing)
     assert not titles(recorder.judge(golden, lambda t: summing(t, measured=False)), "LossTerms")
+
+
+# Where the terms send gradients, and over what is averaged
+
+REACH = "loss.reach=2 (16 elements); 3 (24 elements)"
+MEANS = "loss.means=8, 64"
+
+
+def noting(t: Training, *names: str, late: bool = True) -> None:
+    """A training in which so much is found behind the loss; `late`: not only in the first two steps."""
+
+    def measure(step: int) -> None:
+        for name in names:
+            if late or step < 2:
+                t.measure(name)
+
+    Measured(backward=measure).tell(t)
+
+
+def test_where_the_terms_send_gradients(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: noting(t, REACH, late=False))
+    sentence = "The terms of the loss send gradients to 2 (16 elements), and to 3 (24 elements) parameters."
+    assert sentences(golden, "LossTerms") == [sentence]
+    assert rule(golden, sentence).scope is Scope.PINNED
+    assert not titles(recorder.judge(golden, lambda t: noting(t, REACH, late=False)), "LossTerms")
+
+
+def test_a_detach_that_is_missing(recorder: Recorder) -> None:
+    """As many terms, and one of them reaches a network that it should leave alone."""
+    golden = recorder.learn(lambda t: noting(t, REACH))
+    outcome = recorder.judge(golden, lambda t: noting(t, "loss.reach=3 (24 elements); 5 (40 elements)"))
+    assert titles(outcome, "LossTerms") == [
+        "In golden the terms of the loss send gradients to 2 (16 elements), and to 3 (24 elements) parameters; in the "
+        "candidate to 3 (24 elements), and to 5 (40 elements) parameters: a `detach` is missing or misplaced, or the "
+        "loss is made of other terms."
+    ]
+    assert violations(outcome, "LossTerms")[0].step == 0
+
+
+def test_over_how_many_elements_means_go(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: noting(t, MEANS))
+    assert sentences(golden, "LossTerms") == ["The means in the loss go over 8, 64 elements."]
+    assert not titles(recorder.judge(golden, lambda t: noting(t, MEANS)), "LossTerms")
+
+
+def test_shapes_that_were_broadcast(recorder: Recorder) -> None:
+    """`(values.unsqueeze(1) - returns) ** 2` is a table in place of a column; its mean is a number all the same."""
+    outcome = recorder.judge(recorder.learn(lambda t: noting(t, MEANS)), lambda t: noting(t, "loss.means=64, 64"))
+    assert titles(outcome, "LossTerms") == [
+        "In golden the means in the loss go over 8, 64 elements; in the candidate over 64, 64: shapes were broadcast, "
+        "or another dimension is averaged."
+    ]
+
+
+@pytest.mark.parametrize("means", [("loss.means=64",), ("loss.means=8, 64, 64",), ()])
+def test_another_number_of_means_says_nothing(recorder: Recorder, means: tuple[str, ...]) -> None:
+    """A mean may be written as a sum and a division."""
+    golden = recorder.learn(lambda t: noting(t, MEANS))
+    assert not titles(recorder.judge(golden, lambda t: noting(t, *means)), "LossTerms")
+
+
+def test_what_differs_between_seeds_is_no_rule(recorder: Recorder) -> None:
+    def by_seed(t: Training) -> None:
+        noting(t, f"loss.means={8 + t.seed}", f"loss.reach={1 + t.seed} (8 elements)")
+
+    assert not sentences(recorder.learn(by_seed), "LossTerms")
+
+
+def test_a_candidate_whose_graph_was_not_looked_at(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: noting(t, REACH, MEANS))
+    assert len(sentences(golden, "LossTerms")) == 2
+    assert not titles(recorder.judge(golden, noting), "LossTerms")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from trace_builder import NONZERO, Layer, digest_of
 from training_story import (
     DROPOUT,
     LINEAR,
     NORM,
+    F,
     Loop,
     Recorder,
     Training,
@@ -179,3 +181,34 @@ def test_an_average_of_its_own_is_no_exchange(recorder: Recorder) -> None:
     golden = recorder.learn(lambda t: exchanged(t, average=True))
     outside = [line for line in sentences(golden, "Moves") if "outside training" in line]
     assert outside == [EXCHANGED]
+
+
+def in_parts(t: Training, *, still: str = "") -> None:
+    """A model whose encoder and decoder are called by themselves, each with statistics of its own; those of `still`
+    rest.
+    """
+    paths = ("encoder", "decoder")
+    layers = tuple(Layer(path, "torch.nn.BatchNorm1d", F + "batch_norm") for path in paths)
+    net = t.model(layers=layers, buffers=tuple(f"{path}.running_mean" for path in paths))
+    optimizer = t.adamw(list(net.parameters.values()))
+    for step in range(6):
+        t.zero_grad(optimizer)
+        for layer in net.layers:
+            with t.call(layer.module, type="module", module=layer.number, training=True, entry=True):
+                if layer.path != still:
+                    name = f"{layer.path}.running_mean"
+                    t.change(net.buffers[name], NONZERO, digest_of(t.seed, name, step))
+        t.loss()
+        t.backward(net)
+        t.step(optimizer)
+
+
+MOVES = "Buffers change in a forward pass, in training."
+
+
+def test_a_part_that_is_called_by_itself_moves_its_own_statistics_only(recorder: Recorder) -> None:
+    golden = recorder.learn(in_parts)
+    assert rule(golden, MOVES).examples == 2 * 2 * 6, "one buffer for each call, not two"
+    assert not recorder.judge(golden, in_parts).incidents
+    violation = broken(recorder.judge(golden, lambda t: in_parts(t, still="decoder")), MOVES)
+    assert (violation.variables, violation.count) == (("Net.decoder.running_mean",), 6)

@@ -1,0 +1,141 @@
+"""Which rules speak of a candidate: all of them on the same spec, fewer on a variation, fewest on another program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from training_story import CLIP, DROPOUT, LINEAR, F, Layer, Loop, Recorder, broken, describe, rule, violations
+
+from pytest_traincheck.check import CheckOutcome
+from pytest_traincheck.check.applicable import Kinship, kinship, why_not
+from pytest_traincheck.check.result import InvariantVerdict, Verdict
+from pytest_traincheck.golden.model import Invariant, Kind, Scope
+from pytest_traincheck.workflow.judging import vacuous
+
+ELSEWHERE = {"encoder.weight": (8, 8), "encoder.bias": (8,), "decoder.weight": (8, 8)}
+OTHER = Loop(
+    name="Autoencoder",
+    parameters=ELSEWHERE,
+    layers=(Layer("encoder", "torch.nn.Conv2d", F + "conv2d"),),
+    loss=F + "mse_loss",
+    clip=None,
+    schedule="never",
+)
+"""Another program than `Loop()`: it clips nothing, drops nothing, and its learning rate stays."""
+
+CLIPS = f"`{CLIP}` is called exactly once in every training step."
+CHANGES = "`torch.optim.AdamW.step` changes every parameter it holds that has a gradient."
+FINITE = "The result of every loss function is finite, in training."
+
+
+def verdict_on(outcome: CheckOutcome, sentence: str) -> InvariantVerdict:
+    (found,) = [item for item in outcome.verdicts if item.invariant.sentence == sentence]
+    return found
+
+
+# What the candidate is
+
+
+def test_what_a_candidate_is_to_the_golden(recorder: Recorder) -> None:
+    golden, same, other = recorder.golden(Loop()), recorder.record(Loop(seed=7)), recorder.record(OTHER)
+    assert kinship(golden, same, same_spec=True) is Kinship.SAME
+    assert kinship(golden, same, same_spec=False) is Kinship.VARIATION
+    assert kinship(golden, other, same_spec=False) is Kinship.FOREIGN
+    # Whoever says that it is the same is believed: a model may be rewritten.
+    assert kinship(golden, other, same_spec=True) is Kinship.SAME
+
+
+@pytest.mark.parametrize(("kept", "expected"), [(3, Kinship.VARIATION), (2, Kinship.VARIATION), (1, Kinship.FOREIGN)])
+def test_half_of_the_parameters_make_a_variation(recorder: Recorder, kept: int, expected: Kinship) -> None:
+    """Of other sizes, as a wider model has them, and beside new ones."""
+    names = ("a.weight", "b.weight", "c.weight", "d.weight")
+    golden = recorder.golden(Loop(parameters=dict.fromkeys(names, (3, 3))))
+    wider = dict.fromkeys((*names[:kept], "e.weight", "f.weight", "g.weight", "h.weight"), (9, 9))
+    assert kinship(golden, recorder.record(Loop(parameters=wider)), same_spec=False) is expected
+
+
+def test_a_golden_that_knows_no_model_was_learned_from_several_programs(recorder: Recorder) -> None:
+    golden = replace(recorder.golden(Loop()), models={})
+    assert kinship(golden, recorder.record(OTHER), same_spec=False) is Kinship.VARIATION
+
+
+# Which rules are checked
+
+
+@pytest.mark.parametrize(
+    ("relation", "claim", "scope", "spoken_of"),
+    [
+        ("Count", {}, Scope.PINNED, {Kinship.SAME}),
+        ("EventContain", {}, Scope.PINNED, {Kinship.SAME}),
+        ("Count", {}, Scope.TRANSFERABLE, {Kinship.SAME, Kinship.VARIATION}),
+        ("APIOutput", {"dtype": "bfloat16"}, Scope.TRANSFERABLE, {Kinship.SAME, Kinship.VARIATION}),
+        ("APIOutput", {"finite": True}, Scope.TRANSFERABLE, set(Kinship)),
+        ("Accumulate", {}, Scope.TRANSFERABLE, set(Kinship)),
+        ("EventContain", {}, Scope.TRANSFERABLE, set(Kinship)),
+        ("CollectiveOrder", {}, Scope.TRANSFERABLE, set(Kinship)),
+        ("Bounded", {}, Scope.TRANSFERABLE, set(Kinship)),
+    ],
+)
+def test_rules_by_kinship(relation: str, claim: dict[str, object], scope: Scope, spoken_of: set[Kinship]) -> None:
+    invariant = Invariant(relation, "torch", claim, (), scope, Kind.BEHAVIOUR, "Something holds.", 24, 3)
+    assert {kin for kin in Kinship if not why_not(invariant, kin)} == spoken_of
+
+
+def test_a_variation_is_held_to_what_does_not_depend_on_arguments(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop())
+    wider = {name: tuple(2 * size for size in shape) for name, shape in Loop().parameters.items()}
+    variation = Loop(parameters=wider, lr=0.3, hyper={"weight_decay": 0.5}, seed=3)
+    assert not recorder.check(golden, variation, same_spec=False).incidents
+    assert recorder.check(golden, variation).incidents, "as the same spec, the configuration differs"
+    assert broken(recorder.check(golden, variation.but(clip=None), same_spec=False), CLIPS)
+
+
+def test_another_program_is_not_held_to_habits(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop())
+    outcome = recorder.check(golden, OTHER, same_spec=False)
+    assert not outcome.incidents, describe(outcome.incidents)
+    clips, pinned = verdict_on(outcome, CLIPS), rule(golden, "`AdamW[Net]` holds parameters of `Net` only.")
+    assert (clips.verdict, clips.applicable) == (Verdict.NOT_TRIGGERED, False)
+    assert clips.reason == "a habit of the one program it was learned from, and the candidate is another"
+    assert "pinned to the golden's own command" in verdict_on(outcome, pinned.sentence).reason
+
+
+def test_another_program_is_held_to_what_every_training_does(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop())
+    mistaken = OTHER.but(loss_value=float("nan"), stuck=("encoder.bias",), zero_grad="never")
+    outcome = recorder.check(golden, mistaken, same_spec=False)
+    assert broken(outcome, FINITE)
+    assert broken(outcome, CHANGES).variables == ("Autoencoder.encoder.bias",)
+    assert violations(outcome, "Accumulate")
+    assert {item.invariant.relation for item in violations(outcome)} == {"APIOutput", "EventContain", "Accumulate"}
+
+
+# What a pass means
+
+
+def test_rules_that_do_not_apply_cannot_be_missed(recorder: Recorder) -> None:
+    """Of another program's rules most do not apply, and those that do come up: the pass means something."""
+    outcome = recorder.check(recorder.golden(Loop()), OTHER, same_spec=False)
+    applicable = [item for item in outcome.verdicts if item.applicable]
+    assert 0 < len(applicable) < len(outcome.verdicts) / 2
+    assert {item.verdict for item in applicable} == {Verdict.HELD}
+    assert not vacuous(outcome.verdicts)
+    # The same verdicts, taken for rules that apply, would be a run in which hardly anything came up.
+    (error,) = vacuous([replace(item, applicable=True) for item in outcome.verdicts])
+    assert f"only {len(applicable)} of {len(outcome.verdicts)} rules of the golden came up" in error.message
+
+
+def test_a_rule_that_applies_and_never_came_up_is_missed(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop(layers=(LINEAR, DROPOUT)))
+    outcome = recorder.check(golden, Loop(evaluate_after=()), same_spec=False)
+    evaluation = verdict_on(outcome, "In evaluation a model is called without recording gradients.")
+    assert (evaluation.verdict, evaluation.applicable) == (Verdict.NOT_TRIGGERED, True)
+
+
+def test_a_golden_of_which_no_rule_applies_is_not_vacuous(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop())
+    pinned = replace(golden, invariants=tuple(item for item in golden.invariants if item.scope is Scope.PINNED))
+    outcome = recorder.check(pinned, OTHER, same_spec=False)
+    assert not any(item.applicable for item in outcome.verdicts)
+    assert not vacuous(outcome.verdicts)
