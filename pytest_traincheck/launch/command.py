@@ -44,6 +44,10 @@ def shell_characters(text: str) -> frozenset[str]:
     while position < len(text):
         character = text[position]
         if character == "\\" and quote != "'":
+            following = text[position + 1 : position + 2]
+            # A shell takes these backslashes away, where `shlex` keeps them or the end of the line.
+            if following == "\n" or (quote and following in _INSIDE_DOUBLE_QUOTES):
+                found.update(following)
             position += 2
             continue
         if quote:
