@@ -169,7 +169,12 @@ def can_follow(effect: Violation, cause: Violation) -> bool:
         return _flows(cause, effect)
     if effect.step < cause.step:
         return False
-    return _passes_on_mode(cause, effect) or _shifts_windows(cause, effect) or _nothing_to_schedule(cause, effect)
+    return (
+        _passes_on_mode(cause, effect)
+        or _shifts_windows(cause, effect)
+        or _nothing_to_schedule(cause, effect)
+        or _rescales(cause, effect)
+    )
 
 
 def _same_root(violation: Violation, other: Violation) -> bool:
@@ -223,6 +228,12 @@ def _nothing_to_schedule(cause: Violation, effect: Violation) -> bool:
     """Steps that never happen have no schedule to follow."""
     steps = cause.invariant.relation == "Count" and aspect_of(cause) is Aspect.STEP and has_vanished(cause)
     return steps and aspect_of(effect) is Aspect.SCHEDULING and has_vanished(effect)
+
+
+def _rescales(cause: Violation, effect: Violation) -> bool:
+    """What a loss function returns when it is called differently is in another proportion to what is differentiated."""
+    called_differently = cause.invariant.relation == "APIArg" and aspect_of(cause) is Aspect.LOSS
+    return called_differently and effect.invariant.relation == "LossScale"
 
 
 def _passes_on_mode(cause: Violation, effect: Violation) -> bool:

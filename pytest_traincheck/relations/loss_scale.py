@@ -42,7 +42,7 @@ class LossScale:
     name = "LossScale"
 
     def layer(self, claim: Mapping[str, Any]) -> int:
-        return 1
+        return 2
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
