@@ -136,6 +136,10 @@ class _Tree:
         """Names of what is still alive after giving it `linger` seconds to end by itself."""
         deadline = time.monotonic() + linger
         alive = self.alive()
+        if not alive:
+            # A process that is just starting another program has no environment for a moment, and is not recognised.
+            time.sleep(0.05)
+            alive = self.alive()
         while alive and time.monotonic() < deadline:
             time.sleep(0.05)
             alive = self.alive()
