@@ -74,8 +74,6 @@ class Numbers:
             and np.array_equal(self.high, other.high)
         )
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 @dataclass(frozen=True)
 class NumbersFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,30 +17,44 @@ _NODES = 20_000
 """The same for the graph behind all terms."""
 
 
-def terms(loss: torch.Tensor) -> tuple[int, int] | None:
-    """How many terms of a loss carry gradients: counted as sums of single numbers, and counted also through means and
-    sums over elements, which gives as many or more. `None` for a loss that no graph leads to.
+def terms(loss: torch.Tensor, *, through_means: bool) -> list[Any] | None:
+    """The autograd nodes of the terms of a loss that carry gradients; `None` for a loss without a graph, or with too
+    many. The loss is taken apart as a sum of single numbers, and `through_means` also through means and sums over
+    elements, which gives as many terms or more.
     """
     if loss.grad_fn is None:
         return None
-    coarse, fine = _terms(loss.grad_fn, _SCALES), _terms(loss.grad_fn, (*_SCALES, *_MEANS))
-    return None if coarse is None or fine is None else (len(coarse), len(fine))
+    transparent = (*_SCALES, *_MEANS) if through_means else _SCALES
+    pending: list[Any] = [loss.grad_fn]
+    found: list[Any] = []
+    seen = 0
+    while pending:
+        node = pending.pop()
+        seen += 1
+        if seen > _LIMIT:
+            return None
+        name = type(node).__name__
+        children = [child for child, _ in node.next_functions if child is not None]
+        if name.startswith(_SUMS) or (len(children) == 1 and name.startswith(transparent)):
+            pending += children
+        else:
+            found.append(node)
+    return found
 
 
-def means(loss: torch.Tensor) -> tuple[int, ...]:
-    """Over how many elements each mean goes that is a term of a loss, sorted."""
-    nodes = _terms(loss.grad_fn, _SCALES) or []
+def means(nodes: Sequence[Any]) -> tuple[int, ...]:
+    """Over how many elements each mean among the terms of a loss goes, sorted."""
     return tuple(sorted(int(node._saved_self_sym_numel) for node in nodes if type(node).__name__ == "MeanBackward0"))
 
 
-def reached(loss: torch.Tensor) -> tuple[tuple[int, int], ...] | None:
-    """For each different set of leaves that some term of a loss sends gradients to: how many leaves, and how many
-    elements they have together; sorted. `None` for a graph that is too large.
+def reached(nodes: Sequence[Any]) -> tuple[tuple[int, int], ...] | None:
+    """For each different set of leaves that one of the terms of a loss sends gradients to: how many leaves, and how
+    many elements they have together; sorted. `None` for a graph that is too large.
     """
     found: set[frozenset[int]] = set()
     sizes: dict[int, int] = {}
     budget = _NODES
-    for term in _terms(loss.grad_fn, (*_SCALES, *_MEANS)) or []:
+    for term in nodes:
         leaves: set[int] = set()
         seen: set[Any] = set()
         pending = [term]
@@ -58,22 +73,3 @@ def reached(loss: torch.Tensor) -> tuple[tuple[int, int], ...] | None:
             pending += [child for child, _ in node.next_functions if child is not None]
         found.add(frozenset(leaves))
     return tuple(sorted({(len(leaves), sum(sizes[leaf] for leaf in leaves)) for leaves in found if leaves}))
-
-
-def _terms(node: Any, transparent: tuple[str, ...]) -> list[Any] | None:
-    """The nodes of the terms of a sum; `None` when there are too many."""
-    pending = [node]
-    found: list[Any] = []
-    seen = 0
-    while pending:
-        node = pending.pop()
-        seen += 1
-        if seen > _LIMIT:
-            return None
-        name = type(node).__name__
-        children = [child for child, _ in node.next_functions if child is not None]
-        if name.startswith(_SUMS) or (len(children) == 1 and name.startswith(transparent)):
-            pending += children
-        else:
-            found.append(node)
-    return found

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 STEPS = 8
 """Optimizer steps (of the optimizer that has taken most) in which measures are taken."""
+LIMIT = 100_000
+"""Measures of a process in which they end without any step: one that only evaluates would take them for ever."""
 FIRST_STEPS = 2
 """The same for measures of every module call."""
 
@@ -32,6 +34,7 @@ class Measures:
         self._recorder = recorder
         self._numbers: dict[str, int] = {}
         self._steps: dict[int, int] = {}
+        self._taken = 0
         self._initialised: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self.wanted = True
         self.early = True
@@ -44,9 +47,12 @@ class Measures:
         if count >= FIRST_STEPS:
             self.early = False
         if count >= STEPS:
-            self.wanted = False
-            self.tokens = ()
+            self._end()
         return not self.wanted
+
+    def _end(self) -> None:
+        self.wanted = self.early = False
+        self.tokens = ()
 
     def take(
         self,
@@ -60,6 +66,9 @@ class Measures:
     ) -> None:
         """Write one measure of `parent` (none: outside every call)."""
         recorder = self._recorder
+        self._taken += 1
+        if self._taken == LIMIT:
+            self._end()
         number = self._numbers.get(name)
         if number is None:
             number = self._numbers[name] = recorder.symbols.once("measure", {"name": name})

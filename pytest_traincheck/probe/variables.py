@@ -23,6 +23,10 @@ Measure = Callable[[str, int, float], None]
 """Writes a measure of a variable: name, var id, number."""
 
 
+_NOTED = 1024
+"""Copies that are noted before those that were thrown away are looked for."""
+
+
 class Var:
     """One variable and its last seen state."""
 
@@ -118,6 +122,7 @@ class Variables:
         self._owners: dict[int, Var] = {}
         self._copies: dict[tuple[int, str], Slot] = {}
         self._noted: list[tuple[int, torch.Size, weakref.ref[torch.Tensor]]] = []
+        self._room = _NOTED
         self._every: list[Slot] | None = None
         self._suspicious = False
         self.unseen = False
@@ -222,6 +227,10 @@ class Variables:
         if readable is not None and readable.is_cpu:
             # Names are not looked up here: in the middle of a `deepcopy` modules stand around without their parents.
             self._noted.append((readable.data_ptr(), source.shape, weakref.ref(copy)))
+            if len(self._noted) > self._room:
+                # A process that takes no step, such as the worker of a DataLoader, would note them for ever.
+                self._noted = [noted for noted in self._noted if noted[2]() is not None]
+                self._room = 2 * max(len(self._noted), _NOTED)
 
     def adopt_copies(self) -> None:
         """Track the copies of parameters that are still alive and in no module; what has been noted is forgotten."""

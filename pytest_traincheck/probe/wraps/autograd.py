@@ -24,11 +24,7 @@ class Backward(Named):
             value = number(args[0])
             if value is not None:
                 recorder.measures.take(state, "backward.root", call, value)
-                counted = terms(args[0])
-                if counted is not None:
-                    recorder.measures.take(state, "loss.terms", call, float(counted[0]))
-                    recorder.measures.take(state, "loss.terms.fine", call, float(counted[1]))
-                    _look_behind(recorder, state, call, args[0])
+                _look_behind(recorder, state, call, args[0])
 
     def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
         if _outermost():
@@ -49,15 +45,20 @@ class Backward(Named):
 
 
 def _look_behind(recorder: Recorder, state: ThreadState, call: Call, loss: torch.Tensor) -> None:
-    """What is averaged in a loss, and where its terms send gradients."""
-    sizes = means(loss)
+    """How many terms a loss has, what is averaged in it, and where its terms send gradients."""
+    coarse, fine = terms(loss, through_means=False), terms(loss, through_means=True)
+    if coarse is None or fine is None:
+        return
+    take = recorder.measures.take
+    take(state, "loss.terms", call, float(len(coarse)))
+    take(state, "loss.terms.fine", call, float(len(fine)))
+    sizes = means(coarse)
     if sizes:
-        recorder.measures.take(state, f"loss.means={', '.join(map(str, sizes))}", call)
-    if recorder.measures.early:
-        sets = reached(loss)
-        if sets:
-            text = "; ".join(f"{leaves} ({elements} elements)" for leaves, elements in sets)
-            recorder.measures.take(state, f"loss.reach={text}", call)
+        take(state, f"loss.means={', '.join(map(str, sizes))}", call)
+    sets = reached(fine) if recorder.measures.early else None
+    if sets:
+        text = "; ".join(f"{leaves} ({elements} elements)" for leaves, elements in sets)
+        take(state, f"loss.reach={text}", call)
 
 
 def _outermost() -> bool:

@@ -78,6 +78,8 @@ class Family:
     """Whether the first argument is `self`."""
     plain = False
     """Whether none of the methods below does anything beyond the default."""
+    measuring = False
+    """Whether the methods below only take measures, so that they have nothing to do when none are wanted."""
     outermost = False
     """Whether a call inside another call of this family goes unrecorded."""
 
@@ -182,7 +184,7 @@ def _open(
                 top = state.stack[-1] if state.stack else None  # type: ignore[assignment]
             if top is not None and (top.api is api or (family.outermost and _inside(state, family))):
                 return None
-        if family.plain:
+        if family.plain or (family.measuring and not recorder.measures.wanted):
             return recorder.begin(state, api, call_key(args, kwargs), names.bind, args, kwargs, 0, 2)
         _prepare(recorder, state, family, args)
         seen = args[1:] if family.method else args
@@ -215,7 +217,7 @@ def _close(
     recorder: Recorder, state: ThreadState, family: Family, call: Call, args: tuple[Any, ...], result: Any
 ) -> None:
     try:
-        if family.plain:
+        if family.plain or (family.measuring and not recorder.measures.wanted):
             recorder.end(state, call, result)
             return
         family.after(recorder, state, call, args, result)

@@ -36,6 +36,7 @@ class Loss(TorchFunction):
     """A loss function: its sum, how many targets it has and how many of them count, and what made its input."""
 
     plain = False
+    measuring = True
 
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         if not recorder.measures.wanted or unobservable():

@@ -37,6 +37,7 @@ class WithContent(TorchFunction):
     """A function with an argument whose content matters and may be the same in every call, like position ids."""
 
     plain = False
+    measuring = True
 
     def __init__(self, api: Api, position: int, name: str) -> None:
         super().__init__(api)
