@@ -31,8 +31,7 @@ from trace_builder import (
 )
 
 from pytest_traincheck.check import CheckOutcome, check_run
-from pytest_traincheck.check.result import Incident, Violation
-from pytest_traincheck.golden.model import Golden, Invariant
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
 from pytest_traincheck.trace import Run, load_run
 
@@ -424,48 +423,3 @@ class Recorder:
 
     def check(self, golden: Golden, loop: Loop, *, same_spec: bool = True) -> CheckOutcome:
         return check_run(golden, self.record(loop), same_spec=same_spec)
-
-
-def sentences(golden: Golden, relation: str = "") -> list[str]:
-    """The rules of a golden, as prose."""
-    return [item.sentence for item in golden.invariants if relation in ("", item.relation)]
-
-
-def rule(golden: Golden, sentence: str) -> Invariant:
-    """The rule with this sentence; fails with the sentences that there are."""
-    for invariant in golden.invariants:
-        if invariant.sentence == sentence:
-            return invariant
-    raise AssertionError("no such rule: " + sentence + "\n" + "\n".join(sentences(golden)))
-
-
-def violations(outcome: CheckOutcome, relation: str = "") -> list[Violation]:
-    """All violations of a relation, in the order of the report."""
-    return [
-        violation
-        for incident in outcome.incidents
-        for violation in incident.violations
-        if relation in ("", violation.invariant.relation)
-    ]
-
-
-def titles(outcome: CheckOutcome, relation: str) -> list[str]:
-    """What is said about the broken rules of a relation."""
-    return [violation.title for violation in violations(outcome, relation)]
-
-
-def broken(outcome: CheckOutcome, sentence: str) -> Violation:
-    """The violation of the rule with this sentence."""
-    for violation in violations(outcome):
-        if violation.invariant.sentence == sentence:
-            return violation
-    raise AssertionError("not violated: " + sentence + "\n" + "\n".join(describe(outcome.incidents)))
-
-
-def describe(incidents: Sequence[Incident]) -> list[str]:
-    """Incidents in a form that reads well when an assertion fails."""
-    return [
-        f"[{incident.rank}] step {item.step} {item.invariant.relation}: {item.title}"
-        for incident in incidents
-        for item in incident.violations
-    ]

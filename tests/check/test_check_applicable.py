@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from training_story import CLIP, DROPOUT, LINEAR, F, Layer, Loop, Recorder, broken, describe, rule, violations
+from judgements import broken, describe, rule, violations
+from training_story import CLIP, DROPOUT, LINEAR, F, Layer, Loop, Recorder
 
 from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.check.applicable import Kinship, kinship, why_not

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from training_story import CLIP, DROPOUT, LINEAR, PARAMETERS, STEP_LR, F, Loop, Recorder, Training, describe
+from judgements import describe
+from training_story import CLIP, DROPOUT, LINEAR, PARAMETERS, STEP_LR, F, Loop, Recorder, Training
 
 from pytest_traincheck.check import CheckOutcome, check_run
 from pytest_traincheck.check.explain import explain

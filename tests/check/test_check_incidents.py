@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from training_story import CLIP, LINEAR, PARAMETERS, F, Loop, Recorder, describe
+from judgements import describe
+from training_story import CLIP, LINEAR, PARAMETERS, F, Loop, Recorder
 
 from pytest_traincheck.golden.model import Kind
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from training_story import DROPOUT, LINEAR, NORM, PARAMETERS, Loop, Recorder, describe
+from judgements import describe
+from training_story import DROPOUT, LINEAR, NORM, PARAMETERS, Loop, Recorder
 
 from pytest_traincheck.check.result import Verdict
 

@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from training_story import CLIP, LINEAR, F, Loop, Recorder, Training, broken, describe, rule, violations
+from judgements import broken, describe, rule, violations
+from training_story import CLIP, LINEAR, F, Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.check.result import Verdict

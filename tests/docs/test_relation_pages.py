@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from judgements import broken, rule, sentences
 from pages import ROOT, blocks, broken_links
-from training_story import Recorder, Training, broken, rule, sentences
+from training_story import Recorder, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Scope

@@ -7,8 +7,9 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from judgements import rule, sentences
 from trace_builder import tensor
-from training_story import BACKWARD, CLIP, DROPOUT, LINEAR, PARAMETERS, F, Loop, Recorder, Training, rule, sentences
+from training_story import BACKWARD, CLIP, DROPOUT, LINEAR, PARAMETERS, F, Loop, Recorder, Training
 
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.model import Clause, Same, Scope

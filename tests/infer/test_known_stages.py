@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from training_story import ADAMW, BACKWARD, DROPOUT, LINEAR, F, Loop, Recorder, describe, rule, sentences, violations
+from judgements import describe, rule, sentences, violations
+from training_story import ADAMW, BACKWARD, DROPOUT, LINEAR, F, Loop, Recorder
 
 from pytest_traincheck.golden.model import Clause, Golden, Scope
 from pytest_traincheck.infer.transferable import learn_transferable

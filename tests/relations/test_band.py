@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from judgements import describe, sentences, violations
 from trace_builder import NONFINITE, NONZERO, ZERO, digest_of, tensor
-from training_story import ADAMW, BACKWARD, CLIP, LINES, Recorder, Training, describe, sentences, violations
+from training_story import ADAMW, BACKWARD, CLIP, LINES, Recorder, Training
 
 from pytest_traincheck.check import CheckOutcome, check_run
 from pytest_traincheck.check.result import Verdict

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from judgements import broken, describe, rule, sentences
 from trace_builder import Layer
-from training_story import CLIP, DROPOUT, LINEAR, F, Loop, Recorder, Training, broken, describe, rule, sentences
+from training_story import CLIP, DROPOUT, LINEAR, F, Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Kind, Scope

@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from training_story import (
-    CLIP,
-    F,
-    Loop,
-    Measured,
-    Recorder,
-    Training,
-    broken,
-    describe,
-    rule,
-    sentences,
-    violations,
-)
+from judgements import broken, describe, rule, sentences, violations
+from training_story import CLIP, F, Loop, Measured, Recorder, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Scope

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from training_story import CLIP, STEP_LR, Loop, Recorder, Training, broken, describe, rule, sentences, violations
+from judgements import broken, describe, rule, sentences, violations
+from training_story import CLIP, STEP_LR, Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.infer import learn

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from judgements import sentences, titles
 from trace_builder import tensor
-from training_story import Measured, Recorder, Training, sentences, titles
+from training_story import Measured, Recorder, Training
 
 from pytest_traincheck.golden.model import Scope
 

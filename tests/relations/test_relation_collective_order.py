@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from judgements import sentences, titles
 from trace_builder import digest_of, tensor
-from training_story import Measured, Recorder, Training, sentences, titles
+from training_story import Measured, Recorder, Training
 
 from pytest_traincheck.golden.model import Scope
 

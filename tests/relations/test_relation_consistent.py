@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from training_story import Loop, Measured, Recorder, Training, broken, describe, rule, sentences, violations
+from judgements import broken, describe, rule, sentences, violations
+from training_story import Loop, Measured, Recorder, Training
 
 from pytest_traincheck.golden.model import Scope
 

@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from judgements import broken, describe, rule, sentences, violations
 from trace_builder import Layer, tensor
-from training_story import (
-    BACKWARD,
-    CLIP,
-    DROPOUT,
-    LINEAR,
-    F,
-    Loop,
-    Measured,
-    Recorder,
-    Training,
-    broken,
-    describe,
-    rule,
-    sentences,
-    violations,
-)
+from training_story import BACKWARD, CLIP, DROPOUT, LINEAR, F, Loop, Measured, Recorder, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Scope

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from judgements import broken, describe, rule, sentences, violations
 from trace_builder import FALSE, TRUE
-from training_story import PARAMETERS, Loop, Recorder, Training, broken, describe, rule, sentences, violations
+from training_story import PARAMETERS, Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Kind, Scope

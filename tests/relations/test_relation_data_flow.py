@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
+from judgements import sentences, titles
 from trace_builder import Layer, digest_of
-from training_story import DROPOUT, LINEAR, F, Measured, Recorder, Training, sentences, titles
+from training_story import DROPOUT, LINEAR, F, Measured, Recorder, Training
 
 from pytest_traincheck.golden.model import Scope
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from judgements import rule, sentences, titles, violations
 from trace_builder import digest_of
-from training_story import Measured, Recorder, Training, rule, sentences, titles, violations
+from training_story import Measured, Recorder, Training
 
 from pytest_traincheck.check import CheckOutcome, check_run
 from pytest_traincheck.golden.model import Golden, Scope

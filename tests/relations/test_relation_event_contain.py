@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from judgements import broken, describe, rule, sentences
 from trace_builder import ZERO
-from training_story import DROPOUT, LINEAR, NORM, F, Loop, Recorder, Training, broken, describe, rule, sentences
+from training_story import DROPOUT, LINEAR, NORM, F, Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Scope

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from training_story import Loop, Recorder, Training, broken, describe, rule, sentences
+from judgements import broken, describe, rule, sentences
+from training_story import Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Kind, Scope

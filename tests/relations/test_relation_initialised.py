@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from training_story import Measured, Recorder, Training, sentences, titles
+from judgements import sentences, titles
+from training_story import Measured, Recorder, Training
 
 from pytest_traincheck.golden.model import Scope
 

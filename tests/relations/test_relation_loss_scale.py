@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from training_story import F, Measured, Recorder, Training, sentences, titles
+from judgements import sentences, titles
+from training_story import F, Measured, Recorder, Training
 
 from pytest_traincheck.golden.model import Scope
 

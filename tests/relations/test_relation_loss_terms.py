@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from training_story import Measured, Recorder, Training, rule, sentences, titles, violations
+from judgements import rule, sentences, titles, violations
+from training_story import Measured, Recorder, Training
 
 from pytest_traincheck.golden.model import Scope
 

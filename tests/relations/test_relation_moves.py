@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
+from judgements import broken, describe, rule, sentences, violations
 from trace_builder import NONZERO, Layer, digest_of
-from training_story import (
-    DROPOUT,
-    LINEAR,
-    NORM,
-    F,
-    Loop,
-    Recorder,
-    Training,
-    broken,
-    describe,
-    rule,
-    sentences,
-    violations,
-)
+from training_story import DROPOUT, LINEAR, NORM, F, Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Scope

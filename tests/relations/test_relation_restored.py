@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from training_story import Measured, Recorder, Training, sentences, titles
+from judgements import sentences, titles
+from training_story import Measured, Recorder, Training
 
 from pytest_traincheck.golden.model import Scope
 

@@ -1,0 +1,197 @@
+"""What is measured of losses, as `docs/trace-format.md` tells it: where it belongs, with the value it has in life."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+from measuring import BATCH, LENGTH, WORDS, Tiny, Watch, named, steps, words  # noqa: E402
+from torch import nn  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("seeded")
+
+
+# Losses
+
+
+@pytest.mark.parametrize("shift", [0, 1, 2])
+def test_how_far_targets_run_ahead(watched: Watch, shift: int) -> None:
+    net = Tiny()
+
+    def loss() -> Any:
+        tokens = words()
+        logits, targets = net(tokens), tokens
+        if shift:
+            logits, targets = logits[:, :-shift], tokens[:, shift:]
+        return F.cross_entropy(logits.reshape(-1, WORDS), targets.reshape(-1))
+
+    trace = watched(lambda: steps(net, loss))
+    assert trace.values("loss.shift") == [float(shift)]
+    (call,) = trace.called("torch.nn.functional.cross_entropy")
+    assert trace.measured("loss.shift")[0].parent == call.seq
+
+
+def test_labels_that_are_no_tokens_have_no_shift(watched: Watch) -> None:
+    net = Tiny()
+    trace = watched(lambda: steps(net, lambda: F.cross_entropy(net(words()).mean(1), torch.tensor([1, 2, 3]))))
+    assert trace.values("loss.shift") == []
+
+
+def test_a_sequence_that_repeats_itself_has_no_shift(watched: Watch) -> None:
+    net, repeated = Tiny(), torch.full((BATCH, LENGTH), 5)
+    trace = watched(lambda: steps(net, lambda: F.cross_entropy(net(repeated).flatten(0, 1), repeated.flatten())))
+    assert trace.values("loss.shift") == []
+    assert trace.values("loss.targets") == [BATCH * LENGTH]
+
+
+def test_tokens_in_a_dictionary_and_padded_targets(watched: Watch) -> None:
+    class Wrapped(Tiny):
+        def forward(self, batch: Any) -> Any:
+            return super().forward(batch["input_ids"])
+
+    net = Wrapped()
+
+    def loss() -> Any:
+        tokens = words()
+        targets = tokens.roll(-1, 1)
+        targets[:, -1] = -100
+        logits = net({"input_ids": tokens, "labels": targets})
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    trace = watched(lambda: steps(net, loss))
+    assert trace.values("loss.shift") == [1.0]
+    assert trace.values("loss.targets") == [BATCH * LENGTH]
+    assert trace.values("loss.kept") == [BATCH * (LENGTH - 1)]
+
+
+@pytest.mark.parametrize(
+    ("made", "shape"),
+    [
+        ("other", lambda x: x),
+        ("other", lambda x: x * 2),
+        ("softmax", lambda x: x.softmax(-1)),
+        ("log_softmax", lambda x: F.log_softmax(x, -1)),
+        ("sigmoid", lambda x: x.sigmoid()),
+        ("logsigmoid", F.logsigmoid),
+        ("tanh", lambda x: x.tanh()),
+        ("relu", lambda x: x.relu()),
+        ("softmax", lambda x: x.softmax(-1).view(2, 2, 3).transpose(0, 1).reshape(4, 3).clone()[:4]),
+    ],
+)
+def test_what_made_the_input_of_a_loss(watched: Watch, made: str, shape: Callable[[Any], Any]) -> None:
+    net = nn.Linear(5, 3)
+    targets = torch.tensor([0, 1, 2, 0])
+    trace = watched(lambda: F.cross_entropy(shape(net(torch.randn(4, 5))), targets).backward())
+    assert [item.measure for item in trace.measures if item.measure.startswith("loss.input=")] == [f"loss.input={made}"]
+
+
+def test_a_loss_that_trains_nothing_is_not_measured(watched: Watch) -> None:
+    net = nn.Linear(5, 3)
+
+    def evaluate() -> None:
+        with torch.no_grad():
+            F.cross_entropy(net(torch.randn(4, 5)), torch.tensor([0, 1, 2, 0]))
+
+    assert not [item for item in watched(evaluate).measures if item.measure.startswith("loss.")]
+
+
+def test_the_sum_of_a_loss_that_is_not_reduced(watched: Watch) -> None:
+    net, seen = nn.Linear(5, 3), []
+
+    def loss() -> Any:
+        targets = torch.tensor([0, -100, 2, 0])
+        every = F.cross_entropy(net(torch.randn(4, 5)), targets, reduction="none")
+        seen.append(float(every.detach().sum()))
+        return every.sum() / 3
+
+    trace = watched(lambda: steps(net, loss))
+    assert trace.values("loss.sum") == pytest.approx(seen)
+    assert (trace.values("loss.targets"), trace.values("loss.kept")) == ([4.0], [3.0])
+    assert trace.values("backward.root") == pytest.approx([seen[0] / 3])
+
+
+@pytest.mark.parametrize(
+    ("counts", "total"),
+    [
+        ((1, 1), lambda a, _b: a.mean()),
+        ((2, 2), lambda a, b: a.mean() + 0.1 * b.mean()),
+        ((1, 1), lambda a, b: a.mean() + 0.1 * b.mean().detach()),
+        ((1, 2), lambda a, b: (a + b).mean()),
+        ((3, 3), lambda a, b: (a.mean() - b.mean() + a.sum() * b.sum()) / 4),
+        ((1, 2), lambda a, b: torch.stack([a.mean(), b.mean()]).sum()),
+        ((2, 2), lambda a, b: a.mean().to(torch.float64) + b.mean().unsqueeze(0).squeeze()),
+    ],
+)
+def test_terms_of_a_loss(watched: Watch, counts: tuple[int, int], total: Callable[[Any, Any], Any]) -> None:
+    net = nn.Linear(5, 3)
+
+    def loss() -> Any:
+        output = net(torch.randn(4, 5)).tanh()
+        return total(output.square(), output.exp())
+
+    trace = watched(lambda: steps(net, loss))
+    assert (trace.values("loss.terms"), trace.values("loss.terms.fine")) == ([counts[0]], [counts[1]])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "total"),
+    [
+        (["20"], lambda a: a.mean()),
+        (["4, 20"], lambda a: a.sum(1).mean() - 0.1 * a.square().mean()),
+        (["20"], lambda a: a.mean() + a.sum() / 20),
+        (["20"], lambda a: a.mean() + a.square().mean().detach()),
+        (["16"], lambda a: (a[:, :1] - a[:, 0]).square().mean()),
+        ([], lambda a: a.sum() / 20),
+        ([], lambda a: a.mean().square()),
+    ],
+)
+def test_over_how_many_elements_means_go(watched: Watch, sizes: list[str], total: Callable[[Any], Any]) -> None:
+    net = nn.Linear(3, 5)
+    trace = watched(lambda: steps(net, lambda: total(net(torch.randn(4, 3)))))
+    assert named(trace, "loss.means=") == sizes
+
+
+@pytest.mark.parametrize(
+    ("sets", "total"),
+    [
+        ("2 (15 elements); 4 (27 elements)", lambda h, y: y.mean() + h.mean()),
+        ("2 (15 elements); 4 (27 elements)", lambda h, y: (y.sum(1) + h.sum(1)).mean()),
+        ("2 (12 elements); 2 (15 elements)", lambda h, y: y.mean() + h.mean()),
+        ("4 (27 elements)", lambda h, y: y.mean() + y.square().mean() + h.detach().mean()),
+    ],
+    ids=["two terms", "one mean of both", "detached between", "detached term"],
+)
+def test_where_terms_send_gradients(
+    watched: Watch, request: pytest.FixtureRequest, sets: str, total: Callable[[Any, Any], Any]
+) -> None:
+    """An encoder of 15 numbers and a head of 12."""
+    encoder, head = nn.Linear(4, 3), nn.Linear(3, 3)
+    cut = "between" in request.node.callspec.id
+
+    def loss() -> Any:
+        hidden = encoder(torch.randn(6, 4))
+        return total(hidden, head(hidden.detach() if cut else hidden))
+
+    trace = watched(lambda: steps(nn.ModuleList([encoder, head]), loss, count=4))
+    assert named(trace, "loss.reach=") == [sets] * 2, "in the first two steps"
+    (first, *_) = [item for item in trace.measures if item.measure.startswith("loss.reach=")]
+    assert first.parent == trace.called("torch.autograd.backward")[0].seq
+
+
+def test_what_a_scaler_was_given(watched: Watch) -> None:
+    net, seen = nn.Linear(5, 3), []
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+
+    def loss() -> Any:
+        value = net(torch.randn(4, 5)).square().mean()
+        seen.append(float(value.detach()))
+        return scaler.scale(value)
+
+    trace = watched(lambda: steps(net, loss))
+    assert trace.values("scaler.unscaled") == pytest.approx(seen)
+    assert trace.values("backward.root") == pytest.approx([1024 * seen[0]])
