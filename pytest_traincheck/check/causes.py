@@ -209,6 +209,8 @@ def _flows(cause: Violation, effect: Violation) -> bool:
     early = is_effect(cause) or cause.invariant.kind is Kind.CONFIG or what is Aspect.NUMBER
     if effect.step < cause.step and early and not has_vanished(cause):
         return False
+    if cause.invariant.relation == "Replay":
+        return effect.step >= cause.step  # All was golden's up to there: whatever is not from there on follows.
     if what is Aspect.NUMBER:
         return _same_roots(cause, effect)
     if why is Aspect.NUMBER:
@@ -322,9 +324,14 @@ def _number_order(violation: Violation) -> int:
 
 
 def flow_order(violation: Violation) -> int:
-    """Upstream first, among violations of one layer at one step: gradients before parameters, losses before updates."""
+    """Upstream first, among violations of one layer at one step: gradients before parameters, losses before updates.
+
+    What was computed from golden's very numbers comes before what only lies outside of a range.
+    """
+    if violation.invariant.relation == "Replay":
+        return len(_COMPARED_IN_ORDER)
     if violation.invariant.kind is Kind.NUMERIC:
-        return len(_COMPARED_IN_ORDER) + _number_order(violation)
+        return len(_COMPARED_IN_ORDER) + 1 + _number_order(violation)
     compared = violation.invariant.claim.get("kind") if violation.invariant.relation == "Consistent" else None
     return _COMPARED_IN_ORDER.index(compared) if compared in _COMPARED_IN_ORDER else 0
 

@@ -8,11 +8,13 @@ import numpy as np
 
 from pytest_traincheck.check.applicable import kinship, why_not
 from pytest_traincheck.check.explain import explain
-from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation
+from pytest_traincheck.check.result import Incident, InvariantVerdict, ModuleAgreement, Verdict, Violation
 from pytest_traincheck.golden.model import Golden, Invariant
 from pytest_traincheck.golden.numbers import Numbers
+from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations import Examples, Relation, relations
-from pytest_traincheck.relations.base import Measured, filled, variable_names
+from pytest_traincheck.relations.base import Measured, Replayed, filled, variable_names
+from pytest_traincheck.relations.replay import comparison
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.description import (
     align_models,
@@ -30,6 +32,8 @@ class CheckOutcome:
 
     verdicts: tuple[InvariantVerdict, ...]
     incidents: tuple[Incident, ...]
+    modules: tuple[ModuleAgreement, ...] = ()
+    """Agreement with what the golden run computed, module by module."""
 
 
 def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
@@ -51,16 +55,24 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
         elif reason := why_not(invariant, kin):
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, reason, applicable=False))
-        elif (measured := isinstance(relation, Measured)) and not _has_numbers(golden, invariant, run):
+        elif isinstance(relation, (Measured, Replayed)) and _numbers(golden, invariant, relation, run) is None:
             reason = f"no numbers for `{run.platform or 'an unknown platform'}`"
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
         else:
-            numbers = golden.numbers[invariant.id] if measured else None
+            numbers = _numbers(golden, invariant, relation, run)
             verdict, violation = _evaluate(relation, invariant, numbers, aligned)
             verdicts.append(verdict)
             if violation is not None:
                 violations.append(violation)
-    return CheckOutcome(tuple(verdicts), explain(violations))
+    return CheckOutcome(tuple(verdicts), explain(violations), _modules(golden, aligned) if same_spec else ())
+
+
+def _modules(golden: Golden, run: Run) -> tuple[ModuleAgreement, ...]:
+    if golden.recording is None or golden.platform != run.platform:
+        return ()
+    found = comparison(golden.recording, run)
+    nodes = found.nodes if found is not None else ()
+    return tuple(ModuleAgreement(node.path, node.status.value, node.off, node.calls) for node in nodes)
 
 
 def align(golden: Golden, run: Run) -> Run:
@@ -71,13 +83,17 @@ def align(golden: Golden, run: Run) -> Run:
     return renamed.renamed({}, align_optimizers(golden.optimizers, describe_optimizers(renamed)), lead)
 
 
-def _has_numbers(golden: Golden, invariant: Invariant, run: Run) -> bool:
+def _numbers(golden: Golden, invariant: Invariant, relation: Relation, run: Run) -> Numbers | Recording | None:
     """Strictly those of the candidate's platform: another one's are no measure for it."""
-    return bool(golden.platform) and golden.platform == run.platform and invariant.id in golden.numbers
+    if not golden.platform or golden.platform != run.platform:
+        return None
+    if isinstance(relation, Replayed):
+        return golden.recording
+    return golden.numbers.get(invariant.id) if isinstance(relation, Measured) else None
 
 
 def _evaluate(
-    relation: Relation, invariant: Invariant, numbers: Numbers | None, run: Run
+    relation: Relation, invariant: Invariant, numbers: Numbers | Recording | None, run: Run
 ) -> tuple[InvariantVerdict, Violation | None]:
     claim = invariant.claim if numbers is None else filled(invariant.claim, numbers)
     examples = relation.examples(claim, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -98,6 +99,20 @@ class InvariantVerdict:
 
 
 @dataclass(frozen=True)
+class ModuleAgreement:
+    """How the results of one module agree with those that a golden run got from the same inputs.
+
+    `status` is `same`, `drifted` (within rounding), `deviates` or `not comparable`, the worst of its `calls` calls in
+    the first steps; `off` is the largest relative distance.
+    """
+
+    path: str
+    status: str
+    off: float
+    calls: int
+
+
+@dataclass(frozen=True)
 class RunError:
     """A run that failed, timed out or was unreliable: what happened, to which side, and what to do now."""
 
@@ -140,6 +155,8 @@ class CheckResult:
     golden: SideInfo = field(default_factory=SideInfo)
     candidate: SideInfo = field(default_factory=SideInfo)
     timing: Timing = field(default_factory=Timing)
+    modules: tuple[ModuleAgreement, ...] = ()
+    """The modules of all models in order of their first call; empty where nothing was compared."""
     notes: tuple[str, ...] = ()
     """Things a reader should know that are not failures, e.g. a run retried after an abort in teardown."""
 
@@ -181,8 +198,17 @@ class CheckResult:
                 {"side": error.side, "message": error.message, "remedy": error.remedy, "output": error.output}
                 for error in self.errors
             ],
+            "modules": [
+                {"path": item.path, "status": item.status, "off": _finite(item.off), "calls": item.calls}
+                for item in self.modules
+            ],
             "notes": list(self.notes),
         }
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if math.isfinite(value) else None
 
 
 def _side_json(side: SideInfo) -> dict[str, Any]:

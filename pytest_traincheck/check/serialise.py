@@ -11,6 +11,7 @@ from pytest_traincheck.check.result import (
     CheckResult,
     Incident,
     InvariantVerdict,
+    ModuleAgreement,
     RunError,
     SideInfo,
     Timing,
@@ -44,6 +45,7 @@ def to_plain(result: CheckResult) -> dict[str, Any]:
         "golden": _side_to_plain(result.golden),
         "candidate": _side_to_plain(result.candidate),
         "timing": asdict(result.timing),
+        "modules": [[item.path, item.status, repr(item.off), item.calls] for item in result.modules],
         "notes": list(result.notes),
         "invariants": [_invariant_to_plain(invariant) for invariant in table.invariants],
     }
@@ -72,6 +74,7 @@ def from_plain(data: Mapping[str, Any]) -> CheckResult:
         golden=SideInfo(**data["golden"]),
         candidate=SideInfo(**data["candidate"]),
         timing=Timing(**data["timing"]),
+        modules=tuple(ModuleAgreement(path, status, float(off), calls) for path, status, off, calls in data["modules"]),
         notes=tuple(data["notes"]),
     )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     # numpy is not needed to look at rules.
     from pytest_traincheck.golden.numbers import Numbers
+    from pytest_traincheck.golden.recording import Recording
 
 FORMAT = 1
 """Version of the golden file; a reader refuses what is newer."""
@@ -152,7 +153,8 @@ class Golden:
 
     `spec` identifies what was run (see `PipelineSpec.fingerprint`); `models` and `optimizers` describe the tracked
     variables, so that renamed classes can be matched: root name -> parameter name -> shape.
-    `numbers` are those of one `platform`, by the id of their invariant; they lie in a file of their own.
+    `numbers` are those of one `platform`, by the id of their invariant, and `recording` is what one run computed there;
+    they lie in a file of their own.
     """
 
     pipeline: str
@@ -167,3 +169,4 @@ class Golden:
     optimizers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     platform: str = ""
     numbers: Mapping[str, Numbers] = field(default_factory=dict)
+    recording: Recording | None = None

@@ -1,9 +1,10 @@
 """The numbers of a golden, which belong to one platform, as a file of arrays beside the rules.
 
-`NAME.PLATFORM.npz` is a zip archive of three arrays in numpy's format, without pickle: `index` holds JSON as bytes
+`NAME.PLATFORM.npz` is a zip archive of six arrays in numpy's format, without pickle: `index` holds JSON as bytes
 (`uint8`): the format, the platform, the spec that was run, and for each rule its id and the names that it has numbers
 for. `low` and `high` (`float64`) hold the bounds of all names of all rules, one after the other. A rule finds its
-numbers by its id, so numbers of a rule that is gone are never used.
+numbers by its id, so numbers of a rule that is gone are never used. `texts`, `calls` and `sketches` (`uint8`) hold the
+recording of one run, see `recording.py`; they are empty where nothing was recorded.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_traincheck.golden.errors import GoldenError
+from pytest_traincheck.golden.recording import Recording
 
 SUFFIX = ".npz"
 
-NUMBERS_FORMAT = 1
+NUMBERS_FORMAT = 2
 """Version of the file; a reader refuses what is newer."""
 
 NUMBERS_LIMIT = 64 * 1024 * 1024
@@ -34,7 +36,7 @@ NUMBERS_LIMIT = 64 * 1024 * 1024
 
 Floats = npt.NDArray[np.float64]
 
-_ENTRIES = ("index.npy", "low.npy", "high.npy")
+_ENTRIES = ("index.npy", "low.npy", "high.npy", "texts.npy", "calls.npy", "sketches.npy")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\x00(?s:..)\{'descr': '(?P<dtype>[^']{1,8})', 'fortran_order': False, "
@@ -77,11 +79,14 @@ class Numbers:
 
 @dataclass(frozen=True)
 class NumbersFile:
-    """What one file holds: numbers by the id of their rule, the platform they are from, and the spec that was run."""
+    """What one file holds: numbers by the id of their rule, the recording of one run, the platform they are from, and
+    the spec that was run.
+    """
 
     platform: str
     spec: str
     numbers: Mapping[str, Numbers]
+    recording: Recording | None = None
 
 
 def numbers_path(golden: Path, platform: str) -> Path:
@@ -107,6 +112,7 @@ def encode_numbers(content: NumbersFile) -> bytes:
         np.frombuffer(text, dtype="|u1"),
         _joined(numbers.low for _, numbers in rules),
         _joined(numbers.high for _, numbers in rules),
+        *(np.frombuffer(part, dtype="|u1") for part in _recorded(content.recording)),
     ]
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
@@ -119,6 +125,10 @@ def encode_numbers(content: NumbersFile) -> bytes:
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, data.getvalue(), zipfile.ZIP_DEFLATED, 9)
     return stream.getvalue()
+
+
+def _recorded(recording: Recording | None) -> tuple[bytes, bytes, bytes]:
+    return recording.to_arrays() if recording is not None else (b"", b"", b"")
 
 
 def _joined(parts: Iterable[Floats]) -> Floats:
@@ -152,7 +162,7 @@ def decode_numbers(data: bytes, path: Path) -> NumbersFile:
     """The content that the bytes of a file describe; `path` is for messages. Raises `GoldenError`."""
     parts = _entries(data, path)
     index = _index(_array(parts[0], "|u1", path).tobytes(), path)
-    low, high = (_array(part, "<f8", path).astype(np.float64) for part in parts[1:])
+    low, high = (_array(part, "<f8", path).astype(np.float64) for part in parts[1:3])
     total = sum(len(names) for names in index.rules.values())
     if len(low) != total or len(high) != total:
         raise _broken(path, f"it has {len(low)} lower and {len(high)} upper bounds for {total} names")
@@ -165,11 +175,16 @@ def decode_numbers(data: bytes, path: Path) -> NumbersFile:
         except ValueError as error:
             raise _broken(path, f"rule {identity}: {error}") from error
         start = stop
-    return NumbersFile(index.platform, index.spec, numbers)
+    texts, calls, sketches = (_array(part, "|u1", path).tobytes() for part in parts[3:])
+    try:
+        recording = Recording.from_arrays(texts, calls, sketches)
+    except (ValueError, RecursionError) as error:
+        raise _broken(path, f"its recording is not one: {error}") from error
+    return NumbersFile(index.platform, index.spec, numbers, recording)
 
 
 def _entries(data: bytes, path: Path) -> list[bytes]:
-    """The content of the three entries. What the archive says of its sizes is looked at before it is unpacked."""
+    """The content of the entries. What the archive says of its sizes is looked at before it is unpacked."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()

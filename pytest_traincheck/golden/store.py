@@ -79,7 +79,7 @@ def with_numbers(golden: Golden, path: Path, platform: str) -> Golden:
     found = read_numbers(numbers_path(path, platform)) if platform else None
     if found is None or (found.platform, found.spec) != (platform, golden.spec):
         return golden
-    return replace(golden, platform=platform, numbers=found.numbers)
+    return replace(golden, platform=platform, numbers=found.numbers, recording=found.recording)
 
 
 def numbers_file(path: Path, golden: Golden) -> Path | None:
@@ -88,12 +88,12 @@ def numbers_file(path: Path, golden: Golden) -> Path | None:
 
 
 def _numbers_file(path: Path, golden: Golden) -> dict[Path, bytes]:
-    if not golden.platform or not golden.numbers:
+    if not golden.platform or not (golden.numbers or golden.recording):
         return {}
     # numpy is not needed to write rules alone.
     from pytest_traincheck.golden.numbers import NumbersFile, encode_numbers, numbers_path
 
-    content = NumbersFile(golden.platform, golden.spec, golden.numbers)
+    content = NumbersFile(golden.platform, golden.spec, golden.numbers, golden.recording)
     return {numbers_path(path, golden.platform): encode_numbers(content)}
 
 

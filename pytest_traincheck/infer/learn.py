@@ -9,12 +9,13 @@ import numpy as np
 
 from pytest_traincheck.golden.model import Condition, Golden, Invariant, Scope
 from pytest_traincheck.golden.numbers import Numbers
+from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.infer.candidates import pins, required_support
 from pytest_traincheck.infer.known_stages import within_known_stages
 from pytest_traincheck.infer.precondition import Precondition, weakest_preconditions
 from pytest_traincheck.infer.wording import when_text
 from pytest_traincheck.relations import Examples, Hypothesis, Relation, relations
-from pytest_traincheck.relations.base import Measured, filled
+from pytest_traincheck.relations.base import Measured, Replayed, filled
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.description import describe_models, describe_optimizers
 
@@ -46,16 +47,20 @@ def learn(
     numbers: dict[str, Numbers] = {}
     settled: set[tuple[str, str]] = set()
     kept: set[str] = set()
+    recording: Recording | None = None
     for relation, hypothesis in _hypotheses(table.values(), runs):
         family = (relation.name, hypothesis.family or hypothesis.key)
         if family in settled or hypothesis.implied_by in kept:
             continue
-        measured = relation.fit(hypothesis.claim, runs) if isinstance(relation, Measured) else None
-        if measured is None and isinstance(relation, Measured):
+        measured = _measured(relation, hypothesis, runs)
+        if measured is None and isinstance(relation, (Measured, Replayed)):
             continue
-        found = _invariants(relation, hypothesis, measured, runs, varied)
-        if measured is not None:
+        confirming = runs[:1] if isinstance(relation, Replayed) else runs
+        found = _invariants(relation, hypothesis, measured, confirming, varied)
+        if isinstance(measured, Numbers):
             numbers.update({invariant.id: measured for invariant in found})
+        elif found and measured is not None:
+            recording = measured
         if found:
             settled.add(family)
             kept.add(hypothesis.key)
@@ -73,7 +78,15 @@ def learn(
         optimizers=describe_optimizers(runs[0]),
         platform=runs[0].platform,
         numbers=numbers,
+        recording=recording,
     )
+
+
+def _measured(relation: Relation, hypothesis: Hypothesis, runs: Sequence[Run]) -> Numbers | Recording | None:
+    """The numbers that a hypothesis rests on, for the relations that need some."""
+    if isinstance(relation, Replayed):
+        return relation.recording(runs)
+    return relation.fit(hypothesis.claim, runs) if isinstance(relation, Measured) else None
 
 
 def _order(invariant: Invariant) -> tuple[str, str, str, str]:
@@ -93,7 +106,7 @@ def _hypotheses(table: Iterable[Relation], runs: Sequence[Run]) -> Iterable[tupl
 def _invariants(
     relation: Relation,
     hypothesis: Hypothesis,
-    measured: Numbers | None,
+    measured: Numbers | Recording | None,
     runs: Sequence[Run],
     varied: Sequence[Run],
 ) -> list[Invariant]:

@@ -34,6 +34,7 @@ _FAMILIES = (
     "io",
     "data",
     "averaging",
+    "draws",
     "copies",
     "checkpointing",
     "graphs",

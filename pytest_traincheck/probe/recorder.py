@@ -18,6 +18,7 @@ from .context import Call, Threads, ThreadState, context_key, quiet, unobservabl
 from .measures import Measures
 from .modules import Modules, Root
 from .optimizers import Optimizers
+from .sketches import Sketches
 from .source import SourceLines
 from .symbols import Api, Bind, Symbols
 from .variables import Emit, Variables
@@ -39,6 +40,7 @@ class Recorder:
         self.variables = Variables(self.symbols, self.modules)
         self.optimizers = Optimizers(self.symbols, self.variables)
         self.measures = Measures(self)
+        self.sketches = Sketches(self)
         self.step_code: CodeType | None = None
         self.values_moved = False
         """Whether parameters may have moved, by hand, since evaluation last looked at them."""

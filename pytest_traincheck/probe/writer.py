@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .context import Call
+    from .sketch import Sketch
 
 ROW = struct.Struct("<BBHIIIIIIIIIHBBIQd")
+SKETCH_ROW = struct.Struct("<IIIIIIQ6d")
 CALL, CHANGE, MEASURE = 1, 2, 3
 FORMAT = 1
 
 _pack, _SIZE = ROW.pack_into, ROW.size
 _CHUNK_ROWS = 1 << 14
 _MAX_ERRORS = 20
+_MOST = (1 << 32) - 1
 
 
 class TraceWriter:
@@ -43,6 +46,7 @@ class TraceWriter:
         self._lock = threading.Lock()
         self._symbols = os.open(self.directory / "symbols.jsonl", _APPEND, 0o644)
         self._events = os.open(self.directory / "events.bin", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._sketches: int | None = None
         self._capacity = 0
         self._map: mmap.mmap | None = None
         self._grow()
@@ -123,6 +127,23 @@ class TraceWriter:
             else:
                 self.lost += 1
 
+    def sketch(self, clock: Iterator[int], call: int, slot: int, var: int, found: Sketch, faint: int) -> None:
+        """Append a row to `sketches.bin` with the next number of `clock`."""
+        size, digest, norm, mean, projections = found
+        with self._lock:
+            if self.closed:
+                return
+            try:
+                if self._sketches is None:
+                    self._sketches = os.open(self.directory / "sketches.bin", _APPEND, 0o644)
+                data = SKETCH_ROW.pack(
+                    next(clock), call, slot, var, min(size, _MOST), min(faint, _MOST), digest, norm, mean, *projections
+                )
+                os.write(self._sketches, data)
+            except OSError as error:
+                self.lost += 1
+                self.error("writing sketches.bin", error)
+
     def _grow(self) -> bool:
         """Make room for another chunk; false when the disk has none or the trace was closed."""
         if self.closed:
@@ -202,9 +223,10 @@ class TraceWriter:
         self._release()
 
     def _release(self) -> None:
-        for descriptor in (self._symbols, self._events):
+        for descriptor in (self._symbols, self._events, self._sketches):
             try:
-                os.close(descriptor)
+                if descriptor is not None:
+                    os.close(descriptor)
             except OSError as error:
                 self.error("closing files", error)
 

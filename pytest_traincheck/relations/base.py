@@ -11,6 +11,7 @@ import numpy as np
 
 from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Invariant, Kind, Scope
 from pytest_traincheck.golden.numbers import Numbers
+from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 
@@ -185,8 +186,21 @@ class Measured(Relation, Protocol):
         ...
 
 
-def filled(claim: Mapping[str, Any], numbers: Numbers) -> dict[str, Any]:
-    """A claim as the methods of a `Measured` relation take it."""
+@runtime_checkable
+class Replayed(Relation, Protocol):
+    """A relation whose rules rest on the recording of one golden run.
+
+    `examples` and `finding` get it as `claim["numbers"]`. Other golden runs do not have to confirm such a rule, since
+    its condition is met in none of them; where it is, they have told what is not repeatable.
+    """
+
+    def recording(self, runs: Sequence[Run]) -> Recording | None:
+        """What the first run computed, as far as the others do not contradict; None where nothing was recorded."""
+        ...
+
+
+def filled(claim: Mapping[str, Any], numbers: Numbers | Recording) -> dict[str, Any]:
+    """A claim as the methods of a `Measured` or `Replayed` relation take it."""
     return {**claim, "numbers": numbers}
 
 

@@ -44,6 +44,17 @@ class _Fact:
     differs: bool
 
 
+@dataclass(frozen=True)
+class _ModuleRow:
+    """One module in the tree, `depth` levels below its model."""
+
+    name: str
+    depth: int
+    status: str
+    off: str
+    calls: int
+
+
 def to_text(results: Sequence[CheckResult]) -> str:
     """The page for one or several results."""
     template = _environment().get_template("report.html.j2")
@@ -70,7 +81,9 @@ def _environment() -> jinja2.Environment:
         conditions=conditions,
         consequences=wording.consequences,
         diff_lines=_diff_lines,
+        agreement=wording.agreement,
         facts=_facts,
+        module_rows=_module_rows,
         groups=_groups,
         output_lines=wording.output_lines,
         reasons=wording.reasons,
@@ -104,6 +117,28 @@ def _diff_lines(diff: ChangedLines) -> list[tuple[str, str]]:
     classes = {"+": "added", "-": "removed", "@": "place"}
     lines = [wording.clean(line) for line in diff.hunk.split("\n")]
     return [(classes.get(line[:1], "same"), line) for line in lines]
+
+
+def _module_rows(result: CheckResult) -> list[_ModuleRow]:
+    """The tree of modules as rows: parents before their parts, names without the path above them."""
+    known = {item.path for item in result.modules}
+    rows = []
+    for item in sorted(result.modules, key=lambda item: _tree_key(item.path, result)):
+        parent = item.path.rpartition(".")[0]
+        while parent and parent not in known:
+            parent = parent.rpartition(".")[0]
+        name = item.path.removeprefix(f"{parent}.") if parent else item.path
+        depth = sum(item.path.startswith(f"{path}.") for path in known)
+        off = "" if item.status in ("same", "not comparable") else wording.share(item.off)
+        rows.append(_ModuleRow(name, min(depth, 12), item.status, off, item.calls))
+    return rows
+
+
+def _tree_key(path: str, result: CheckResult) -> list[int]:
+    """Siblings in order of their first call."""
+    order = {item.path: place for place, item in enumerate(result.modules)}
+    parts = path.split(".")
+    return [order.get(".".join(parts[:length]), -1) for length in range(1, len(parts) + 1)]
 
 
 def _worst(results: Sequence[CheckResult]) -> Outcome:

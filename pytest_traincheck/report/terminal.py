@@ -29,6 +29,9 @@ def render_result(result: CheckResult, width: int = 80) -> Text:
     if result.verdicts or result.errors or result.notes:
         lines.append(("", ""))
     lines += _counts(result, width)
+    agreement = wording.agreement(result)
+    if agreement:
+        lines += _labelled("replay", agreement, width, "dim")
     for error in result.errors:
         lines += _error(error, width)
     for note in result.notes:

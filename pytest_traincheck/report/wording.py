@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -138,6 +139,28 @@ def diff_lines(diff: ChangedLines, shown: int = DIFF_LINES_SHOWN) -> tuple[list[
 def output_lines(error: RunError, shown: int = OUTPUT_LINES_SHOWN) -> list[str]:
     """The last lines that the user's own command wrote."""
     return clean(error.output).expandtabs(4).rstrip().splitlines()[-shown:]
+
+
+def agreement(result: CheckResult) -> str:
+    """How many modules computed what golden's did, and how far the rest is off; empty where nothing was compared."""
+    compared = [item for item in result.modules if item.status != "not comparable"]
+    if not compared:
+        return ""
+    parts = [f"{sum(item.status == 'same' for item in compared)} of {plural(len(compared), 'module')} the same"]
+    for status, words in (("drifted", "within rounding"), ("deviates", "beyond it")):
+        found = [item for item in compared if item.status == status]
+        if found:
+            worst = max(found, key=lambda item: item.off)
+            parts.append(f"{len(found)} off {words}, at most {share(worst.off)} ({one_line(worst.path)})")
+    rest = len(result.modules) - len(compared)
+    return ", ".join(parts) + (f"; {rest} not comparable" if rest else "")
+
+
+def share(value: float) -> str:
+    """A relative distance: 0.0012 as "0.12 %"."""
+    if not math.isfinite(value):
+        return "beyond comparison"
+    return f"{100 * value:.2g} %" if value >= 1e-9 else "less than 1e-07 %"
 
 
 def timing(result: CheckResult) -> list[tuple[str, float]]:

@@ -29,6 +29,22 @@ EVENT = np.dtype(
     ]
 )
 
+SKETCH = np.dtype(
+    [
+        ("at", "<u4"),
+        ("call", "<u4"),
+        ("slot", "<u4"),
+        ("var", "<u4"),
+        ("size", "<u4"),
+        ("faint", "<u4"),
+        ("digest", "<u8"),
+        ("norm", "<f8"),
+        ("mean", "<f8"),
+        ("projections", "<f8", (4,)),
+    ]
+)
+"""A row of `sketches.bin`."""
+
 END, CALL, CHANGE, MEASURE = 0, 1, 2, 3
 
 RAISED, ENTRY, TRAINING, NONFINITE_RESULT = 1, 2, 4, 8
@@ -37,4 +53,4 @@ ABSENT, ZERO, NONZERO, NONFINITE, FALSE, TRUE, VALUE, UNSEEN = range(8)
 
 STATE_NAMES = ("absent", "zero", "nonzero", "non-finite", "false", "true", "value", "not seen before")
 
-SYMBOL_KINDS = ("api", "ctx", "args", "ret", "src", "root", "mod", "opt", "group", "var", "thread", "measure")
+SYMBOL_KINDS = ("api", "ctx", "args", "ret", "src", "root", "mod", "opt", "group", "var", "thread", "measure", "slot")

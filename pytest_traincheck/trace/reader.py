@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_traincheck.trace.errors import TraceError
-from pytest_traincheck.trace.format import CALL, END, EVENT, FORMAT, MEASURE, SYMBOL_KINDS
+from pytest_traincheck.trace.format import CALL, END, EVENT, FORMAT, MEASURE, SKETCH, SYMBOL_KINDS
 
 Symbol = Mapping[str, Any]
 
@@ -86,6 +86,17 @@ def _read_events(path: Path) -> npt.NDArray[np.void]:
         events = events[: int(ended[0])]
     order = np.argsort(events["seq"], kind="stable")
     return np.asarray(events)[order]
+
+
+def read_sketches(raw: RawTrace) -> npt.NDArray[np.void]:
+    """The rows of `sketches.bin` in the order they were written; none where the file is missing."""
+    path = raw.path / "sketches.bin"
+    rows = path.stat().st_size // SKETCH.itemsize if path.exists() else 0
+    if not rows:
+        return np.empty(0, dtype=SKETCH)
+    found = np.fromfile(path, dtype=SKETCH, count=rows)
+    known = (found["slot"] < len(raw.symbols["slot"])) & (found["var"] < len(raw.symbols["var"]))
+    return found if known.all() else found[known]
 
 
 def _without_dangling(events: npt.NDArray[np.void], symbols: Mapping[str, Sequence[Symbol]]) -> npt.NDArray[np.void]:

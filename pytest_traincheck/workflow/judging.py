@@ -68,6 +68,7 @@ def check_candidate(
         empty,
         verdicts=judged.verdicts,
         incidents=judged.incidents,
+        modules=outcome.modules,
         errors=errors,
         candidate=side_info(plan, [run], path),
         timing=Timing(candidate_run_s=run.seconds, check_s=seconds),

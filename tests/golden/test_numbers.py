@@ -137,7 +137,7 @@ def test_numbers_alone(measured: Golden, tmp_path: Path) -> None:
 def test_numpy_can_read_it(measured: Golden, tmp_path: Path) -> None:
     store.write(tmp_path / "g.jsonl", measured)
     with np.load(tmp_path / "g.linux-x86_64-cpu.npz", allow_pickle=False) as content:
-        assert set(content) == {"index", "low", "high"}
+        assert set(content) == {"index", "low", "high", "texts", "calls", "sketches"}
         assert content["low"].tolist() == [0.1, 0.25, 3e-300]
 
 
@@ -176,15 +176,23 @@ def test_both_files_are_limited(measured: Golden, tmp_path: Path, monkeypatch: p
 # Hostile files
 
 
-def packed(index: object = None, low: Any = None, high: Any = None, *, raw_low: bytes = b"") -> bytes:
+RECORDED = ("texts", "calls", "sketches")
+Parts = tuple[bytes, bytes, bytes]
+NOTHING: Parts = (b"", b"", b"")
+
+
+def packed(
+    index: object = None, low: Any = None, high: Any = None, *, raw_low: bytes = b"", recorded: Parts = NOTHING
+) -> bytes:
     """A file made by hand; what is not given is that of one rule with one name."""
     if index is None:
-        index = {"format": 1, "platform": CPU, "spec": "s", "rules": [{"id": "x", "names": ["w"]}]}
+        index = {"format": 2, "platform": CPU, "spec": "s", "rules": [{"id": "x", "names": ["w"]}]}
     text = index if isinstance(index, bytes) else json.dumps(index).encode()
     arrays = {
         "index": np.frombuffer(text, dtype="|u1"),
         "low": np.array([1.0]) if low is None else low,
         "high": np.array([2.0]) if high is None else high,
+        **{name: np.frombuffer(part, dtype="|u1") for name, part in zip(RECORDED, recorded, strict=True)},
     }
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -196,7 +204,7 @@ def packed(index: object = None, low: Any = None, high: Any = None, *, raw_low: 
 
 
 def index_with(**changes: Any) -> dict[str, Any]:
-    return {"format": 1, "platform": CPU, "spec": "s", "rules": [{"id": "x", "names": ["w"]}], **changes}
+    return {"format": 2, "platform": CPU, "spec": "s", "rules": [{"id": "x", "names": ["w"]}], **changes}
 
 
 def refused(data: bytes) -> str:
@@ -232,7 +240,7 @@ def test_a_file_made_by_hand_is_read() -> None:
         (packed(index=index_with(format="1")), "no known format"),
         (packed(index=index_with(format=True)), "no known format"),
         (packed(index=index_with(format=float("nan"))), "no known format"),
-        (packed(index=index_with(format=2)), "has format 2"),
+        (packed(index=index_with(format=3)), "has format 3"),
         (packed(index=index_with(extra=1)), "other keys"),
         (packed(index=index_with(rules={})), "other keys"),
         (packed(index=index_with(platform=1)), "does not name a platform"),
@@ -257,8 +265,8 @@ def test_other_entries_and_other_packing_are_refused() -> None:
     assert "its entries are not index.npy, low.npy, high.npy" in refused(stream.getvalue())
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_BZIP2) as archive:
-        for name in ("index.npy", "low.npy", "high.npy"):
-            archive.writestr(name, b"x")
+        for name in ("index", "low", "high", *RECORDED):
+            archive.writestr(f"{name}.npy", b"x")
     assert "packed in another way" in refused(stream.getvalue())
 
 

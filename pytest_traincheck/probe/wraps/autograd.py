@@ -40,6 +40,8 @@ class Backward(Named):
         result: Any,
     ) -> None:
         if _outermost() and not unobservable():
+            if recorder.sketches.wanted:
+                recorder.sketches.gradients(state, call)
             with quiet(state):
                 recorder.variables.look_at_gradients(recorder.emitter(state, call), full=True)
 

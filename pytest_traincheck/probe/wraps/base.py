@@ -33,6 +33,26 @@ class Parameters:
         except (TypeError, ValueError):
             self._signature = None
 
+    def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Parameter name -> argument, as far as they are given; `self` left out."""
+        if self._signature is not None:
+            try:
+                bound = self._signature.bind(*args, **kwargs)
+            except TypeError:
+                pass  # not callable like this: torch will say so
+            else:
+                found: dict[str, Any] = {}
+                for index, (name, value) in enumerate(bound.arguments.items()):
+                    if self._method and index == 0:
+                        continue
+                    if self._signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+                        found.update(value)
+                    else:
+                        found[name] = value
+                return found
+        given = args[1:] if self._method else args
+        return {**{f"arg{index}": value for index, value in enumerate(given)}, **kwargs}
+
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Parameter name -> summary key, defaults included; `self` (the first of a method) left out."""
         found: dict[str, Any] = {}
@@ -185,7 +205,10 @@ def _open(
             if top is not None and (top.api is api or (family.outermost and _inside(state, family))):
                 return None
         if family.plain or (family.measuring and not recorder.measures.wanted):
-            return recorder.begin(state, api, call_key(args, kwargs), names.bind, args, kwargs, 0, 2)
+            call = recorder.begin(state, api, call_key(args, kwargs), names.bind, args, kwargs, 0, 2)
+            if recorder.sketches.wanted:
+                recorder.sketches.opened(state, call, names.named(args, kwargs))
+            return call
         _prepare(recorder, state, family, args)
         seen = args[1:] if family.method else args
         mod = family.mod(recorder, args)
@@ -193,6 +216,8 @@ def _open(
         call.entry = family
         call.kwargs = kwargs
         family.opened(recorder, state, call, args)
+        if recorder.sketches.wanted:
+            recorder.sketches.opened(state, call, names.named(args, kwargs))
         return call
     except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
         state.busy = False
@@ -217,6 +242,8 @@ def _close(
     recorder: Recorder, state: ThreadState, family: Family, call: Call, args: tuple[Any, ...], result: Any
 ) -> None:
     try:
+        if recorder.sketches.wanted:
+            recorder.sketches.closing(state, call, result)
         if family.plain or (family.measuring and not recorder.measures.wanted):
             recorder.end(state, call, result)
             return

@@ -56,6 +56,7 @@ class Fetching(Named):
         info = get_worker_info()
         if info is None:
             return
+        recorder.sketches.end()  # of the training process alone
         measures = recorder.measures
         # Workers of one iterator share the seed that theirs were made from.
         measures.take(state, "worker", call, float(info.id), digest=int(info.seed) - info.id)

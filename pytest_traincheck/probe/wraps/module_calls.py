@@ -109,6 +109,10 @@ def _open(
         # A wrapper is not an open module for what it wraps, which stays the entry call with and without it.
         call.entry = 1 - transparent
         state.modules += call.entry
+        if recorder.sketches.wanted:
+            if entry:
+                recorder.sketches.variables(state, call)
+            recorder.sketches.opened(state, call, names.named((module, *args), kwargs))
         if entry and recorder.measures.wanted and not unobservable():
             _measure_inputs(recorder, state, call, names.bind((module, *args), kwargs), (args, kwargs))
         return call
@@ -162,6 +166,8 @@ def _inner(recorder: Recorder, module: torch.nn.Module) -> ModuleInfo:
 def _close(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call: Call, result: Any) -> None:
     try:
         state.modules -= call.entry
+        if recorder.sketches.wanted:
+            recorder.sketches.closing(state, call, result)
         if call.flags & ENTRY:
             _look_at_buffers(recorder, state, module, call)
         if recorder.measures.early and module.training and torch.is_grad_enabled():

@@ -167,6 +167,10 @@ class _Steps:
         recorder.optimizers.note_groups(optimizer, call.seq)
         if recorder.measures.wanted:
             recorder.measures.random_states(state, call)
+        if recorder.sketches.wanted:
+            recorder.sketches.variables(state, call)
+            recorder.sketches.gradients(state, call)
+            recorder.sketches.hyperparameters(call, optimizer)
         if not info.stepped:
             info.stepped = True
             restored = sum(bool(kept) for kept in optimizer.state.values())
@@ -207,6 +211,9 @@ class _Steps:
                     recorder.variables.measure_updates(recorder.measures.of_variables(state, call))
                     if recorder.measures.stepped(call.opt):
                         recorder.variables.forget_samples()
+            if recorder.sketches.wanted:
+                recorder.sketches.variables(state, call)
+                recorder.sketches.stepped(call.opt)
         recorder.end(state, call, None)
 
 

@@ -24,11 +24,21 @@ class Scale(Named):
             recorder.measures.take(state, "scaler.unscaled", call, value)
 
 
+class Unscale(Named):
+    """The gradients that unscaling leaves."""
+
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
+        if recorder.sketches.wanted:
+            recorder.sketches.gradients(state, call)
+
+
+_KINDS = {"scale": Scale, "unscale_": Unscale}
+
+
 def install(probe: Probe) -> None:
     """Wrap the methods of `torch.amp.GradScaler`; the one of `torch.cuda.amp` inherits them."""
     for name in ("scale", "unscale_", "step", "update"):
-        kind = Scale if name == "scale" else Named
-        family = kind(f"torch.amp.GradScaler.{name}", "scaler", method=True)
+        family = _KINDS.get(name, Named)(f"torch.amp.GradScaler.{name}", "scaler", method=True)
         probe.patches.replace(
             torch.amp.GradScaler,
             name,

@@ -1,0 +1,231 @@
+"""Sketches of what goes into calls and comes out of them, in the first few optimizer steps.
+
+One row a tensor (see `docs/trace-format.md`): inputs and results of modules, functions and `backward`; parameters,
+buffers and gradients wherever they have changed; the state of the global random generators whenever it has; and every
+call that draws random numbers. Nothing here keeps a tensor alive.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import digest as content
+from . import numerics
+from .context import Call, ThreadState, quiet, unobservable
+from .sketch import Sketch, faint, sketch
+from .summary import dtype_name
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+    from .variables import Var
+
+STEPS = 2
+"""Optimizer steps (of the optimizer that has taken most) that are sketched, unless the environment says otherwise."""
+VARIABLE = "TRAINCHECK_REPLAY_STEPS"
+LIMIT = 100_000
+"""Rows of a process after which no more are written: one that takes no step would go on for ever."""
+
+_DEPTH = 4
+_ITEMS = 32
+_SKETCHED = frozenset({"module", "function", "autograd", "collective"})
+"""Types of calls whose arguments are sketched."""
+_RESULTS = _SKETCHED | {"data", "clip"}
+
+
+class Sketches:
+    """Writes sketches while they are wanted."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._steps = _steps_wanted()
+        self._rows = 0
+        self._taken: dict[int, int] = {}
+        self._slots: dict[tuple[str, Any, Any], int] = {}
+        self._known: dict[int, tuple[weakref.ref[torch.Tensor], int, int, Sketch]] = {}
+        self._noted: dict[int, Sketch] = {}
+        self._random: dict[str, int] = {}
+        self.wanted = self._steps > 0
+
+    def stepped(self, optimizer: int) -> None:
+        """Count a step of an optimizer."""
+        count = self._taken[optimizer] = self._taken.get(optimizer, 0) + 1
+        if count >= self._steps:
+            self.end()
+
+    def end(self) -> None:
+        """Nothing more is wanted."""
+        self.wanted = False
+        self._known.clear()
+        self._noted.clear()
+
+    # calls
+
+    def opened(self, state: ThreadState, call: Call, arguments: Mapping[str, Any]) -> None:
+        """What a call is given, by parameter name, and the random state it begins with."""
+        if unobservable():
+            return
+        with quiet(state):
+            self._look_at_random(call, "before")
+            if call.api.type in _SKETCHED:
+                self._tensors(call, "in", arguments)
+
+    def closing(self, state: ThreadState, call: Call, result: Any) -> None:
+        """What a call returned, and the random state it leaves."""
+        if unobservable():
+            return
+        with quiet(state):
+            if call.api.type in _RESULTS:
+                self._tensors(call, "out", result)
+            self._look_at_random(call)
+
+    def drawn(self, state: ThreadState, name: str, call: Call | None, generator: Any, result: Any) -> None:
+        """A function has drawn random numbers from `generator` (none: the global one)."""
+        if unobservable() or not isinstance(result, torch.Tensor):
+            return
+        with quiet(state):
+            if generator is None:
+                self._look_at_random(call)
+            self._write(call, self._slot(f"draw.{name}", None, ()), 0, (result.numel(), 0, 0.0, 0.0, _NO_PROJECTIONS))
+
+    def _tensors(self, call: Call, prefix: str, value: Any) -> None:
+        for name, tensor in itertools.islice(_walk(prefix, value, _DEPTH), _ITEMS):
+            found = self._sketch(tensor)
+            if found is not None:
+                self._write(call, self._slot(name, tensor.dtype, tensor.shape), 0, found)
+
+    def _sketch(self, tensor: torch.Tensor) -> Sketch | None:
+        """The sketch of a tensor; one that has not changed since its last is not computed again."""
+        version = -1 if tensor.is_inference() else tensor._version
+        known = self._known.get(id(tensor))
+        if known is not None and version >= 0 and known[0]() is tensor and known[1] == version:
+            readable = content.local(tensor)
+            if readable is not None and readable.layout is torch.strided and readable.data_ptr() == known[2]:
+                return known[3]
+        found = sketch(tensor)
+        if found is not None and not isinstance(tensor, torch.nn.Parameter):
+            # Parameters may be written through `.data`, which moves no version.
+            self._known[id(tensor)] = (weakref.ref(tensor), version, tensor.data_ptr(), found)
+        return found
+
+    # variables
+
+    def variables(self, state: ThreadState, call: Call | None) -> None:
+        """Parameters and buffers that are not as they were when last sketched."""
+        if unobservable():
+            return
+        with quiet(state):
+            self._look_at_random(call)
+            for slot in self._recorder.variables.slots():
+                if slot.var.first is None and (tensor := slot.tensor()) is not None:
+                    self._variable(call, slot.var, tensor, tensor)
+
+    def gradients(self, state: ThreadState, call: Call | None) -> None:
+        """Gradients that are not as they were when last sketched."""
+        if unobservable():
+            return
+        with quiet(state):
+            for slot in self._recorder.variables.slots():
+                if slot.grad is None or slot.var.first is not None or (tensor := slot.tensor()) is None:
+                    continue
+                gradient = tensor.grad if tensor.is_leaf else None
+                if gradient is not None:
+                    self._variable(call, slot.grad, gradient, tensor)
+                elif slot.grad.id in self._noted:
+                    del self._noted[slot.grad.id]
+
+    def _variable(self, call: Call | None, var: Var, tensor: torch.Tensor, owner: torch.Tensor) -> None:
+        found = sketch(tensor)
+        if found is None:
+            return
+        number = self._recorder.variables.id_of(var, owner)
+        if self._noted.get(number) != found:
+            self._noted[number] = found
+            few = faint(tensor) if var.kind == "gradient" else 0
+            self._write(call, self._slot("var", tensor.dtype, tensor.shape), number, found, few)
+
+    def hyperparameters(self, call: Call, optimizer: Any) -> None:
+        """A hash of the groups' numbers and flags, those left out that only choose an implementation."""
+        parts = [
+            sorted((name, repr(_plain(value))) for name, value in group.items() if name not in _IMPLEMENTATION)
+            for group in optimizer.param_groups
+        ]
+        hashed = content.digest_nested(repr(parts))
+        self._write(call, self._slot("hyper", None, ()), 0, (0, hashed, 0.0, 0.0, _NO_PROJECTIONS))
+
+    # random generators
+
+    def _look_at_random(self, call: Call | None, when: str = "rng") -> None:
+        """Write the states that are new; `before`: they were so when the call began."""
+        for name, hashed in numerics.random_states().items():
+            if self._random.get(name) != hashed:
+                self._random[name] = hashed
+                self._write(call, self._slot(f"{when}.{name}", None, ()), 0, (0, hashed, 0.0, 0.0, _NO_PROJECTIONS))
+
+    # rows
+
+    def _slot(self, name: str, dtype: torch.dtype | None, shape: Any) -> int:
+        key = (name, dtype, shape)
+        number = self._slots.get(key)
+        if number is None:
+            fields = {
+                "name": name,
+                "dtype": "" if dtype is None else dtype_name(dtype),
+                "shape": [size if type(size) is int else -1 for size in shape],
+            }
+            number = self._slots[key] = self._recorder.symbols.once("slot", fields)
+        return number
+
+    def _write(self, call: Call | None, slot: int, var: int, found: Sketch, few: int = 0) -> None:
+        recorder = self._recorder
+        self._rows += 1
+        if self._rows >= LIMIT:
+            self.end()
+        recorder.writer.sketch(recorder.clock, call.seq if call is not None else 0, slot, var, found, few)
+
+
+_NO_PROJECTIONS = (0.0, 0.0, 0.0, 0.0)
+_IMPLEMENTATION = frozenset({"params", "param_names", "foreach", "fused", "capturable", "differentiable"})
+
+
+def _steps_wanted() -> int:
+    text = os.environ.get(VARIABLE, "")
+    return int(text) if text.isdigit() else STEPS
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
+def _walk(name: str, value: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every tensor in a value with the path that leads to it."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+        return
+    if not depth:
+        return
+    if hasattr(value, "keys") and hasattr(value, "__getitem__"):
+        items: Any = [(key, value[key]) for key in list(value.keys())]
+    elif isinstance(value, (list, tuple)):
+        items = enumerate(value[:_ITEMS])
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        items = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
+    elif type(value).__module__ == "numpy" and hasattr(value, "__array_interface__"):
+        items = _as_tensor(value)
+    else:
+        return
+    for key, item in items:
+        yield from _walk(f"{name}.{key}" if key != "" else name, item, depth - 1)
+
+
+def _as_tensor(array: Any) -> list[tuple[str, torch.Tensor]]:
+    try:
+        return [("", torch.from_numpy(array.copy()))]
+    except (TypeError, ValueError):
+        return []  # texts and objects

@@ -1,0 +1,77 @@
+"""Which call of a candidate stands for which call of golden.
+
+Modules are found by their path and their place among the calls of that path in a step; whatever a user calls the
+functions around them, logs between them or inserts beside them does not matter. Functions are found by the call they
+are made in, and only where both sides make as many of them there: with one more, nobody can say which is the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_traincheck.golden.recording import GRAD, TRAINING
+from pytest_traincheck.replay.sides import Call, Side
+
+Key = tuple[object, ...]
+
+_WHOLE = ("autograd", "optimizer", "clip", "scaler", "data")
+"""Kinds of calls that belong to a training step as a whole."""
+
+
+def aligned(golden: Side, candidate: Side) -> dict[int, int]:
+    """Golden call -> candidate call."""
+    ours, theirs = _keys(golden), _keys(candidate)
+    found = {call: theirs[key] for key, call in ours.items() if key in theirs}
+    _add_functions(golden, candidate, found)
+    return found
+
+
+def _keys(side: Side) -> Mapping[Key, int]:
+    """The key of every call but functions -> the call."""
+    seen: dict[Key, int] = {}
+    keys: dict[Key, int] = {}
+    for call in side.calls.values():
+        key = _key(call)
+        if key is not None:
+            number = seen[key] = seen.get(key, -1) + 1
+            keys[(*key, number)] = call.index
+    return keys
+
+
+def _key(call: Call) -> Key | None:
+    if call.kind == "module":
+        return "module", call.window, call.module, call.flags & TRAINING, call.flags & GRAD
+    if call.kind in _WHOLE:
+        return call.kind, call.window, call.name if call.kind != "optimizer" else call.optimizer
+    return None
+
+
+def _add_functions(golden: Side, candidate: Side, found: dict[int, int]) -> None:
+    """Functions within aligned calls, and those outside of every call, step by step."""
+    counterpart = dict(found)
+    for call in sorted(counterpart):
+        _match(golden, golden.children.get(call, []), candidate, candidate.children.get(counterpart[call], []), found)
+    ours, theirs = golden.children.get(-1, []), candidate.children.get(-1, [])
+    for window in sorted({golden.calls[call].window for call in ours}):
+        _match(
+            golden,
+            [call for call in ours if golden.calls[call].window == window],
+            candidate,
+            [call for call in theirs if candidate.calls[call].window == window],
+            found,
+        )
+
+
+def _match(golden: Side, ours: list[int], candidate: Side, theirs: list[int], found: dict[int, int]) -> None:
+    for name, calls in _functions(golden, ours).items():
+        others = _functions(candidate, theirs).get(name, [])
+        if len(calls) == len(others):
+            found.update(zip(calls, others, strict=True))
+
+
+def _functions(side: Side, calls: list[int]) -> Mapping[str, list[int]]:
+    named: dict[str, list[int]] = {}
+    for call in calls:
+        if side.calls[call].kind in ("function", "collective"):
+            named.setdefault(side.calls[call].name, []).append(call)
+    return named

@@ -1,0 +1,162 @@
+"""Makes the recording of a run from its trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.recording import CALLS, ENTRY, GRAD, SKETCHES, TRAINING, Recording
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Ints
+from pytest_traincheck.trace.reader import read_sketches
+
+KINDS = ("module", "function", "autograd", "optimizer", "clip", "scaler", "data", "init", "collective")
+"""Types of calls that a recording holds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """A recording with the places in the trace that its rows come from."""
+
+    recording: Recording
+    rows: Ints
+    """Position of each call among the events of its process."""
+    variables: Ints
+    """Variable id of each sketch; 0 for a tensor of a call."""
+
+
+def record(run: Run) -> Recorded | None:
+    """What a run computed while it was sketched; None where nothing was."""
+    return run.memo("recorded", lambda: _record(run))
+
+
+class _Texts:
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {"": 0}
+
+    def __call__(self, text: str) -> int:
+        return self.numbers.setdefault(text, len(self.numbers))
+
+    def table(self, texts: Sequence[str]) -> Ints:
+        return np.array([self(text) for text in texts], dtype=np.int64)
+
+
+def _record(run: Run) -> Recorded | None:
+    texts = _Texts()
+    calls, sketches, rows, variables = [], [], [], []
+    base = 0
+    for position, process in enumerate(run.processes):
+        found = read_sketches(process.raw)
+        if not len(found):
+            continue
+        chosen = _chosen(process, int(found["at"].max()))
+        calls.append(_calls(process, position, chosen, base, texts))
+        sketches.append(_sketches(process, position, chosen, base, found, texts))
+        rows.append(chosen)
+        variables.append(found["var"].astype(np.int64))
+        base += len(chosen)
+    if not calls:
+        return None
+    seed = str(run.processes[0].raw.meta.get("seed") or "")
+    recording = Recording(tuple(texts.numbers), np.concatenate(calls), np.concatenate(sketches), seed)
+    return Recorded(recording, np.concatenate(rows), np.concatenate(variables))
+
+
+def _chosen(process: Process, last: int) -> Ints:
+    """Rows of the calls of a kind that is compared, as long as sketches were taken, outside of backward passes."""
+    events = process.events
+    raised = (events["flags"] & fmt.RAISED) != 0
+    mask = (
+        process.is_call
+        & process.type_codes.isin(KINDS)
+        & (events["seq"] <= last)
+        & ~raised
+        & ~process.inside("autograd")
+    )
+    return np.flatnonzero(mask)
+
+
+def _calls(process: Process, position: int, chosen: Ints, base: int, texts: _Texts) -> np.ndarray[Any, Any]:
+    events = process.events[chosen]
+    table = np.zeros(len(chosen), dtype=CALLS)
+    table["process"] = position
+    table["parent"] = _parents(process, chosen, base)
+    table["begin"], table["end"] = events["seq"], events["end"]
+    table["window"] = process.window[chosen]
+    table["name"] = texts.table(process.api_names)[events["subject"]]
+    table["kind"] = texts.table(process.api_types)[events["subject"]]
+    table["module"] = texts.table(process.names.modules)[events["mod"]]
+    table["optimizer"] = texts.table(process.names.optimizers)[events["opt"]]
+    arguments = texts.table([_plain_arguments(symbol) for symbol in process.raw.symbols["args"]])
+    table["arguments"] = arguments[events["args"]]
+    contexts = process.raw.symbols["ctx"]
+    table["autocast"] = texts.table([str(symbol.get("autocast") or "") for symbol in contexts])[events["ctx"]]
+    grad = np.array([bool(symbol.get("grad", True)) for symbol in contexts])[events["ctx"]]
+    flags = events["flags"]
+    table["flags"] = (
+        np.where(flags & fmt.TRAINING, TRAINING, 0) + np.where(grad, GRAD, 0) + np.where(flags & fmt.ENTRY, ENTRY, 0)
+    )
+    return table
+
+
+def _parents(process: Process, chosen: Ints, base: int) -> Ints:
+    """The innermost chosen call around each, as a position in the table."""
+    place = np.full(len(process.events) + 1, -1)
+    place[chosen] = np.arange(len(chosen)) + base
+    outer = process.parent_row
+    current = outer[chosen]
+    found = place[current]  # a row of -1 reads the last entry, which is -1
+    while True:
+        unsettled = (found < 0) & (current >= 0)
+        if not unsettled.any():
+            return found
+        current = np.where(unsettled, outer[np.maximum(current, 0)], -1)
+        found = np.where(found < 0, place[current], found)
+
+
+def _plain_arguments(symbol: Mapping[str, Any]) -> str:
+    """The arguments that are no tensors, as one text that is equal where they are."""
+    values = {name: plain for name, value in symbol.get("values", {}).items() if (plain := _plain(value)) is not None}
+    return json.dumps(values, sort_keys=True, ensure_ascii=True)[:2000] if values else ""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if "tensor" in value or "type" in value:
+            return None
+        for kind in ("list", "tuple"):
+            if kind in value:
+                parts = [_plain(item) for item in value[kind]]
+                return parts if any(part is not None for part in parts) else None
+        if "dict" in value:
+            found = {name: plain for name, item in value["dict"].items() if (plain := _plain(item)) is not None}
+            return found or None
+        return None
+    return value
+
+
+def _sketches(
+    process: Process, position: int, chosen: Ints, base: int, found: np.ndarray[Any, Any], texts: _Texts
+) -> np.ndarray[Any, Any]:
+    table = np.zeros(len(found), dtype=SKETCHES)
+    table["process"] = position
+    begins = process.events["seq"][chosen].astype(np.int64)
+    place = np.searchsorted(begins, found["call"].astype(np.int64))
+    known = (place < len(begins)) & (found["call"] > 0)
+    known &= begins[np.minimum(place, max(len(begins) - 1, 0))] == found["call"] if len(begins) else False
+    table["call"] = np.where(known, place + base, -1)
+    slots = process.raw.symbols["slot"]
+    table["slot"] = texts.table([str(slot.get("name", "")) for slot in slots])[found["slot"]]
+    table["dtype"] = texts.table([str(slot.get("dtype", "")) for slot in slots])[found["slot"]]
+    table["shape"] = texts.table(["x".join(map(str, slot.get("shape", []))) for slot in slots])[found["slot"]]
+    table["variable"] = texts.table(process.names.variables)[found["var"]]
+    kinds = [str(symbol.get("kind", "")) for symbol in process.raw.symbols["var"]]
+    table["kind"] = texts.table(kinds)[found["var"]]
+    for name in ("at", "size", "faint", "digest", "norm", "mean", "projections"):
+        table[name] = found[name]
+    return table

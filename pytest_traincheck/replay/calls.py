@@ -1,0 +1,195 @@
+"""Calls of modules and functions: which got the same, and of those, which gave something else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from pytest_traincheck.golden.recording import TRAINING
+from pytest_traincheck.replay.align import aligned
+from pytest_traincheck.replay.sides import INFINITE, Call, Side, Tensor, apart
+from pytest_traincheck.replay.tolerance import agreement, allowance, carried, epsilon
+
+
+class Status(Enum):
+    """What became of a call of golden."""
+
+    SAME = "same"
+    DRIFTED = "drifted"
+    DEVIATES = "deviates"
+    NOT_COMPARABLE = "not comparable"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One golden call and its counterpart. `given` and `off` are relative distances of inputs and results.
+
+    `why` says for a call that cannot be compared what it was that differs: a slot, a variable, `arguments`, `random`.
+    """
+
+    golden: Call
+    candidate: Call
+    status: Status
+    given: float = 0.0
+    off: float = 0.0
+    allowed: float = 0.0
+    why: str = ""
+
+
+class Calls:
+    """The comparison of two processes, call by call."""
+
+    def __init__(self, golden: Side, candidate: Side, platform: str = "") -> None:
+        self.golden = golden
+        self.candidate = candidate
+        self._platform = platform
+        self._variable_distance: dict[tuple[int, int], float] = {}
+        self._below: dict[tuple[str, int, int, bool], tuple[float, str]] = {}
+
+    @cached_property
+    def pairs(self) -> Mapping[int, int]:
+        return aligned(self.golden, self.candidate)
+
+    @cached_property
+    def compared(self) -> Mapping[int, Compared]:
+        """Golden call -> comparison, for the modules and functions that have a counterpart."""
+        return {
+            call: self._compare(self.golden.calls[call], self.candidate.calls[other])
+            for call, other in self.pairs.items()
+            if self.golden.calls[call].kind in ("module", "function", "collective")
+        }
+
+    @cached_property
+    def roots(self) -> tuple[Compared, ...]:
+        """Calls that deviate and have no call within them that does, in order of time."""
+        deviating = {call for call, found in self.compared.items() if found.status is Status.DEVIATES}
+        explained: set[int] = set()
+        for call in deviating:
+            parent = self.golden.calls[call].parent
+            while parent >= 0:
+                explained.add(parent)
+                parent = self.golden.calls[parent].parent
+        found = [self.compared[call] for call in deviating - explained]
+        return tuple(sorted(found, key=lambda item: item.golden.end))
+
+    # one call
+
+    def _compare(self, golden: Call, candidate: Call) -> Compared:
+        ours, theirs = self.golden, self.candidate
+        eps = self.precision[golden.index]
+        given, why = self.inputs_apart(golden, candidate)
+        if why:
+            return Compared(golden, candidate, Status.NOT_COMPARABLE, given, why=why)
+        results, others = ours.results.get(golden.index, {}), theirs.results.get(candidate.index, {})
+        if not results or results.keys() != others.keys():
+            return Compared(golden, candidate, Status.NOT_COMPARABLE, given, why="result")
+        if any(results[slot].shape != others[slot].shape for slot in results):
+            return Compared(golden, candidate, Status.NOT_COMPARABLE, given, why="result")
+        off = max(apart(results[slot], others[slot]) for slot in results)
+        allowed = allowance(eps, self._terms[golden.index], self._inside[golden.index]) + carried(given)
+        status = Status.SAME if off == 0 else Status.DRIFTED if off <= allowed else Status.DEVIATES
+        return Compared(golden, candidate, status, given, off, allowed)
+
+    def inputs_apart(self, golden: Call, candidate: Call) -> tuple[float, str]:
+        """Relative distance of what both were given, and what of it is not the same (empty: all of it is)."""
+        ours = self.golden.inputs.get(golden.index, {})
+        theirs = self.candidate.inputs.get(candidate.index, {})
+        if ours.keys() != theirs.keys():
+            return INFINITE, "arguments"
+        if golden.arguments != candidate.arguments:
+            return INFINITE, "arguments"
+        given = 0.0
+        for slot, tensor in ours.items():
+            off = apart(tensor, theirs[slot]) if tensor.dtype == theirs[slot].dtype else INFINITE
+            if off > self.limit(golden.index):
+                return off, slot.removeprefix("in.")
+            given = max(given, off)
+        if golden.kind == "module":
+            off, name = self.variables_apart(golden.module, golden, candidate)
+            if off > self.limit(golden.index):
+                return off, name
+            given = max(given, off)
+        if not self.same_draws((golden.begin, candidate.begin), (golden.end, candidate.end)):
+            return given, "random"
+        return given, ""
+
+    def limit(self, call: int) -> float:
+        """Relative distance up to which the inputs of a golden call count as the same."""
+        return agreement(self.precision[call])
+
+    def variables_apart(self, module: str, golden: Call, candidate: Call) -> tuple[float, str]:
+        """The largest distance of a parameter or buffer of a module that it reads, and its name."""
+        training = bool(golden.flags & TRAINING)
+        inside, other = self.golden.inside(golden), self.candidate.inside(candidate)
+        epochs = self.golden.epoch(inside), self.candidate.epoch(other)
+        key = (module, *epochs, training)
+        if key not in self._below:
+            worst, name = 0.0, ""
+            for kind, variable in self.golden.below(module):
+                if training and variable in self.golden.moving_buffers:
+                    continue
+                off = self.variable_apart(kind, variable, inside, other)
+                if off > worst:
+                    worst, name = off, variable
+            self._below[key] = worst, name
+        return self._below[key]
+
+    def variable_apart(self, kind: str, name: str, at: float, other: float) -> float:
+        """Distance of the values of a variable at a time of golden and one of the candidate; 0 if golden has none."""
+        value = self.golden.value(kind, name, at)
+        if value is None:
+            return 0.0
+        counterpart = self.candidate.value(kind, name, other)
+        if counterpart is None:
+            return INFINITE
+        key = (value.index, counterpart.index)
+        if key not in self._variable_distance:
+            self._variable_distance[key] = apart(value, counterpart)
+        return self._variable_distance[key]
+
+    def same_draws(self, after: tuple[float, float], until: tuple[float, float]) -> bool:
+        """Whether both drew the same random numbers in an interval; each pair is (golden, candidate)."""
+        return self.golden.drawn(after[0], until[0]) == self.candidate.drawn(after[1], until[1])
+
+    # what golden's calls are made of
+
+    @cached_property
+    def precision(self) -> Mapping[int, float]:
+        """The coarsest rounding unit in each golden call and whatever is called within it."""
+        found: dict[int, float] = {}
+        for call in reversed(self.golden.calls.values()):
+            own = [epsilon(call.autocast, self._platform), found.get(call.index, 0.0)]
+            own += [epsilon(tensor.dtype, self._platform) for tensor in self._tensors(call)]
+            found[call.index] = max(own)
+            if call.parent >= 0:
+                found[call.parent] = max(found.get(call.parent, 0.0), found[call.index])
+        return {call: eps or epsilon("float32", self._platform) for call, eps in found.items()}
+
+    @cached_property
+    def _terms(self) -> Mapping[int, float]:
+        """The longest sum in each golden call, judged by the sizes of its inputs and results."""
+        found: dict[int, float] = {}
+        for call in reversed(self.golden.calls.values()):
+            sizes = sorted((tensor.size for tensor in self.golden.inputs.get(call.index, {}).values()), reverse=True)
+            result = max([tensor.size for tensor in self.golden.results.get(call.index, {}).values()], default=1) or 1
+            product = (sizes[0] * sizes[1] / result) ** 0.5 if len(sizes) > 1 else 1.0
+            own = max(product, sizes[0] / result if sizes else 1.0, found.get(call.index, 1.0))
+            found[call.index] = own
+            if call.parent >= 0:
+                found[call.parent] = max(found.get(call.parent, 1.0), own)
+        return found
+
+    @cached_property
+    def _inside(self) -> Mapping[int, int]:
+        """How many calls each golden call has within it."""
+        found = dict.fromkeys(self.golden.calls, 0)
+        for call in reversed(self.golden.calls.values()):
+            if call.parent >= 0:
+                found[call.parent] += 1 + found[call.index]
+        return found
+
+    def _tensors(self, call: Call) -> list[Tensor]:
+        inputs, results = self.golden.inputs, self.golden.results
+        return [*inputs.get(call.index, {}).values(), *results.get(call.index, {}).values()]

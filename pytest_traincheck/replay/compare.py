@@ -1,0 +1,169 @@
+"""Compares a run with a recording: every place where the condition of a claim is met, and whether the claim holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_traincheck.golden.recording import Recording
+from pytest_traincheck.replay.build import Recorded
+from pytest_traincheck.replay.calls import Calls, Compared, Status
+from pytest_traincheck.replay.difference import Difference, first_within, first_within_step
+from pytest_traincheck.replay.flow import Flow, Point
+from pytest_traincheck.replay.sides import Call, Side
+
+FUNCTIONS = "torch.nn.functional"
+"""Subject of functions that are called outside of every module."""
+
+MODULE, FUNCTION = "module", "function"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One place where golden's result is due, and what came instead.
+
+    `what` is `module`, `function` or as in `Point`; `subject` names the root module, the optimizer or the API. `row` is
+    a position among the events of the candidate's process. `key` is the place's name within the run, the same in every
+    run of one program.
+    """
+
+    what: str
+    subject: str
+    key: str
+    process: int
+    row: int
+    name: str
+    holds: bool
+    off: float
+    allowed: float
+    names: tuple[str, ...] = ()
+    values: tuple[float, float] | None = None
+    first: Difference | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """A module in the tree of a model: the worst that became of its calls, and how far off they were."""
+
+    path: str
+    status: Status
+    off: float
+    calls: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Claims in order of time, and the modules of all models in order of their first call."""
+
+    claims: tuple[Claim, ...]
+    nodes: tuple[Node, ...]
+
+    @property
+    def deviating(self) -> frozenset[str]:
+        """Keys of the places where golden's result did not come."""
+        return frozenset(claim.key for claim in self.claims if not claim.holds)
+
+
+def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Comparison:
+    """Process by process, by position: ranks in order."""
+    claims: list[Claim] = []
+    nodes: dict[str, Node] = {}
+    unstable = frozenset(golden.unstable)
+    for process in sorted(set(golden.calls["process"].tolist())):
+        calls = Calls(Side(golden, process), Side(candidate.recording, process), platform)
+        claims += [claim for claim in _claims(calls, candidate, process) if claim.key not in unstable]
+        for node in _nodes(calls):
+            nodes[node.path] = _worse(nodes.get(node.path), node)
+    return Comparison(tuple(claims), tuple(nodes.values()))
+
+
+def _claims(calls: Calls, candidate: Recorded, process: int) -> Iterator[Claim]:
+    roots = {found.golden.index for found in calls.roots}
+    for found in calls.compared.values():
+        if found.status is Status.NOT_COMPARABLE or (found.status is Status.DEVIATES) != (found.golden.index in roots):
+            continue
+        yield _of_call(calls, found, candidate, process)
+    for point in Flow(calls).points():
+        yield _of_point(calls, point, candidate, process)
+
+
+def _of_call(calls: Calls, found: Compared, candidate: Recorded, process: int) -> Claim:
+    golden = found.golden
+    module = golden.kind == "module"
+    inside = golden.module.partition(".")[0]
+    return Claim(
+        what=MODULE if inside else FUNCTION,
+        subject=inside or FUNCTIONS,
+        key=f"{process}|{golden.kind}|{golden.window}|{golden.module}|{golden.name}|{golden.begin}",
+        process=process,
+        row=int(candidate.rows[found.candidate.index]),
+        name=golden.module if module else golden.name,
+        holds=found.status is not Status.DEVIATES,
+        off=found.off,
+        allowed=found.allowed,
+        first=first_within(calls, golden) if found.status is Status.DEVIATES else None,
+    )
+
+
+def _of_point(calls: Calls, point: Point, candidate: Recorded, process: int) -> Claim:
+    golden = point.golden
+    names = point.names
+    first = first_within_step(calls, golden) if point.what == "loss" and not point.holds else None
+    row = int(candidate.rows[point.candidate.index])
+    return Claim(
+        what=point.what,
+        subject=_subject(point),
+        key=f"{process}|{point.what}|{golden.window}|{golden.name}|{golden.begin}",
+        process=process,
+        row=int(candidate.rows[first.call.index]) if first is not None else row,
+        name=golden.name,
+        holds=point.holds,
+        off=point.off,
+        allowed=point.allowed,
+        names=names,
+        values=_values(calls, golden, point.candidate) if point.what == "loss" else None,
+        first=first,
+    )
+
+
+def _subject(point: Point) -> str:
+    if point.what == "step":
+        return point.golden.optimizer
+    return point.golden.name if point.what == "gradient" else ""
+
+
+def _values(calls: Calls, golden: Call, candidate: Call) -> tuple[float, float] | None:
+    """The losses of both, where each is one number."""
+    ours = list(calls.golden.inputs.get(golden.index, {}).values())
+    theirs = list(calls.candidate.inputs.get(candidate.index, {}).values())
+    if len(ours) == len(theirs) == 1 and ours[0].size == theirs[0].size == 1:
+        return ours[0].mean, theirs[0].mean
+    return None
+
+
+_ORDER = (Status.NOT_COMPARABLE, Status.SAME, Status.DRIFTED, Status.DEVIATES)
+
+
+def _worse(first: Node | None, second: Node) -> Node:
+    if first is None:
+        return second
+    worse = max(first, second, key=lambda node: (_ORDER.index(node.status), node.off))
+    return Node(second.path, worse.status, worse.off, first.calls + second.calls)
+
+
+def _nodes(calls: Calls) -> Iterator[Node]:
+    found: dict[str, Node] = {}
+    for call in sorted(calls.golden.calls.values(), key=lambda call: call.begin):
+        if call.kind != "module" or not call.module:
+            continue
+        compared: Compared | None = calls.compared.get(call.index)
+        status = compared.status if compared is not None else Status.NOT_COMPARABLE
+        off = compared.off if compared is not None else 0.0
+        found[call.module] = _worse(found.get(call.module), Node(call.module, status, off, 1))
+    return iter(found.values())
+
+
+def settled(golden: Recording, others: Sequence[Recorded], platform: str = "") -> Recording:
+    """A recording that claims nothing where other golden runs, given the same, gave something else."""
+    unstable = {key for other in others for key in compare(golden, other, platform).deviating}
+    return replace(golden, unstable=tuple(sorted({*golden.unstable, *unstable})))

@@ -1,0 +1,351 @@
+"""A training step as one call: what flows through it between the calls of modules and functions.
+
+What a step is given are its batches, the parameters and the random state; what it gives are, in this order, the
+losses that `backward` gets, the gradients after it, after unscaling and after clipping, the update of each parameter,
+and every other tracked variable. Each is looked at where everything before it was golden's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_traincheck.golden.recording import ENTRY, GRAD, TRAINING
+from pytest_traincheck.replay.calls import Calls
+from pytest_traincheck.replay.sides import INFINITE, Call, Side, Tensor, apart, moved_apart
+from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, carried, carried_by_signs, epsilon
+
+_CALLS = 64
+"""Calls that the tolerance of what a whole step computes allows for."""
+_NOISE = 64
+"""Rounding units, of the largest gradient of a model, that the gradient of any other parameter may be off."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One place of a step where both sides can be compared.
+
+    `what` is `initial`, `loss`, `gradient`, `step` or `variable`; `names` are the variables that deviate, worst first.
+    """
+
+    what: str
+    golden: Call
+    candidate: Call
+    off: float
+    allowed: float
+    names: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return self.off <= self.allowed
+
+
+_UPDATED = 8
+"""Rounding units of a value that its change may be off."""
+
+
+class Flow:
+    """Walks through the steps of two processes."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._golden = calls.golden
+        self._candidate = calls.candidate
+        self._broken = False
+        self._drift = 0.0
+        """How far apart an update of this step was, of those that are within their tolerance."""
+        self._stepped: dict[str, tuple[float, float]] = {}
+        """When an optimizer last moved a parameter."""
+        self._known: set[str] = set()
+        """Optimizers whose every step so far could be compared: their state is golden's."""
+
+    def points(self) -> Iterator[Point]:
+        """Everything that can be compared, in order of time; nothing after the first thing that deviates."""
+        yield from self._initial()
+        windows = sorted({call.window for call in self._golden.calls.values() if call.kind == "autograd"})
+        comparable = True
+        for window in windows:
+            if not comparable or self._broken:
+                return
+            comparable = False
+            for point in self._step(window):
+                if point is None:
+                    break
+                yield point
+                self._broken = self._broken or not point.holds
+                if self._broken:
+                    return
+            else:
+                comparable = True
+
+    # initial values
+
+    def _initial(self) -> Iterator[Point]:
+        ours, theirs = self._golden, self._candidate
+        looks = ours.first_look, theirs.first_look
+        if not all(looks) or not _seeded_alike(ours, theirs, looks):
+            return
+        call, other = _around(ours, looks[0]), _around(theirs, looks[1])
+        if call is None or other is None:
+            return
+        first = {name: tensors[0] for name, tensors in ours.values.items() if name[0] in ("parameter", "buffer")}
+        begun = {name: tensors[0] for name, tensors in theirs.values.items() if name in first}
+        off = {name: apart(tensor, begun[name]) for name, tensor in first.items() if name in begun}
+        allowed = {name: allowance(epsilon(first[name].dtype) or epsilon("float32"), 1, 1) for name in off}
+        wrong = sorted((name for name in off if off[name] > allowed[name]), key=lambda name: first[name].at)
+        if any(_found_elsewhere(begun[name], name, first) for name in wrong):
+            return  # The same numbers were drawn for other parameters: layers made in another order.
+        worst = max(off, key=lambda name: off[name] - allowed[name], default=None)
+        if worst is not None:
+            yield Point("initial", call, other, off[worst], allowed[worst], tuple(name for _, name in wrong))
+
+    # one step
+
+    def _step(self, window: int) -> Iterator[Point | None]:
+        """The points of one step in order; None where what follows cannot be compared."""
+        start = self._start(window)
+        given = self._given(window, start)
+        if given is None:
+            yield None
+            return
+        # What happens in a call of its own is told about that call.
+        deviating = [item.golden.end for item in self._calls.roots if item.golden.window <= window]
+        stop = min(deviating, default=math.inf)
+        eps = max([self._calls.precision[n] for n, c in self._golden.calls.items() if c.window == window], default=0.0)
+        for index in self._events(window):
+            golden = self._golden.calls[index]
+            if golden.end > stop:
+                yield None
+                return
+            counterpart = self._calls.pairs.get(index)
+            if counterpart is None:
+                yield None
+                return
+            candidate = self._candidate.calls[counterpart]
+            if not self._calls.same_draws(start, (golden.end, candidate.end)):
+                yield None
+                return
+            if golden.kind == "autograd":
+                yield self._loss(golden, candidate, eps, given)
+                yield self._gradients(golden, candidate, eps, given)
+            elif golden.kind == "optimizer":
+                yield self._update(golden, candidate, given)
+            elif golden.arguments != candidate.arguments:
+                yield None
+                return
+            else:
+                yield self._gradients(golden, candidate, eps, given)
+        yield self._variables(window, start, given)
+
+    def _start(self, window: int) -> tuple[float, float]:
+        """Times of golden and candidate at which a step begins."""
+        if window == 0:
+            return self._golden.first_look, self._candidate.first_look
+        return _end_before(self._golden, window), _end_before(self._candidate, window)
+
+    def _events(self, window: int) -> list[int]:
+        kinds = ("autograd", "optimizer", "clip", "scaler")
+        calls = self._golden.calls.values()
+        return [
+            call.index
+            for call in sorted(calls, key=lambda call: call.end)
+            if call.window == window and call.kind in kinds and call.name.rpartition(".")[2] != "grad"
+            and not call.name.endswith(("GradScaler.step", "GradScaler.update", "GradScaler.scale"))
+        ]  # fmt: skip
+
+    def _given(self, window: int, start: tuple[float, float]) -> float | None:
+        """Relative distance of what both sides begin a step with; None where it is not the same or not known."""
+        batches = self._batches(window)
+        if batches is None:
+            return None
+        worst = batches
+        at = _settled(self._golden, start[0]), _settled(self._candidate, start[1])
+        for kind, name in self._golden.values:
+            if kind not in ("parameter", "buffer"):
+                continue
+            value = self._golden.value(kind, name, at[0])
+            if value is None:
+                continue
+            off = self._calls.variable_apart(kind, name, at[0], at[1])
+            if off > agreement(epsilon(value.dtype) or epsilon("float32")):
+                return None
+            worst = max(worst, off)
+        return worst
+
+    def _batches(self, window: int) -> float | None:
+        """Distance of the batches of a step: what loaders gave, or the largest input of the first forward pass."""
+        ours, theirs = (
+            [call for call in side.calls.values() if call.window == window and call.kind == "data"]
+            for side in (self._golden, self._candidate)
+        )
+        if len(ours) != len(theirs):
+            return None
+        if not ours:
+            return self._anchor(window)
+        worst = 0.0
+        for golden, candidate in zip(ours, theirs, strict=True):
+            batch, other = self._golden.results.get(golden.index), self._candidate.results.get(candidate.index)
+            if not batch or not other or batch.keys() != other.keys():
+                return None
+            off = [apart(tensor, other[slot]) for slot, tensor in batch.items()]
+            limits = [agreement(epsilon(tensor.dtype)) for tensor in batch.values()]
+            if any(found > limit for found, limit in zip(off, limits, strict=True)):
+                return None
+            worst = max(worst, *off)
+        return worst
+
+    def _anchor(self, window: int) -> float | None:
+        wanted = TRAINING | GRAD | ENTRY
+        for call in self._golden.calls.values():
+            if call.window != window or call.kind != "module" or call.flags & wanted != wanted:
+                continue
+            other = self._calls.pairs.get(call.index)
+            inputs = self._golden.inputs.get(call.index, {})
+            if other is None or not inputs:
+                return None
+            slot = max(inputs, key=lambda name: inputs[name].size)
+            counterpart = self._candidate.inputs.get(other, {}).get(slot)
+            off = apart(inputs[slot], counterpart) if counterpart is not None else INFINITE
+            return off if off <= agreement(epsilon(inputs[slot].dtype)) else None
+        return None
+
+    # what a step gives
+
+    def _loss(self, golden: Call, candidate: Call, eps: float, given: float) -> Point | None:
+        ours = self._golden.inputs.get(golden.index, {})
+        theirs = self._candidate.inputs.get(candidate.index, {})
+        if not ours or ours.keys() != theirs.keys():
+            return None
+        off = max(apart(tensor, theirs[slot]) for slot, tensor in ours.items())
+        return Point("loss", golden, candidate, off, allowance(eps, _CALLS, _CALLS) + carried(given))
+
+    def _gradients(self, golden: Call, candidate: Call, eps: float, given: float) -> Point | None:
+        names = [name for kind, name in self._golden.values if kind == "gradient"]
+        found: dict[str, tuple[Tensor, float]] = {}
+        for name in names:
+            ours = self._golden.value("gradient", name, golden.end)
+            theirs = self._candidate.value("gradient", name, candidate.end)
+            if ours is None:
+                continue
+            if theirs is None or ours.shape != theirs.shape:
+                return None  # a gradient that did not arrive is told by other rules
+            found[name] = ours, apart(ours, theirs)
+        sizes = [ours.norm / math.sqrt(max(ours.size, 1)) for ours, _ in found.values() if math.isfinite(ours.norm)]
+        scale = max(sizes, default=0.0)
+        floor = eps if eps > COARSE else _NOISE * eps
+        excess = {}
+        for name, (ours, off) in found.items():
+            noise = floor * scale * math.sqrt(ours.size) / ours.norm if ours.norm else INFINITE
+            excess[name] = off, allowance(eps, _CALLS, _CALLS) + carried(given) + noise
+        return _worst("gradient", golden, candidate, excess)
+
+    def _update(self, golden: Call, candidate: Call, given: float) -> Point | None:
+        ours, theirs = self._golden.hyper.get(golden.index), self._candidate.hyper.get(candidate.index)
+        first = not any(
+            call.kind == "optimizer" and call.optimizer == golden.optimizer and call.begin < golden.begin
+            for call in self._golden.calls.values()
+        )
+        if ours is None or theirs is None or ours[1] != theirs[1]:
+            return None
+        if not first and golden.optimizer not in self._known:
+            return None
+        self._known.add(golden.optimizer)
+        begin, end = (ours[0], theirs[0]), (golden.end, candidate.end)
+        excess = {}
+        for name, value, moved, change in self._moved(("parameter",), begin, end):
+            gradients = self._values("gradient", name, begin)
+            noisy, faint = 0.0, 0.0
+            if gradients is not None:
+                noisy, faint = apart(*gradients), gradients[0].faint / max(gradients[0].size, 1)
+            excess[name] = moved, _rounding(value, change) + carried_by_signs(noisy, faint) + carried(given)
+            self._stepped[name] = end
+            self._drift = max(self._drift, moved)
+        return _worst("step", golden, candidate, excess)
+
+    def _values(self, kind: str, name: str, at: tuple[float, float]) -> tuple[Tensor, Tensor] | None:
+        """A variable on both sides; None where one does not have it."""
+        ours, theirs = self._golden.value(kind, name, at[0]), self._candidate.value(kind, name, at[1])
+        return None if ours is None or theirs is None else (ours, theirs)
+
+    def _moved(
+        self, kinds: tuple[str, ...], begin: tuple[float, float], end: tuple[float, float]
+    ) -> Iterator[tuple[str, Tensor, float, float]]:
+        """Each variable that has changed on either side since `begin`, or since an optimizer moved it: its name and
+        value, how far apart the changes are, relative to golden's, and golden's change relative to the value.
+        """
+        for kind, name in self._golden.values:
+            since = self._stepped.get(name, begin)
+            before = self._values(kind, name, max(since, begin))
+            after = self._values(kind, name, end)
+            if kind not in kinds or before is None or after is None:
+                continue
+            if any(late.index != early.index for early, late in zip(before, after, strict=True)):
+                yield name, before[0], *moved_apart(before, after)
+
+    def _variables(self, window: int, start: tuple[float, float], given: float) -> Point | None:
+        """Everything that moved in a step and is no work of the calls above: averages, statistics, clamped weights."""
+        last = [call for call in self._golden.calls.values() if call.window == window and call.kind == "optimizer"]
+        pairs = [(call, self._calls.pairs.get(call.index)) for call in last]
+        if not pairs or pairs[-1][1] is None:
+            return None
+        golden, candidate = pairs[-1][0], self._candidate.calls[pairs[-1][1]]
+        begin = _settled(self._golden, start[0]), _settled(self._candidate, start[1])
+        end = tuple(_settled(side, _begin_after(side, window)) for side in (self._golden, self._candidate))
+        if not self._calls.same_draws(start, (end[0], end[1])):
+            return None
+        excess = {}
+        extra = carried_by_signs(max(given, self._drift))
+        for name, value, moved, change in self._moved(("parameter", "buffer"), begin, (end[0], end[1])):
+            excess[name] = moved, _rounding(value, change) + extra
+        return _worst("variable", golden, candidate, excess)
+
+
+def _rounding(value: Tensor, change: float) -> float:
+    """What rounding explains in a change of a variable, which is `change` times as large as the variable."""
+    eps = epsilon(value.dtype) or epsilon("float32")
+    return allowance(eps, _CALLS, _CALLS) + (_UPDATED * eps / change if change else 0.0)
+
+
+def _worst(what: str, golden: Call, candidate: Call, excess: dict[str, tuple[float, float]]) -> Point:
+    if not excess:
+        return Point(what, golden, candidate, 0.0, 0.0)  # nothing moved, as where the learning rate begins with 0
+    wrong = sorted((name for name, (off, allowed) in excess.items() if off > allowed), key=lambda n: -excess[n][0])
+    name = wrong[0] if wrong else max(excess, key=lambda n: excess[n][0] - excess[n][1])
+    return Point(what, golden, candidate, *excess[name], tuple(wrong))
+
+
+def _seeded_alike(golden: Side, candidate: Side, until: tuple[float, float]) -> bool:
+    """Whether both drew the same from the beginning on, whatever the generators held before they were seeded."""
+    (draws, moved), (others, states) = golden.drawn(0, until[0]), candidate.drawn(0, until[1])
+    seeded, counterpart = ({name: found[1:] for name, found in each.items()} for each in (moved, states))
+    return draws == others and seeded == counterpart
+
+
+def _found_elsewhere(value: Tensor, name: tuple[str, str], first: dict[tuple[str, str], Tensor]) -> bool:
+    return any(other != name and tensor.norm and apart(tensor, value) == 0 for other, tensor in first.items())
+
+
+def _around(side: Side, at: float) -> Call | None:
+    """The call in which variables were first looked at, or the first one after that."""
+    inside = [call for call in side.calls.values() if call.begin < at <= call.end]
+    later = [call for call in side.calls.values() if call.begin >= at]
+    return inside[-1] if inside else later[0] if later else None
+
+
+def _end_before(side: Side, window: int) -> float:
+    """When the last optimizer step before a window ended."""
+    return max((c.end for c in side.calls.values() if c.kind == "optimizer" and c.window < window), default=0)
+
+
+def _settled(side: Side, at: float) -> float:
+    """The first time after `at` when variables have been looked at: right after the next forward pass began, or the
+    one that is under way.
+    """
+    entries = [call for call in side.calls.values() if call.flags & ENTRY and call.end > at]
+    return side.inside(entries[0]) if entries else side.last
+
+
+def _begin_after(side: Side, window: int) -> float:
+    later = [call.begin for call in side.calls.values() if call.window > window]
+    return min(later, default=side.last)

@@ -1,0 +1,240 @@
+"""One process of a recording, with lookups: tensors of calls, values of variables and random states over time."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.recording import Recording, Rows
+
+INFINITE = math.inf
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A sketch as plain numbers."""
+
+    at: int
+    dtype: str
+    shape: str
+    size: int
+    faint: int
+    """Elements of a gradient that are next to nothing beside the others."""
+    digest: int
+    norm: float
+    mean: float
+    projections: tuple[float, ...]
+    index: int
+    """Position among the sketches of the recording."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call as plain values; `index` is its position in the recording, `parent` that of the enclosing call or -1."""
+
+    index: int
+    parent: int
+    begin: int
+    end: int
+    window: int
+    name: str
+    kind: str
+    module: str
+    optimizer: str
+    arguments: str
+    autocast: str
+    flags: int
+
+
+class Side:
+    """What one process computed."""
+
+    def __init__(self, recording: Recording, process: int) -> None:
+        strings = recording.strings
+        self.calls: dict[int, Call] = {}
+        for index, row in _rows(recording.calls, process):
+            _, parent, begin, end, window, name, kind, module, optimizer, arguments, autocast, flags = row
+            self.calls[index] = Call(
+                index, parent, begin, end, window, strings[name], strings[kind], strings[module], strings[optimizer],
+                strings[arguments], strings[autocast], flags,
+            )  # fmt: skip
+        self.inputs: dict[int, dict[str, Tensor]] = {}
+        self.results: dict[int, dict[str, Tensor]] = {}
+        self.hyper: dict[int, tuple[int, int]] = {}
+        """Optimizer step -> time after which it works, and hash of its hyper-parameters."""
+        self.values: dict[tuple[str, str], list[Tensor]] = {}
+        self.random: dict[str, list[tuple[float, int]]] = {}
+        self.draws: list[tuple[int, str, int]] = []
+        self._read(recording, process)
+
+    def _read(self, recording: Recording, process: int) -> None:
+        strings = recording.strings
+        for index, row in _rows(recording.sketches, process):
+            _, call, at, slot_text, dtype, shape, variable, kind, size, faint, digest, norm, mean, projections = row
+            slot = strings[slot_text]
+            head, _, rest = slot.partition(".")
+            if head in ("rng", "before"):
+                # A state that a call found when it began was there before it.
+                since = self.calls[call].begin - 0.5 if head == "before" and call in self.calls else at
+                self.random.setdefault(rest, []).append((since, digest))
+            elif head == "draw":
+                self.draws.append((at, rest, size))
+            elif head == "hyper":
+                self.hyper[call] = at, digest
+            else:
+                tensor = Tensor(
+                    at, strings[dtype], strings[shape], size, faint, digest, norm, mean, tuple(projections), index
+                )
+                if head == "var":
+                    name = (strings[kind], strings[variable])
+                    self.values.setdefault(name, []).append(tensor)
+                elif call >= 0:
+                    into = self.inputs if head == "in" else self.results
+                    into.setdefault(call, {})[slot] = tensor
+
+    @cached_property
+    def last(self) -> int:
+        """Time of the last sketch."""
+        times = [tensors[-1].at for tensors in self.values.values()]
+        times += [call.end for call in self.calls.values()]
+        return max(times, default=0)
+
+    @cached_property
+    def first_look(self) -> int:
+        """Time when variables were sketched for the first time, all of them; 0 if they never were."""
+        firsts = [tensors[0].at for (kind, _), tensors in self.values.items() if kind in ("parameter", "buffer")]
+        return min(firsts, default=0)
+
+    @cached_property
+    def children(self) -> Mapping[int, list[int]]:
+        """The calls directly within each call, in order; those outside of every call under -1."""
+        found: dict[int, list[int]] = {}
+        for call in self.calls.values():
+            found.setdefault(call.parent, []).append(call.index)
+        return found
+
+    @cached_property
+    def moving_buffers(self) -> frozenset[str]:
+        """Buffers that change from step to step: statistics, which a module in train mode writes and does not read."""
+        return frozenset(
+            name
+            for (kind, name), tensors in self.values.items()
+            if kind == "buffer" and any(not _same(tensor, tensors[0]) for tensor in tensors[1:])
+        )
+
+    @cached_property
+    def _looks(self) -> list[int]:
+        """Times at which variables other than gradients were sketched."""
+        return sorted(
+            tensor.at
+            for (kind, _), tensors in self.values.items()
+            if kind in ("parameter", "buffer")
+            for tensor in tensors
+        )
+
+    def epoch(self, at: float) -> int:
+        """A number that is the same for two times between which no variable got a new value."""
+        return bisect_right(self._looks, at)
+
+    def inside(self, call: Call) -> float:
+        """A time within a call when what it found was noted and nothing had happened in it."""
+        children = self.children.get(call.index)
+        return self.calls[children[0]].begin if children else call.end
+
+    def below(self, module: str) -> list[tuple[str, str]]:
+        """Kind and name of the parameters and buffers of a module and of all modules in it."""
+        return self._by_prefix.get(module, [])
+
+    @cached_property
+    def _by_prefix(self) -> Mapping[str, list[tuple[str, str]]]:
+        found: dict[str, list[tuple[str, str]]] = {}
+        for kind, name in self.values:
+            if kind in ("parameter", "buffer"):
+                prefix = name
+                while "." in prefix:
+                    prefix = prefix.rpartition(".")[0]
+                    found.setdefault(prefix, []).append((kind, name))
+        return found
+
+    def value(self, kind: str, name: str, at: float) -> Tensor | None:
+        """The last sketch of a variable up to a time."""
+        tensors = self.values.get((kind, name))
+        if not tensors:
+            return None
+        place = bisect_right(tensors, at, key=lambda tensor: tensor.at)
+        return tensors[place - 1] if place else None
+
+    def drawn(self, after: float, until: float) -> tuple[tuple[tuple[str, int], ...], Mapping[str, tuple[int, ...]]]:
+        """What was drawn in an interval: the calls that drew with how many numbers, and for each generator that moved
+        the state it had and those it took.
+        """
+        low = bisect_right(self.draws, after, key=lambda draw: draw[0])
+        high = bisect_right(self.draws, until, key=lambda draw: draw[0])
+        moved: dict[str, tuple[int, ...]] = {}
+        for name, states in self.random.items():
+            begin = bisect_left(states, after, key=lambda state: state[0])
+            end = bisect_right(states, until, key=lambda state: state[0])
+            new = states[max(begin, 1) : end]  # the first of all is what was found, not a move
+            if new:
+                before = states[max(begin, 1) - 1][1]
+                moved[name] = (before, *(digest for _, digest in new))
+        return tuple((name, size) for _, name, size in self.draws[low:high]), moved
+
+
+def _rows(table: Rows, process: int) -> Iterator[tuple[int, Any]]:
+    """Position and plain values of the rows of one process, in the order of the columns."""
+    positions = np.flatnonzero(table["process"] == process)
+    return zip(positions.tolist(), table[positions].tolist(), strict=True)
+
+
+def _same(first: Tensor, second: Tensor) -> bool:
+    return (first.digest, first.norm, first.mean, first.projections) == (
+        second.digest, second.norm, second.mean, second.projections,
+    )  # fmt: skip
+
+
+def apart(golden: Tensor, candidate: Tensor) -> float:
+    """Relative distance of two tensors, estimated by their sketches; infinite where they cannot be the same."""
+    if golden.shape != candidate.shape or golden.size != candidate.size:
+        return INFINITE
+    if _same(golden, candidate):
+        return 0.0
+    if golden.digest != candidate.digest:
+        return INFINITE  # other whole numbers, or other elements are masked
+    numbers = (golden.norm, candidate.norm, *golden.projections, *candidate.projections)
+    if not all(map(math.isfinite, numbers)):
+        return 0.0 if not math.isfinite(golden.norm) and not math.isfinite(candidate.norm) else INFINITE
+    difference = _root_mean_square(golden.projections, candidate.projections)
+    difference = max(
+        difference,
+        abs(golden.norm - candidate.norm),
+        abs(golden.mean - candidate.mean) * math.sqrt(golden.size),
+    )
+    return difference / golden.norm if golden.norm else INFINITE
+
+
+def moved_apart(before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor]) -> tuple[float, float]:
+    """How far two changes of a variable are apart, relative to golden's, and golden's change relative to its value.
+
+    Each pair is (golden, candidate). Projections are linear, so that of a change is a difference.
+    """
+    change = [late - early for late, early in zip(after[0].projections, before[0].projections, strict=True)]
+    other = [late - early for late, early in zip(after[1].projections, before[1].projections, strict=True)]
+    size = math.sqrt(sum(value * value for value in change) / len(change))
+    difference = _root_mean_square(change, other)
+    if not difference:
+        return 0.0, size / (after[0].norm or 1.0)
+    if not math.isfinite(difference) or not size:
+        return INFINITE, size / (after[0].norm or 1.0)
+    return difference / size, size / (after[0].norm or 1.0)
+
+
+def _root_mean_square(first: Any, second: Any) -> float:
+    total = sum((one - two) ** 2 for one, two in zip(first, second, strict=True))
+    return math.sqrt(total / len(first))

@@ -1,0 +1,21 @@
+"""A golden of the small language model, learned once, and a recorder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def record(tmp_path: Any) -> Any:
+    from replays import recorder
+
+    return recorder(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from replays import golden_of, recorder
+
+    return golden_of(recorder(tmp_path_factory.mktemp("golden")))

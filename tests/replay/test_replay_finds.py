@@ -1,0 +1,142 @@
+"""Mistakes that only numbers reveal: the place that got golden's inputs and gave something else is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+from replays import PAD, Model, Record, claimed, golden_of, replayed, train  # noqa: E402
+
+from pytest_traincheck.check import check_run  # noqa: E402
+
+
+def over_padding(logits: Any, labels: Any) -> Any:
+    each = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, reduction="none")
+    return each.sum() / labels.numel()
+
+
+def softmax_first(logits: Any, labels: Any) -> Any:
+    return F.cross_entropy(logits.softmax(-1).flatten(0, 1), labels.flatten(), ignore_index=PAD)
+
+
+def per_row(logits: Any, labels: Any) -> Any:
+    each = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=PAD, reduction="none")
+    return (each.sum(1) / (labels != PAD).sum(1)).mean()
+
+
+class Coupled(torch.optim.AdamW):
+    """Weight decay added to the gradients."""
+
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.grad.add_(parameter, alpha=0.5)
+        return super().step(closure)
+
+
+class Uncorrected(torch.optim.Optimizer):
+    """Adam without the correction of its bias, under AdamW's name."""
+
+    corrected = False
+
+    def __init__(self, parameters: Any, lr: float = 1e-2) -> None:
+        super().__init__(parameters, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                state = self.state[parameter]
+                state["n"] = state.get("n", 0) + 1
+                first = state["m"] = 0.9 * state.get("m", 0) + 0.1 * parameter.grad
+                second = state["v"] = 0.999 * state.get("v", 0) + 0.001 * parameter.grad**2
+                if self.corrected:
+                    first, second = first / (1 - 0.9 ** state["n"]), second / (1 - 0.999 ** state["n"])
+                parameter -= group["lr"] * first / (second.sqrt() + 1e-8)
+
+
+class Detached(Model):
+    """The forward pass is golden's, the gradient stops on its way back."""
+
+    def forward(self, tokens: Any) -> Any:
+        hidden = self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
+        added = self.block.attend(self.block.norm(hidden.detach()))
+        return self.head(hidden + added)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"scale": 1.001}, "Model.block.attend"),
+        ({"mask": "none"}, "Model.block.attend"),
+        ({"mask": "inverted"}, "Model.block.attend"),
+        ({"residual": False}, "Model.block"),
+        ({"rounded": True}, "Model.block"),
+        ({"eps": 1e-3}, "Model.block.norm"),
+        ({"offset": 1}, "Model"),
+        ({"shift": 2}, "backward"),
+        ({"loss": over_padding}, "backward"),
+        ({"loss": softmax_first}, "backward"),
+        ({"loss": per_row}, "backward"),
+        ({"divisor": 4.0}, "backward"),
+    ],
+)
+def test_the_place_is_named(golden: Any, record: Record, change: dict[str, Any], name: str) -> None:
+    first, *rest = replayed(golden, record(train(**change)))
+    assert first.title.startswith((f"`{name}` ", f"`torch.autograd.{name}` "))
+    assert first.step == 0
+    assert not rest
+
+
+def test_what_the_loss_function_got_is_named(golden: Any, record: Record) -> None:
+    (found,) = replayed(golden, record(train(loss=softmax_first)))
+    assert "`torch.nn.functional.cross_entropy` is the first to be given something else, as `input`" in found.title
+    assert found.source.startswith("test_replay_finds.py:") or "test_replay_finds.py:" in found.source
+
+
+def test_a_changed_argument_inside_is_named(golden: Any, record: Record) -> None:
+    (found,) = replayed(golden, record(train(eps=1e-3)))
+    assert "`torch.nn.functional.layer_norm` is called with `eps` 0.001 instead of 1e-05" in found.title
+
+
+def test_an_optimizer_that_moves_parameters_otherwise(golden: Any, record: Record) -> None:
+    (found,) = replayed(golden, record(train(optimizer=lambda parameters: Coupled(parameters, lr=1e-2))))
+    assert found.title.startswith("`torch.optim.AdamW.step` moves ") or ".step` moves " in found.title
+    assert found.variables
+
+
+def test_bias_correction_removed(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both runs use an optimizer of that name; what it computes has changed."""
+    monkeypatch.setattr(Uncorrected, "corrected", True)
+    golden = golden_of(record, optimizer=Uncorrected)
+    assert not replayed(golden, record(train(optimizer=Uncorrected)))
+    monkeypatch.setattr(Uncorrected, "corrected", False)
+    (found,) = replayed(golden, record(train(optimizer=Uncorrected)))
+    assert "Uncorrected.step` moves " in found.title
+
+
+def test_a_gradient_that_is_not_what_the_forward_pass_says(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    golden = golden_of(record)
+    monkeypatch.setattr(Model, "forward", Detached.forward)
+    run = record(train())
+    found = replayed(golden, run)
+    assert any("leaves other gradients" in item.title and "Model.words.weight" in item.title for item in found)
+    assert claimed(check_run(golden, run, same_spec=True))
+
+
+def test_initial_numbers_that_were_computed_otherwise(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    golden = golden_of(record)
+    original = Model.__init__
+
+    def scaled(self: Any, **changes: Any) -> None:
+        original(self, **changes)
+        with torch.no_grad():
+            self.head.weight.mul_(1.01)
+
+    monkeypatch.setattr(Model, "__init__", scaled)
+    first, *_ = replayed(golden, record(train()))
+    assert first.title.startswith("`Model.head.weight` begins with other numbers")
