@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,9 @@ class Recorder:
     scratch: Path
     timeout: float
 
-    def record(self, pipeline: Pipeline, name: str, patch: Path | None, seed: int) -> tuple[Path, float, str]:
+    def record(
+        self, pipeline: Pipeline, name: str, patch: Path | None, seed: int, env: Mapping[str, str] | None = None
+    ) -> tuple[Path, float, str]:
         """The directory of the trace, the seconds the run took, and what went wrong (empty: nothing)."""
         folder = self.scratch / pipeline.name / name
         trace, seconds = folder / "trace", folder / "seconds"
@@ -59,7 +61,7 @@ class Recorder:
             apply_patch(patch, tree)
         words: list[str | Path] = ["collect", "--run", pipeline.run, "--cwd", tree, "--output", trace]
         words += ["--seed", str(seed), "--seed-arg", pipeline.seed_arg, "--timeout", str(int(self.timeout))]
-        done = run(traincheck(*words), cwd=folder, env=own_package(), timeout=self.timeout + 60)
+        done = run(traincheck(*words), cwd=folder, env={**own_package(), **(env or {})}, timeout=self.timeout + 60)
         if done.returncode:
             return trace, done.wall, done.output[-1500:]
         seconds.write_text(f"{done.wall}")

@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ else:
     import tomli as tomllib
 
 BUGS = FIXTURES / "bugs"
+NUMBERS = FIXTURES / "numbers"
+DRIFT = FIXTURES / "drift"
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Bug:
     near: tuple[str, ...] = ()
     part: str = "development"
     title: str = ""
+    family: str = ""
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -68,18 +72,60 @@ def load_pipelines() -> list[Pipeline]:
 def load_bugs() -> list[Bug]:
     """The planted bugs in the order of the file."""
     tables = _read(BUGS / "bugs.toml")
+    return [_bug(table, BUGS) for table in (*tables["bug"], *tables["real_input"], *tables["corpus"])]
+
+
+def load_number_bugs() -> list[Bug]:
+    """The planted bugs that only numbers reveal, of pipelines whose packages are installed."""
+    known = {pipeline.name for pipeline in load_pipelines()}
+    tables = _read(NUMBERS / "numbers.toml")["bug"]
+    return [_bug(table, NUMBERS) for table in tables if table["pipeline"] in known]
+
+
+def _bug(table: dict[str, Any], folder: Path) -> Bug:
+    return Bug(
+        table["id"],
+        table["pipeline"],
+        folder / table["patch"],
+        tuple(table["cause"]),
+        tuple(table["step"]),
+        tuple(table.get("near", ())),
+        table.get("part", "development"),
+        table["title"],
+        table.get("class", ""),
+    )
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A variation that changes nothing but rounding, order or names. `patch` is None for one of the environment alone;
+    `same_data`: with the same seed the training is the same up to rounding.
+    """
+
+    name: str
+    pipeline: str
+    kind: str
+    title: str
+    patch: Path | None
+    same_data: bool
+    env: Mapping[str, str]
+
+
+def load_drifts() -> list[Drift]:
+    """The clean variations of `fixtures/drift`, of pipelines whose packages are installed."""
+    known = {pipeline.name for pipeline in load_pipelines()}
     return [
-        Bug(
+        Drift(
             table["id"],
             table["pipeline"],
-            BUGS / table["patch"],
-            tuple(table["cause"]),
-            tuple(table["step"]),
-            tuple(table.get("near", ())),
-            table.get("part", "development"),
+            table["kind"],
             table["title"],
+            DRIFT / table["patch"] if "patch" in table else None,
+            table["same_data"],
+            table.get("env", {}),
         )
-        for table in (*tables["bug"], *tables["real_input"], *tables["corpus"])
+        for table in _read(DRIFT / "drift.toml")["variation"]
+        if table["pipeline"] in known
     ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_traincheck.check.applicable import kinship, why_not
+from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.result import Incident, InvariantVerdict, ModuleAgreement, Verdict, Violation
 from pytest_traincheck.golden.model import Golden, Invariant
@@ -15,6 +16,7 @@ from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations import Examples, Relation, relations
 from pytest_traincheck.relations.base import Measured, Replayed, filled, variable_names
 from pytest_traincheck.relations.replay import comparison
+from pytest_traincheck.replay import Comparison
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.description import (
     align_models,
@@ -46,6 +48,7 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
     table = relations()
     aligned = align(golden, run)
     kin = kinship(golden, aligned, same_spec=same_spec)
+    replayed = _replayed(golden, aligned) if same_spec else None
     verdicts: list[InvariantVerdict] = []
     violations: list[Violation] = []
     for invariant in golden.invariants:
@@ -60,18 +63,21 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
         else:
             numbers = _numbers(golden, invariant, relation, run)
-            verdict, violation = _evaluate(relation, invariant, numbers, aligned)
+            verdict, violation = _evaluate(relation, invariant, numbers, aligned, replayed)
             verdicts.append(verdict)
             if violation is not None:
                 violations.append(violation)
-    return CheckOutcome(tuple(verdicts), explain(violations), _modules(golden, aligned) if same_spec else ())
+    return CheckOutcome(tuple(verdicts), explain(violations), _modules(replayed))
 
 
-def _modules(golden: Golden, run: Run) -> tuple[ModuleAgreement, ...]:
+def _replayed(golden: Golden, run: Run) -> Comparison | None:
     if golden.recording is None or golden.platform != run.platform:
-        return ()
-    found = comparison(golden.recording, run)
-    nodes = found.nodes if found is not None else ()
+        return None
+    return comparison(golden.recording, run)
+
+
+def _modules(replayed: Comparison | None) -> tuple[ModuleAgreement, ...]:
+    nodes = replayed.nodes if replayed is not None else ()
     return tuple(ModuleAgreement(node.path, node.status.value, node.off, node.calls) for node in nodes)
 
 
@@ -93,7 +99,11 @@ def _numbers(golden: Golden, invariant: Invariant, relation: Relation, run: Run)
 
 
 def _evaluate(
-    relation: Relation, invariant: Invariant, numbers: Numbers | Recording | None, run: Run
+    relation: Relation,
+    invariant: Invariant,
+    numbers: Numbers | Recording | None,
+    run: Run,
+    replayed: Comparison | None,
 ) -> tuple[InvariantVerdict, Violation | None]:
     claim = invariant.claim if numbers is None else filled(invariant.claim, numbers)
     examples = relation.examples(claim, run)
@@ -104,6 +114,8 @@ def _evaluate(
     if not broken.size:
         return InvariantVerdict(invariant, Verdict.HELD), None
     broken = broken[np.argsort(examples.row[broken], kind="stable")]
+    if replayed is not None and (reason := excuse(invariant, run, examples, broken, replayed)):
+        return InvariantVerdict(invariant, Verdict.HELD, reason), None
     violation = _violation(relation, replace(invariant, claim=claim), run, examples, broken)
     return InvariantVerdict(invariant, Verdict.VIOLATED), replace(violation, invariant=invariant)
 

@@ -155,10 +155,10 @@ class CheckResult:
     golden: SideInfo = field(default_factory=SideInfo)
     candidate: SideInfo = field(default_factory=SideInfo)
     timing: Timing = field(default_factory=Timing)
-    modules: tuple[ModuleAgreement, ...] = ()
-    """The modules of all models in order of their first call; empty where nothing was compared."""
     notes: tuple[str, ...] = ()
     """Things a reader should know that are not failures, e.g. a run retried after an abort in teardown."""
+    modules: tuple[ModuleAgreement, ...] = ()
+    """The modules of all models in order of their first call; empty where nothing was compared."""
 
     @property
     def outcome(self) -> Outcome:

@@ -22,15 +22,16 @@ MODULE, FUNCTION = "module", "function"
 class Claim:
     """One place where golden's result is due, and what came instead.
 
-    `what` is `module`, `function` or as in `Point`; `subject` names the root module, the optimizer or the API. `row` is
-    a position among the events of the candidate's process. `key` is the place's name within the run, the same in every
-    run of one program.
+    `what` is `module`, `function` or as in `Point`; `subject` names the root module, the optimizer or the API. `step`
+    and `row`, a position among the events of the process, are the candidate's. `key` is the place's name within the
+    run, the same in every run of one program.
     """
 
     what: str
     subject: str
     key: str
     process: int
+    step: int
     row: int
     name: str
     holds: bool
@@ -96,6 +97,7 @@ def _of_call(calls: Calls, found: Compared, candidate: Recorded, process: int) -
         subject=inside or FUNCTIONS,
         key=f"{process}|{golden.kind}|{golden.window}|{golden.module}|{golden.name}|{golden.begin}",
         process=process,
+        step=found.candidate.window,
         row=int(candidate.rows[found.candidate.index]),
         name=golden.module if module else golden.name,
         holds=found.status is not Status.DEVIATES,
@@ -115,6 +117,7 @@ def _of_point(calls: Calls, point: Point, candidate: Recorded, process: int) -> 
         subject=_subject(point),
         key=f"{process}|{point.what}|{golden.window}|{golden.name}|{golden.begin}",
         process=process,
+        step=point.candidate.window,
         row=int(candidate.rows[first.call.index]) if first is not None else row,
         name=golden.name,
         holds=point.holds,

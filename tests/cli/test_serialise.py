@@ -9,6 +9,7 @@ from pytest_traincheck.check.result import (
     CheckResult,
     Incident,
     InvariantVerdict,
+    ModuleAgreement,
     RunError,
     SideInfo,
     Timing,
@@ -55,6 +56,7 @@ def test_everything_comes_back():
         SideInfo("", 1, {}, "/candidate", "python train.py"),
         Timing(1.5, 2.5, 0.25, 0.125),
         ("a note",),
+        (ModuleAgreement("Net.fc", "deviates", float("inf"), 2), ModuleAgreement("Net", "same", 0.0, 2)),
     )
     assert from_plain(json.loads(json.dumps(to_plain(result)))) == result
 

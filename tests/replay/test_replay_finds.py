@@ -47,7 +47,7 @@ class Uncorrected(torch.optim.Optimizer):
         super().__init__(parameters, {"lr": lr})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # noqa: ARG002 - torch calls it so
         for group in self.param_groups:
             for parameter in group["params"]:
                 state = self.state[parameter]
