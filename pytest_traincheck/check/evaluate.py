@@ -28,6 +28,9 @@ from pytest_traincheck.trace.description import (
 from pytest_traincheck.trace.labels import Ints
 
 
+NEVER_GIVEN = "nothing was given what golden's was, as with another seed"
+
+
 @dataclass(frozen=True)
 class CheckOutcome:
     """The verdict on every golden invariant, and the incidents, cause first."""
@@ -109,7 +112,8 @@ def _evaluate(
     examples = relation.examples(claim, run)
     triggered = examples.where(invariant.when)
     if not triggered.any():
-        return InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, "its context never came up in this run"), None
+        reason = NEVER_GIVEN if isinstance(relation, Replayed) else "its context never came up in this run"
+        return InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, reason), None
     broken = np.flatnonzero(triggered & ~examples.holds)
     if not broken.size:
         return InvariantVerdict(invariant, Verdict.HELD), None

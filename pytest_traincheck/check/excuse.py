@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pytest_traincheck.golden.model import Invariant, Kind
 from pytest_traincheck.relations import Examples
+from pytest_traincheck.relations.quantities import LOSS
 from pytest_traincheck.replay import Claim, Comparison
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Ints
@@ -23,12 +24,13 @@ _OF_THE_LOSS = ("LossScale", "LossTerms", "DataFlow")
 
 def excuse(invariant: Invariant, run: Run, examples: Examples, broken: Ints, replayed: Comparison) -> str:
     """Why a broken rule is none, in words; empty where nothing speaks for it. `broken` is in order of time."""
-    if invariant.kind is not Kind.BEHAVIOUR:
+    about_losses = invariant.relation in _OF_THE_LOSS or invariant.claim.get("quantity") == LOSS
+    if invariant.kind is Kind.CONFIG:
         return ""
     if invariant.relation == "Initialised":
         return "the initial numbers are golden's" if _is_golden(replayed, "initial", 0, "") else ""
     of_a_call = invariant.relation == "APIArg" and "argument" in invariant.claim
-    if not of_a_call and invariant.relation not in _OF_THE_LOSS:
+    if not of_a_call and not about_losses:
         return ""
     # Each module the first time: later steps were not compared, and do there what they did in the first.
     first: dict[tuple[int, str], int] = {}
