@@ -27,7 +27,6 @@ from pytest_traincheck.trace.description import (
 )
 from pytest_traincheck.trace.labels import Ints
 
-
 NEVER_GIVEN = "nothing was given what golden's was, as with another seed"
 
 

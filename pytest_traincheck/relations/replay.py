@@ -72,7 +72,7 @@ class Replay:
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claims = _claims(invariant.claim, run)
-        return _finding(invariant.subject, claims[int(broken[0])])
+        return _finding(invariant.subject, claims[int(broken[0])], run)
 
 
 def comparison(recording: Recording, run: Run) -> Comparison | None:
@@ -105,7 +105,15 @@ def _subject(what: str, subject: str) -> str:
     return subject or _OUTSIDE
 
 
-def _finding(subject: str, claim: Claim) -> Finding:
+def _place(run: Run, claim: Claim) -> str:
+    """Where in the user's code the first difference shows."""
+    if claim.first is None or claim.first_row < 0:
+        return ""
+    source = run.processes[claim.process].source(claim.first_row)
+    return f"; the first difference shows at {source}" if source else ""
+
+
+def _finding(subject: str, claim: Claim, run: Run) -> Finding:
     off, allowed = _share(claim.off), _share(claim.allowed)
     apart = f"{off} off, where rounding explains {allowed}"
     inside = f"; {claim.first.text}" if claim.first is not None else ""
@@ -113,8 +121,8 @@ def _finding(subject: str, claim: Claim) -> Finding:
     if claim.what in ("module", "function"):
         return Finding(
             f"`{claim.name}` is given what golden's was and gives something else{inside}.",
-            "the same inputs, parameters and random state gave another result",
-            f"result {apart}",
+            "result as recorded, from the same inputs, parameters and random state",
+            f"result {apart}{_place(run, claim)}",
         )
     if claim.what == "loss":
         golden, candidate = ("", "")
@@ -163,4 +171,6 @@ def _share(value: float) -> str:
     """0.0012 as `0.12 %`."""
     if value > 10:
         return f"{value:.3g} times golden's size" if value < 1e6 else "beyond comparison"
+    if value >= 0.0995:
+        return f"{100 * value:.0f} %"
     return f"{100 * value:.2g} %" if value >= 1e-6 else "less than 0.0001 %"

@@ -40,6 +40,8 @@ class Claim:
     names: tuple[str, ...] = ()
     values: tuple[float, float] | None = None
     first: Difference | None = None
+    first_row: int = -1
+    """Where the first difference is, among the events of the process."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ def _claims(calls: Calls, candidate: Recorded, process: int) -> Iterator[Claim]:
 def _of_call(calls: Calls, found: Compared, candidate: Recorded, process: int) -> Claim:
     golden = found.golden
     module = golden.kind == "module"
+    first = first_within(calls, golden) if found.status is Status.DEVIATES else None
     inside = golden.module.partition(".")[0]
     return Claim(
         what=MODULE if inside else FUNCTION,
@@ -103,7 +106,8 @@ def _of_call(calls: Calls, found: Compared, candidate: Recorded, process: int) -
         holds=found.status is not Status.DEVIATES,
         off=found.off,
         allowed=found.allowed,
-        first=first_within(calls, golden) if found.status is Status.DEVIATES else None,
+        first=first,
+        first_row=int(candidate.rows[first.call.index]) if first is not None else -1,
     )
 
 

@@ -147,11 +147,11 @@ def agreement(result: CheckResult) -> str:
     if not compared:
         return ""
     parts = [f"{sum(item.status == 'same' for item in compared)} of {plural(len(compared), 'module')} the same"]
-    for status, words in (("drifted", "within rounding"), ("deviates", "beyond it")):
+    for status, words in (("drifted", "drifted"), ("deviates", "deviate")):
         found = [item for item in compared if item.status == status]
         if found:
             worst = max(found, key=lambda item: item.off)
-            parts.append(f"{len(found)} off {words}, at most {share(worst.off)} ({one_line(worst.path)})")
+            parts.append(f"{len(found)} {words}, at most {share(worst.off)} ({one_line(worst.path)})")
     rest = len(result.modules) - len(compared)
     return ", ".join(parts) + (f"; {rest} not comparable" if rest else "")
 
@@ -160,6 +160,8 @@ def share(value: float) -> str:
     """A relative distance: 0.0012 as "0.12 %"."""
     if not math.isfinite(value):
         return "beyond comparison"
+    if value >= 0.0995:
+        return f"{100 * value:.0f} %"
     return f"{100 * value:.2g} %" if value >= 1e-9 else "less than 1e-07 %"
 
 
