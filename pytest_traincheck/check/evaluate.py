@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pytest_traincheck.check.alignment import align
 from pytest_traincheck.check.applicable import kinship, why_not
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation
@@ -14,13 +15,6 @@ from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.relations import Examples, Relation, relations
 from pytest_traincheck.relations.base import Measured, filled, variable_names
 from pytest_traincheck.trace import Run
-from pytest_traincheck.trace.description import (
-    align_models,
-    align_optimizers,
-    describe_models,
-    describe_optimizers,
-    held_models,
-)
 from pytest_traincheck.trace.labels import Ints
 
 
@@ -30,6 +24,8 @@ class CheckOutcome:
 
     verdicts: tuple[InvariantVerdict, ...]
     incidents: tuple[Incident, ...]
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Models and modules that the candidate calls otherwise: its name, and the golden's, which is used everywhere."""
 
 
 def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
@@ -41,7 +37,7 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
     """
     table = relations()
     aligned = align(golden, run)
-    kin = kinship(golden, aligned, same_spec=same_spec)
+    kin = kinship(golden, aligned.run, same_spec=same_spec)
     verdicts: list[InvariantVerdict] = []
     violations: list[Violation] = []
     for invariant in golden.invariants:
@@ -56,19 +52,11 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
         else:
             numbers = golden.numbers[invariant.id] if measured else None
-            verdict, violation = _evaluate(relation, invariant, numbers, aligned)
+            verdict, violation = _evaluate(relation, invariant, numbers, aligned.run)
             verdicts.append(verdict)
             if violation is not None:
                 violations.append(violation)
-    return CheckOutcome(tuple(verdicts), explain(violations))
-
-
-def align(golden: Golden, run: Run) -> Run:
-    """The run with its models and optimizers called as the golden calls them, so that renamed classes are no change."""
-    trained = held_models(golden.optimizers), held_models(describe_optimizers(run))
-    renamed = run.renamed(align_models(golden.models, describe_models(run), trained), {})
-    lead = next((label for label, facts in golden.optimizers.items() if facts.get("lead")), "")
-    return renamed.renamed({}, align_optimizers(golden.optimizers, describe_optimizers(renamed)), lead)
+    return CheckOutcome(tuple(verdicts), explain(violations), aligned.renamed)
 
 
 def _has_numbers(golden: Golden, invariant: Invariant, run: Run) -> bool:

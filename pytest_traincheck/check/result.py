@@ -142,6 +142,8 @@ class CheckResult:
     timing: Timing = field(default_factory=Timing)
     notes: tuple[str, ...] = ()
     """Things a reader should know that are not failures, e.g. a run retried after an abort in teardown."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Models and modules that the candidate calls otherwise: its name, and the golden's, which everything here uses."""
 
     @property
     def outcome(self) -> Outcome:
@@ -182,6 +184,7 @@ class CheckResult:
                 for error in self.errors
             ],
             "notes": list(self.notes),
+            "renamed": [{"candidate": candidate, "golden": golden} for candidate, golden in self.renamed],
         }
 
 

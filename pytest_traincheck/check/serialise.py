@@ -45,6 +45,7 @@ def to_plain(result: CheckResult) -> dict[str, Any]:
         "candidate": _side_to_plain(result.candidate),
         "timing": asdict(result.timing),
         "notes": list(result.notes),
+        "renamed": [list(pair) for pair in result.renamed],
         "invariants": [_invariant_to_plain(invariant) for invariant in table.invariants],
     }
 
@@ -73,6 +74,7 @@ def from_plain(data: Mapping[str, Any]) -> CheckResult:
         candidate=SideInfo(**data["candidate"]),
         timing=Timing(**data["timing"]),
         notes=tuple(data["notes"]),
+        renamed=tuple((candidate, golden) for candidate, golden in data["renamed"]),
     )
 
 

@@ -38,6 +38,7 @@ def document(results: Sequence[CheckResult]) -> dict[str, Any]:
         or {"golden_run_s": 0.0, "candidate_run_s": 0.0, "infer_s": 0.0, "check_s": 0.0},
         "errors": _with_pipeline(singles, "errors") if singles else [_NOTHING_CHECKED],
         "notes": [f"{single['pipeline']}: {note}" for single in singles for note in single["notes"]],
+        "renamed": _with_pipeline(singles, "renamed"),
         "pipelines": singles,
     }
 

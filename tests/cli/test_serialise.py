@@ -55,6 +55,7 @@ def test_everything_comes_back():
         SideInfo("", 1, {}, "/candidate", "python train.py"),
         Timing(1.5, 2.5, 0.25, 0.125),
         ("a note",),
+        (("Wrapper.model", "Net"), ("Net.hidden", "Net.fc1")),
     )
     assert from_plain(json.loads(json.dumps(to_plain(result)))) == result
 
