@@ -55,9 +55,9 @@ def place(golden: Golden, run: Run) -> Placement:
         candidate_trained = frozenset(root for root, _ in _placed(held, placement))
     else:
         candidate_trained = held_models(describe_optimizers(run))
-    placement = placement.then(
-        _models_and_parts(golden.models, placement.models(made), (trained, candidate_trained), _placed(held, placement))
-    )
+    candidate = placement.models(made)
+    step = _models_and_parts(golden.models, candidate, (trained, candidate_trained), _placed(held, placement))
+    placement = placement.then(_freed(golden.models, candidate, step, placement, made))
     return placement.then(Relocation(find_renamed(golden.models, placement.models(made))))
 
 
@@ -84,12 +84,28 @@ def _models_and_parts(
     open_golden = _without(golden, moves)
     kept = {root: parameters for root, parameters in stays.items() if parameters}
     roots = align_models(open_golden, kept, trained)
-    taken = {move.golden_root for move in moves if not move.golden_path}
-    whole = {move.root for move in moves if not move.path}
-    for root in candidate:
-        if root not in whole and roots.get(root, root) in taken:
-            roots[root] = f"{root} (new)"
     return Relocation(moves, roots)
+
+
+def _freed(golden: Models, candidate: Models, step: Relocation, before: Placement, made: Models) -> Relocation:
+    """The same step, in which what is left of a root that parts were moved from keeps no name that golden has for
+    something else.
+    """
+    if not (step.moves or before.moves):
+        return step
+    roots = dict(step.roots)
+    taken = {move.golden_root for move in step.moves if not move.golden_path}
+    for root in made:
+        name, path = before.place(root, "")
+        if (name, path) != (root, "") or any(move.root == root and not move.path for move in step.moves):
+            continue  # The whole of it is a part of something.
+        empty = all(
+            step.place(root, parameter) != (roots.get(root, root), parameter) for parameter in candidate.get(root, ())
+        )
+        known = roots.get(root, root)
+        if known in taken or (empty and known in golden):
+            roots[root] = f"{root} (new)"
+    return Relocation(step.moves, roots)
 
 
 def _without(golden: Models, moves: tuple[Move, ...]) -> Models:

@@ -225,7 +225,8 @@ class Layers:
     sizes: tuple[int, ...] = (4, 6, 7, 3)
     nested: bool = False
     average: bool = False
-    wrapped: bool = False
+    wrapped: str = ""
+    """Put into a `Sequential` of its own, `first` or after the `optimizer`."""
     skipped: tuple[str, ...] = field(default=())
     """A bug: the optimizer does not get the layers of these names."""
 
@@ -235,15 +236,18 @@ class Layers:
         for name, before, after in zip(self.names, self.sizes, self.sizes[1:], strict=False):
             inner = nn.Linear(before, after)
             model.add_module(name, nn.Sequential(inner, nn.ReLU()) if self.nested else inner)
-        if self.wrapped:
+        if self.wrapped == "first":
             model = nn.Sequential(model)
-        twin = copy.deepcopy(model) if self.average else None
         held = [
             value
             for name, value in model.named_parameters()
             if not any(part in self.skipped for part in name.split("."))
         ]
         optimizer = torch.optim.SGD(held, lr=0.1)
+        source = model
+        if self.wrapped == "optimizer":
+            model = nn.Sequential(model)
+        twin = copy.deepcopy(source) if self.average else None
         for _ in range(5):
             optimizer.zero_grad()
             model(torch.randn(8, self.sizes[0])).square().mean().backward()
@@ -273,11 +277,14 @@ class Layers:
             Layers(names=("layer1", "layer2"), sizes=(4, 4, 4)),
             [("Sequential.layer1", "Sequential.fc1"), ("Sequential.layer2", "Sequential.fc2")],
         ),
-        (Layers(), Layers(wrapped=True), [("Sequential.0", "Sequential")]),
-        (Layers(average=True), Layers(average=True, wrapped=True),
+        (Layers(), Layers(wrapped="first"), [("Sequential.0", "Sequential")]),
+        (Layers(average=True), Layers(average=True, wrapped="optimizer"),
+         [("Sequential#1.0", "Sequential"), ("Sequential#2", "Sequential#1")]),
+        (Layers(average=True), Layers(average=True, wrapped="first"),
          [("Sequential#1.0", "Sequential#1"), ("Sequential.0", "Sequential")]),
     ],
-    ids=["one", "a container", "other numbers", "alike and numbered", "wrapped in its own class", "with a copy"],
+    ids=["one", "a container", "other numbers", "alike and numbered", "wrapped in its own class",
+         "before its copy was made", "with its copy"],
 )  # fmt: skip
 def test_one_model_under_other_names(check: Any, golden: Layers, candidate: Layers, renamed: list[Any]) -> None:
     outcome = check(golden, candidate)
