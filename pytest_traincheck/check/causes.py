@@ -91,6 +91,11 @@ _SOURCES: dict[Aspect, frozenset[Aspect]] = {
 """Effect -> what can produce it. What is not listed here, a rule of a plugin say, may follow from anything."""
 
 
+_SEEN_IN_RESULTS = frozenset(
+    {Aspect.DATA, Aspect.INITIAL, Aspect.FORWARD, Aspect.LOSS, Aspect.BACKWARD, Aspect.EXCHANGE, Aspect.OTHER}
+)
+"""What makes calls give something else for the same, or losses and gradients come out differently."""
+
 _ASPECTS = {
     "DataFlow": Aspect.LOSS,
     "LossScale": Aspect.LOSS,
@@ -211,6 +216,8 @@ def _flows(cause: Violation, effect: Violation) -> bool:
         return False
     if cause.invariant.relation == "Replay":
         return effect.step >= cause.step  # All was golden's up to there: whatever is not from there on follows.
+    if effect.invariant.relation == "Replay" and why in _SEEN_IN_RESULTS and cause.step == effect.step:
+        return True  # Two views of one change, whichever module shows it.
     if what is Aspect.NUMBER:
         return _same_roots(cause, effect)
     if why is Aspect.NUMBER:
@@ -233,8 +240,10 @@ def _nothing_to_schedule(cause: Violation, effect: Violation) -> bool:
 
 
 def _rescales(cause: Violation, effect: Violation) -> bool:
-    """What a loss function returns when it is called differently is in another proportion to what is differentiated."""
-    called_differently = cause.invariant.relation == "APIArg" and aspect_of(cause) is Aspect.LOSS
+    """What a loss function returns when it is called or given something differently is in another proportion to what
+    is differentiated.
+    """
+    called_differently = cause.invariant.relation in ("APIArg", "DataFlow") and aspect_of(cause) is Aspect.LOSS
     return called_differently and effect.invariant.relation == "LossScale"
 
 
@@ -328,6 +337,8 @@ def flow_order(violation: Violation) -> int:
 
     What was computed from golden's very numbers comes before what only lies outside of a range.
     """
+    if changes_class(violation):
+        return -1  # Settings of the optimizer that is gone come after it.
     if violation.invariant.relation == "Replay":
         return len(_COMPARED_IN_ORDER)
     if violation.invariant.kind is Kind.NUMERIC:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pytest_traincheck.check.alignment import align
 from pytest_traincheck.check.applicable import kinship, why_not
 from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
@@ -18,13 +19,6 @@ from pytest_traincheck.relations.base import Measured, Replayed, filled, variabl
 from pytest_traincheck.relations.replay import comparison
 from pytest_traincheck.replay import Comparison
 from pytest_traincheck.trace import Run
-from pytest_traincheck.trace.description import (
-    align_models,
-    align_optimizers,
-    describe_models,
-    describe_optimizers,
-    held_models,
-)
 from pytest_traincheck.trace.labels import Ints
 
 NEVER_GIVEN = "nothing was given what golden's was, as with another seed"
@@ -38,6 +32,8 @@ class CheckOutcome:
     incidents: tuple[Incident, ...]
     modules: tuple[ModuleAgreement, ...] = ()
     """Agreement with what the golden run computed, module by module."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Models and modules that the candidate calls otherwise: its name, and the golden's, which is used everywhere."""
 
 
 def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
@@ -49,8 +45,8 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
     """
     table = relations()
     aligned = align(golden, run)
-    kin = kinship(golden, aligned, same_spec=same_spec)
-    replayed = _replayed(golden, aligned) if same_spec else None
+    kin = kinship(golden, aligned.run, same_spec=same_spec)
+    replayed = _replayed(golden, aligned.run) if same_spec else None
     verdicts: list[InvariantVerdict] = []
     violations: list[Violation] = []
     for invariant in golden.invariants:
@@ -65,11 +61,11 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
         else:
             numbers = _numbers(golden, invariant, relation, run)
-            verdict, violation = _evaluate(relation, invariant, numbers, aligned, replayed)
+            verdict, violation = _evaluate(relation, invariant, numbers, aligned.run, replayed)
             verdicts.append(verdict)
             if violation is not None:
                 violations.append(violation)
-    return CheckOutcome(tuple(verdicts), explain(violations), _modules(replayed))
+    return CheckOutcome(tuple(verdicts), explain(violations), _modules(replayed), aligned.renamed)
 
 
 def _replayed(golden: Golden, run: Run) -> Comparison | None:
@@ -81,14 +77,6 @@ def _replayed(golden: Golden, run: Run) -> Comparison | None:
 def _modules(replayed: Comparison | None) -> tuple[ModuleAgreement, ...]:
     nodes = replayed.nodes if replayed is not None else ()
     return tuple(ModuleAgreement(node.path, node.status.value, node.off, node.calls) for node in nodes)
-
-
-def align(golden: Golden, run: Run) -> Run:
-    """The run with its models and optimizers called as the golden calls them, so that renamed classes are no change."""
-    trained = held_models(golden.optimizers), held_models(describe_optimizers(run))
-    renamed = run.renamed(align_models(golden.models, describe_models(run), trained), {})
-    lead = next((label for label, facts in golden.optimizers.items() if facts.get("lead")), "")
-    return renamed.renamed({}, align_optimizers(golden.optimizers, describe_optimizers(renamed)), lead)
 
 
 def _numbers(golden: Golden, invariant: Invariant, relation: Relation, run: Run) -> Numbers | Recording | None:

@@ -159,6 +159,8 @@ class CheckResult:
     """Things a reader should know that are not failures, e.g. a run retried after an abort in teardown."""
     modules: tuple[ModuleAgreement, ...] = ()
     """The modules of all models in order of their first call; empty where nothing was compared."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Models and modules that the candidate calls otherwise: its name, and the golden's, which everything here uses."""
 
     @property
     def outcome(self) -> Outcome:
@@ -203,6 +205,7 @@ class CheckResult:
                 for item in self.modules
             ],
             "notes": list(self.notes),
+            "renamed": [{"candidate": candidate, "golden": golden} for candidate, golden in self.renamed],
         }
 
 

@@ -47,6 +47,7 @@ def to_plain(result: CheckResult) -> dict[str, Any]:
         "timing": asdict(result.timing),
         "modules": [[item.path, item.status, repr(item.off), item.calls] for item in result.modules],
         "notes": list(result.notes),
+        "renamed": [list(pair) for pair in result.renamed],
         "invariants": [_invariant_to_plain(invariant) for invariant in table.invariants],
     }
 
@@ -76,6 +77,7 @@ def from_plain(data: Mapping[str, Any]) -> CheckResult:
         timing=Timing(**data["timing"]),
         modules=tuple(ModuleAgreement(path, status, float(off), calls) for path, status, off, calls in data["modules"]),
         notes=tuple(data["notes"]),
+        renamed=tuple((candidate, golden) for candidate, golden in data["renamed"]),
     )
 
 

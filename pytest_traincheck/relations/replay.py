@@ -23,9 +23,11 @@ from pytest_traincheck.trace.labels import Ints
 _SENTENCES = {
     "module": "In the first steps, every part of `{subject}` that is given what golden's was gives what golden's gave",
     "function": "In the first steps, functions outside of every model that are given the same give the same",
+    "batch": "In the first steps, batches of which the largest part is golden's are golden's in all",
     "loss": "In the first steps, `{subject}` starts from golden's loss where batch, parameters and random state are "
     "golden's",
     "gradient": "In the first steps, `{subject}` leaves golden's gradients where all that came before is golden's",
+    "given": "In the first steps, `{subject}` is given golden's gradients where all that came before is golden's",
     "step": "In the first steps, `{subject}` moves parameters as in golden where values and gradients are golden's",
     "variable": "In the first steps, a step leaves golden's parameters and buffers where all that it did is golden's",
     "initial": "Parameters and buffers begin with golden's numbers where the random numbers drawn are golden's",
@@ -68,7 +70,8 @@ class Replay:
         )
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        return _SENTENCES[claim["of"]].format(subject=subject) + f"{when}."
+        before_a_step = claim["of"] == "gradient" and subject.endswith(".step")
+        return _SENTENCES["given" if before_a_step else claim["of"]].format(subject=subject) + f"{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claims = _claims(invariant.claim, run)
@@ -102,6 +105,8 @@ def _subject(what: str, subject: str) -> str:
         return f"{subject.partition('[')[0]}.step"
     if what == "loss":
         return "torch.autograd.backward"
+    if what == "batch":
+        return "torch.utils.data.DataLoader"
     return subject or _OUTSIDE
 
 
@@ -124,6 +129,13 @@ def _finding(subject: str, claim: Claim, run: Run) -> Finding:
             "result as recorded, from the same inputs, parameters and random state",
             f"result {apart}{_place(run, claim)}",
         )
+    if claim.what == "batch":
+        other = listed(claim.names)
+        return Finding(
+            f"`{claim.name}` gives another {other} with golden's `{claim.beside}`: what belongs together has changed.",
+            f"`{claim.beside}` with {other} as recorded",
+            f"the same `{claim.beside}` with another {other}",
+        )
     if claim.what == "loss":
         golden, candidate = ("", "")
         if claim.values is not None:
@@ -134,6 +146,13 @@ def _finding(subject: str, claim: Claim, run: Run) -> Finding:
             f"{inside}.",
             f"loss {golden or 'as recorded'} of the same batch and parameters",
             f"loss {candidate}, {apart}" if candidate else f"loss {apart}",
+        )
+    if claim.what == "gradient" and claim.name.endswith(".step"):
+        return Finding(
+            f"`{claim.name}` is given other gradients, though those that `backward` left are golden's: {names}.",
+            "gradients as recorded",
+            f"gradient of `{claim.names[0]}` {apart}",
+            variables=claim.names,
         )
     if claim.what == "gradient":
         return Finding(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pytest_traincheck.trace import Process
+from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints
 
 FLOW_TYPES = ("autograd", "clip", "scaler", "scheduler", "update", "collective")
@@ -65,7 +66,7 @@ LAYER_FUNCTIONS = STOCHASTIC | NORMALISATION | ATTENTION
 MASKING = "a masking function"
 """However it is spelled: `masked_fill`, or attention that is given a mask or told to be causal."""
 
-PARALLEL_WRAPPERS = ("torch.nn.parallel.", "torch.distributed.")
+PARALLEL_WRAPPERS = fmt.PARALLEL_WRAPPERS
 
 
 def is_loss(name: str) -> bool:

@@ -28,6 +28,8 @@ class Recorded:
     """Position of each call among the events of its process."""
     variables: Ints
     """Variable id of each sketch; 0 for a tensor of a call."""
+    workers: bool = False
+    """Whether worker processes made batches."""
 
 
 def record(run: Run) -> Recorded | None:
@@ -64,7 +66,7 @@ def _record(run: Run) -> Recorded | None:
         return None
     seed = str(run.processes[0].raw.meta.get("seed") or "")
     recording = Recording(tuple(texts.numbers), np.concatenate(calls), np.concatenate(sketches), seed)
-    return Recorded(recording, np.concatenate(rows), np.concatenate(variables))
+    return Recorded(recording, np.concatenate(rows), np.concatenate(variables), bool(run.workers))
 
 
 def _chosen(process: Process, last: int) -> Ints:

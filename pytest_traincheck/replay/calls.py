@@ -41,9 +41,10 @@ class Compared:
 class Calls:
     """The comparison of two processes, call by call."""
 
-    def __init__(self, golden: Side, candidate: Side, platform: str = "") -> None:
+    def __init__(self, golden: Side, candidate: Side, platform: str = "", workers: bool = False) -> None:
         self.golden = golden
         self.candidate = candidate
+        self.workers = workers
         self._platform = platform
         self._variable_distance: dict[tuple[int, int], float] = {}
         self._below: dict[tuple[str, int, int, bool], tuple[float, str]] = {}

@@ -38,6 +38,7 @@ class Claim:
     off: float
     allowed: float
     names: tuple[str, ...] = ()
+    beside: str = ""
     values: tuple[float, float] | None = None
     first: Difference | None = None
     first_row: int = -1
@@ -73,7 +74,7 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
     nodes: dict[str, Node] = {}
     unstable = frozenset(golden.unstable)
     for process in sorted(set(golden.calls["process"].tolist())):
-        calls = Calls(Side(golden, process), Side(candidate.recording, process), platform)
+        calls = Calls(Side(golden, process), Side(candidate.recording, process), platform, candidate.workers)
         claims += [claim for claim in _claims(calls, candidate, process) if claim.key not in unstable]
         for node in _nodes(calls):
             nodes[node.path] = _worse(nodes.get(node.path), node)
@@ -128,6 +129,7 @@ def _of_point(calls: Calls, point: Point, candidate: Recorded, process: int) -> 
         off=point.off,
         allowed=point.allowed,
         names=names,
+        beside=point.beside,
         values=_values(calls, golden, point.candidate) if point.what == "loss" else None,
         first=first,
     )

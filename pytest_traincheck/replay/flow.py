@@ -1,8 +1,8 @@
 """A training step as one call: what flows through it between the calls of modules and functions.
 
 What a step is given are its batches, the parameters and the random state; what it gives are, in this order, the
-losses that `backward` gets, the gradients after it, after unscaling and after clipping, the update of each parameter,
-and every other tracked variable. Each is looked at where everything before it was golden's.
+losses that `backward` gets, the gradients after it, after unscaling, after clipping and before the step, the update of
+each parameter, and every other tracked variable. Each is looked at where everything before it was golden's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOISE = 64
 class Point:
     """One place of a step where both sides can be compared.
 
-    `what` is `initial`, `loss`, `gradient`, `step` or `variable`; `names` are the variables that deviate, worst first.
+    `what` is `initial`, `batch`, `loss`, `gradient`, `step` or `variable`; `names` are those that deviate, worst first.
     """
 
     what: str
@@ -35,12 +35,16 @@ class Point:
     off: float
     allowed: float
     names: tuple[str, ...] = ()
+    beside: str = ""
+    """Of a batch: the part of it that is golden's."""
 
     @property
     def holds(self) -> bool:
         return self.off <= self.allowed
 
 
+_FEW = 16
+"""Elements of a part of a batch that say which samples are in it."""
 _UPDATED = 8
 """Rounding units of a value that its change may be off."""
 
@@ -105,6 +109,10 @@ class Flow:
     def _step(self, window: int) -> Iterator[Point | None]:
         """The points of one step in order; None where what follows cannot be compared."""
         start = self._start(window)
+        batches = list(self._paired_batches(window, start))
+        yield from batches
+        if not all(point.holds for point in batches):
+            return
         given = self._given(window, start)
         if given is None:
             yield None
@@ -130,6 +138,7 @@ class Flow:
                 yield self._loss(golden, candidate, eps, given)
                 yield self._gradients(golden, candidate, eps, given)
             elif golden.kind == "optimizer":
+                yield self._gradients(golden, candidate, eps, given)
                 yield self._update(golden, candidate, given)
             elif golden.arguments != candidate.arguments:
                 yield None
@@ -195,6 +204,33 @@ class Flow:
             worst = max(worst, *off)
         return worst
 
+    def _paired_batches(self, window: int, start: tuple[float, float]) -> Iterator[Point]:
+        """Batches of which the largest part is golden's: then the rest is, as labels that belong to their inputs.
+
+        Nothing is said where workers make them, whose random draws nobody sees.
+        """
+        if self._calls.workers:
+            return
+        for golden in self._golden.calls.values():
+            other = self._calls.pairs.get(golden.index)
+            if golden.kind != "data" or golden.window != window or other is None:
+                continue
+            candidate = self._candidate.calls[other]
+            since = min(start[0], golden.begin), min(start[1], candidate.begin)
+            batch, made = self._golden.results.get(golden.index, {}), self._candidate.results.get(other, {})
+            if not batch or batch.keys() != made.keys():
+                continue
+            if not self._calls.same_draws(since, (golden.end, candidate.end)):
+                return
+            off = {slot: apart(tensor, made[slot]) for slot, tensor in batch.items()}
+            largest = max(tensor.size for tensor in batch.values())
+            kept = [slot for slot in batch if off[slot] == 0 and batch[slot].size == largest and _telling(batch[slot])]
+            wrong = [slot for slot in batch if off[slot] > agreement(epsilon(batch[slot].dtype))]
+            if kept:
+                names = tuple(slot.removeprefix("out.") for slot in wrong)
+                worst = max(off[slot] for slot in wrong) if wrong else 0.0
+                yield Point("batch", golden, candidate, worst, 0.0, names, kept[0].removeprefix("out."))
+
     def _anchor(self, window: int) -> float | None:
         wanted = TRAINING | GRAD | ENTRY
         for call in self._golden.calls.values():
@@ -221,11 +257,17 @@ class Flow:
         return Point("loss", golden, candidate, off, allowance(eps, _CALLS, _CALLS) + carried(given))
 
     def _gradients(self, golden: Call, candidate: Call, eps: float, given: float) -> Point | None:
+        at = golden.end, candidate.end
+        if golden.kind == "optimizer":
+            begin, other = self._golden.hyper.get(golden.index), self._candidate.hyper.get(candidate.index)
+            if begin is None or other is None:
+                return None
+            at = begin[0], other[0]
         names = [name for kind, name in self._golden.values if kind == "gradient"]
         found: dict[str, tuple[Tensor, float]] = {}
         for name in names:
-            ours = self._golden.value("gradient", name, golden.end)
-            theirs = self._candidate.value("gradient", name, candidate.end)
+            ours = self._golden.value("gradient", name, at[0])
+            theirs = self._candidate.value("gradient", name, at[1])
             if ours is None:
                 continue
             if theirs is None or ours.shape != theirs.shape:
@@ -258,7 +300,11 @@ class Flow:
             noisy, faint = 0.0, 0.0
             if gradients is not None:
                 noisy, faint = apart(*gradients), gradients[0].faint / max(gradients[0].size, 1)
-            excess[name] = moved, _rounding(value, change) + carried_by_signs(noisy, faint) + carried(given)
+            if noisy > agreement(epsilon("float32")):
+                self._drift = INFINITE  # what follows from this update owes nothing
+                continue
+            signs = carried_by_signs(noisy, faint, max(value.size, 1))
+            excess[name] = moved, _rounding(value, change) + signs + carried(given)
             self._stepped[name] = end
             self._drift = max(self._drift, moved)
         return _worst("step", golden, candidate, excess)
@@ -268,6 +314,11 @@ class Flow:
         ours, theirs = self._golden.value(kind, name, at[0]), self._candidate.value(kind, name, at[1])
         return None if ours is None or theirs is None else (ours, theirs)
 
+    def _first(self, kind: str, name: str, until: tuple[float, float]) -> tuple[Tensor, Tensor] | None:
+        """The first value of a variable on both sides, if it was looked at by then."""
+        ours, theirs = self._golden.values[kind, name][0], self._candidate.values.get((kind, name), [None])[0]
+        return (ours, theirs) if theirs is not None and ours.at <= until[0] and theirs.at <= until[1] else None
+
     def _moved(
         self, kinds: tuple[str, ...], begin: tuple[float, float], end: tuple[float, float]
     ) -> Iterator[tuple[str, Tensor, float, float]]:
@@ -276,8 +327,9 @@ class Flow:
         """
         for kind, name in self._golden.values:
             since = self._stepped.get(name, begin)
-            before = self._values(kind, name, max(since, begin))
             after = self._values(kind, name, end)
+            # What is tracked only since a copy of it was made has its first value as its beginning.
+            before = self._values(kind, name, max(since, begin)) or self._first(kind, name, end)
             if kind not in kinds or before is None or after is None:
                 continue
             if any(late.index != early.index for early, late in zip(before, after, strict=True)):
@@ -305,6 +357,14 @@ def _rounding(value: Tensor, change: float) -> float:
     """What rounding explains in a change of a variable, which is `change` times as large as the variable."""
     eps = epsilon(value.dtype) or epsilon("float32")
     return allowance(eps, _CALLS, _CALLS) + (_UPDATED * eps / change if change else 0.0)
+
+
+def _telling(tensor: Tensor) -> bool:
+    """Whether a part of a batch says which samples are in it: a mask, or one number repeated, does not."""
+    squares = tensor.norm**2
+    same = math.isclose(squares, tensor.size * tensor.mean**2, rel_tol=1e-9, abs_tol=1e-12)
+    binary = math.isclose(squares, tensor.size * tensor.mean, rel_tol=1e-9, abs_tol=1e-12)
+    return tensor.size >= _FEW and not same and not binary
 
 
 def _worst(what: str, golden: Call, candidate: Call, excess: dict[str, tuple[float, float]]) -> Point:

@@ -27,7 +27,7 @@ COARSE = 2.0**-20
 """Rounding units above this one outweigh what the order of a sum makes of them."""
 
 _LEAST, _GREATEST, _SUM = 256, 2560, 16
-_ROUNDED = 2.5
+_ONE_RESULT, _ROUNDED = 0.5, 2.5
 _AMPLIFIED = 30.0
 _SIGNS = 4.0
 
@@ -43,7 +43,7 @@ def allowance(eps: float, terms: float, calls: int) -> float:
     """Relative distance that rounding explains between two results of `calls` calls that sum up to `terms` terms."""
     if eps > COARSE:
         # The result itself was rounded to few digits: that outweighs the order of any sum.
-        return _ROUNDED * eps
+        return min(_ROUNDED, _ONE_RESULT * (1 + math.log2(1 + calls))) * eps
     wanted = _SUM * eps * math.sqrt(max(terms, 1.0)) * (1 + math.log2(1 + calls))
     return min(max(wanted, _LEAST * eps), _GREATEST * eps)
 
@@ -58,8 +58,9 @@ def carried(off: float) -> float:
     return _AMPLIFIED * off
 
 
-def carried_by_signs(off: float, faint: float = 0.0) -> float:
-    """The same for the update of an optimizer that normalises its gradients, of which a share `faint` is close to zero:
-    where they are not exactly golden's, such elements change their sign, and move as far as all others.
+def carried_by_signs(off: float, faint: float = 0.0, size: float = math.inf) -> float:
+    """The same for the update of an optimizer that normalises its gradients, `size` elements of which a share `faint`
+    is close to zero: where they are not exactly golden's, such elements change their sign, and move as far as all
+    others. One may always do so.
     """
-    return _SIGNS * (math.sqrt(off) + math.sqrt(faint)) if off else 0.0
+    return _SIGNS * (math.sqrt(off) + math.sqrt(faint) + math.sqrt(1 / size)) if off else 0.0

@@ -87,6 +87,7 @@ def _environment() -> jinja2.Environment:
         groups=_groups,
         output_lines=wording.output_lines,
         reasons=wording.reasons,
+        renamed=wording.renamed,
         timing=wording.timing,
         verdict_summary=wording.verdict_summary,
         where=wording.where,

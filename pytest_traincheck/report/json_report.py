@@ -39,6 +39,7 @@ def document(results: Sequence[CheckResult]) -> dict[str, Any]:
         "errors": _with_pipeline(singles, "errors") if singles else [_NOTHING_CHECKED],
         "modules": _with_pipeline(singles, "modules"),
         "notes": [f"{single['pipeline']}: {note}" for single in singles for note in single["notes"]],
+        "renamed": _with_pipeline(singles, "renamed"),
         "pipelines": singles,
     }
 

@@ -26,7 +26,7 @@ def render_result(result: CheckResult, width: int = 80) -> Text:
     lines = list(_verdict(result, width))
     for incident in result.incidents:
         lines += [("", ""), *_incident(incident, width)]
-    if result.verdicts or result.errors or result.notes:
+    if result.verdicts or result.errors or result.notes or result.renamed:
         lines.append(("", ""))
     lines += _counts(result, width)
     agreement = wording.agreement(result)
@@ -36,6 +36,8 @@ def render_result(result: CheckResult, width: int = 80) -> Text:
         lines += _error(error, width)
     for note in result.notes:
         lines += _labelled("note", one_line(note), width)
+    if result.renamed:
+        lines += _labelled("renamed", one_line(wording.renamed(result)), width, "dim")
     lines += _timing(result, width)
     text = Text(no_wrap=True, overflow="ignore")
     for number, (line, style) in enumerate(lines):

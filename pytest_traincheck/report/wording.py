@@ -179,3 +179,10 @@ def timing(result: CheckResult) -> list[tuple[str, float]]:
 def seconds(value: float) -> str:
     """ "0.04 s", "4.2 s", "312 s"."""
     return f"{value:.2f} s" if value < 1 else f"{value:.1f} s" if value < 100 else f"{value:.0f} s"
+
+
+def renamed(result: CheckResult, most: int = 4) -> str:
+    """What the candidate calls otherwise, the first few; empty where names are the same."""
+    pairs = [f"`{candidate}` is golden's `{golden}`" for candidate, golden in result.renamed[:most]]
+    more = len(result.renamed) - len(pairs)
+    return ", ".join([*pairs, *([f"and {more} more"] if more else [])])

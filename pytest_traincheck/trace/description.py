@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytest_traincheck.trace.placement import Models
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run
 from pytest_traincheck.trace.variables import Variables
 
-Models = Mapping[str, Mapping[str, Sequence[int]]]
-
 
 def describe_models(run: Run) -> dict[str, dict[str, list[int]]]:
-    """Root -> parameter -> shape, over all processes."""
+    """Root -> parameter -> shape, over all processes; sorted by name."""
+    return {root: dict(sorted(parameters.items())) for root, parameters in sorted(models_as_made(run).items())}
+
+
+def models_as_made(run: Run) -> dict[str, dict[str, list[int]]]:
+    """Root -> parameter -> shape, over all processes, in the order in which they were first seen."""
     models: dict[str, dict[str, list[int]]] = {}
     for process in run.processes:
         variables = Variables.of(process)
@@ -22,7 +26,19 @@ def describe_models(run: Run) -> dict[str, dict[str, list[int]]]:
             root = process.names.roots[symbol.get("root", 0)]
             if root:
                 models.setdefault(root, {})[str(symbol["name"])] = list(symbol.get("shape") or [])
-    return {root: dict(sorted(parameters.items())) for root, parameters in sorted(models.items())}
+    return models
+
+
+def held_parameters(run: Run) -> frozenset[tuple[str, str]]:
+    """Root and name of every parameter that some optimizer holds."""
+    found: set[tuple[str, str]] = set()
+    for process in run.processes:
+        variables = Variables.of(process)
+        ids = variables.ids("parameter", tied=True)
+        for number in ids[variables.held[ids]].tolist():
+            symbol = variables.symbols[number]
+            found.add((process.names.roots[symbol.get("root", 0)], str(symbol["name"])))
+    return frozenset(found)
 
 
 def describe_optimizers(run: Run) -> dict[str, dict[str, Any]]:

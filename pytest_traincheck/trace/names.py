@@ -49,6 +49,8 @@ def _number(symbols: Sequence[Mapping[str, Any]], key: str) -> list[str]:
     by_id: dict[int, str] = {}
     for symbol in sorted(symbols[1:], key=lambda item: (item.get("ordinal", 0), item.get("i", 0))):
         name = symbol.get(key, "")
+        if not name:
+            continue
         number = counts.get(name, 0)
         counts[name] = number + 1
         by_id[symbol.get("i", 0)] = name if number == 0 else f"{name}#{number}"

@@ -73,6 +73,7 @@ def check_candidate(
         candidate=side_info(plan, [run], path),
         timing=Timing(candidate_run_s=run.seconds, check_s=seconds),
         notes=(*run.notes, *judged.notes),
+        renamed=outcome.renamed,
     )
 
 

@@ -57,6 +57,7 @@ def test_everything_comes_back():
         Timing(1.5, 2.5, 0.25, 0.125),
         ("a note",),
         (ModuleAgreement("Net.fc", "deviates", float("inf"), 2), ModuleAgreement("Net", "same", 0.0, 2)),
+        (("Wrapper.model", "Net"), ("Net.hidden", "Net.fc1")),
     )
     assert from_plain(json.loads(json.dumps(to_plain(result)))) == result
 

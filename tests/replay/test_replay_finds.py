@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: E402
 from replays import PAD, Model, Record, claimed, golden_of, replayed, train  # noqa: E402
 
 from pytest_traincheck.check import check_run  # noqa: E402
+from pytest_traincheck.infer import learn  # noqa: E402
 
 
 def over_padding(logits: Any, labels: Any) -> Any:
@@ -140,3 +141,50 @@ def test_initial_numbers_that_were_computed_otherwise(record: Record, monkeypatc
     monkeypatch.setattr(Model, "__init__", scaled)
     first, *_ = replayed(golden, record(train()))
     assert first.title.startswith("`Model.head.weight` begins with other numbers")
+
+
+def loop(labels_of: Any, between: Any = id) -> Any:
+    """Training from a DataLoader, with something between `backward` and the step."""
+
+    def run() -> None:
+        torch.manual_seed(0)
+        data = torch.randn(32, 6)
+        labels = labels_of((data.sum(1) > 0).long())
+        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data, labels), batch_size=8, shuffle=True)
+        net = torch.nn.Linear(6, 2)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            between(net)
+            optimizer.step()
+
+    return run
+
+
+def test_labels_that_belong_to_other_inputs(record: Record) -> None:
+    golden = learn([record(loop(lambda labels: labels)) for _ in range(2)], pipeline="loader", seeds=(0, 1))
+    (found,) = replayed(golden, record(loop(lambda labels: labels.roll(1))))
+    assert found.title == (
+        "`torch.utils.data.DataLoader.__next__` gives another `1` with golden's `0`: what belongs together has changed."
+    )
+
+
+def test_other_inputs_with_other_labels_say_nothing(record: Record) -> None:
+    golden = learn([record(loop(lambda labels: labels)) for _ in range(2)], pipeline="loader", seeds=(0, 1))
+
+    def elsewhere() -> None:
+        torch.rand(1)
+        loop(lambda labels: labels)()
+
+    assert not replayed(golden, record(elsewhere))
+
+
+def test_gradients_changed_before_the_step(record: Record) -> None:
+    def halved(net: Any) -> None:
+        for parameter in net.parameters():
+            parameter.grad.mul_(0.5)
+
+    golden = learn([record(loop(lambda labels: labels)) for _ in range(2)], pipeline="loader", seeds=(0, 1))
+    first, *_ = replayed(golden, record(loop(lambda labels: labels, halved)))
+    assert first.title.startswith("`torch.optim.SGD.step` is given other gradients, though those that `backward` left")

@@ -75,7 +75,7 @@ def threads(count: int) -> Iterator[None]:
 def test_the_same_computed_otherwise(golden: Any, record: Record, change: dict[str, Any]) -> None:
     run = record(train(**change))
     assert not replayed(golden, run)
-    assert claimed(check_run(golden, run, same_spec=True)) or "wrap" in change
+    assert claimed(check_run(golden, run, same_spec=True)) > 3
 
 
 def test_another_number_of_threads_drifts_at_most(golden: Any, record: Record) -> None:

@@ -145,6 +145,7 @@ def failed() -> CheckResult:
         ),
         timing=Timing(4.21, 4.4, 0.31, 0.052),
         notes=("The golden run with seed 2 was repeated: it aborted in teardown after training had finished.",),
+        renamed=tuple((f"Distiller.student.{name}", f"Student.{name}") for name in "abcdef"),
     )  # fmt: skip
 
 
@@ -195,4 +196,5 @@ def hostile() -> CheckResult:
         golden=SideInfo(HOSTILE, 1, {HOSTILE: HOSTILE}, HOSTILE, HOSTILE),
         candidate=SideInfo(HOSTILE, 1, {HOSTILE: "other"}, HOSTILE, HOSTILE),
         notes=(HOSTILE, long),
+        renamed=((HOSTILE, long),),
     )  # fmt: skip

@@ -44,6 +44,11 @@ def test_several_results_are_aggregated(failed: CheckResult, passed: CheckResult
         "platform": "linux-x86_64-cpu",
     }
     assert content["golden"]["command"] == ""
+    assert content["renamed"][0] == {
+        "candidate": "Distiller.student.a",
+        "golden": "Student.a",
+        "pipeline": failed.pipeline,
+    }
     assert content["pipelines"] == [failed.to_json(), passed.to_json(), failed.to_json()]
 
 

@@ -42,6 +42,14 @@ def test_colour_changes_no_text(name: str, request: pytest.FixtureRequest) -> No
     assert len(coloured.splitlines()) == len(plain.splitlines())
 
 
+def test_what_the_candidate_calls_otherwise_is_one_quiet_line(failed: CheckResult, passed: CheckResult) -> None:
+    pairs = [f"`Distiller.student.{name}` is golden's `Student.{name}`" for name in "abcd"]
+    text = render_result(failed, 400)
+    assert f"\nrenamed:   {', '.join(pairs)}, and 2 more\n" in text.plain
+    assert [span.style for span in text.spans if "renamed:" in text.plain[span.start : span.end]] == ["dim"]
+    assert "renamed" not in render_result(passed, 80).plain
+
+
 def test_a_failure_tells_the_cause_first(failed: CheckResult) -> None:
     lines = render_result(failed, 120).plain.splitlines()
     assert lines[0] == "tiny_gpt: FAILED - 2 incidents, 4 of 36 rules broken"
