@@ -39,7 +39,7 @@ class Band:
     name = "Band"
 
     def layer(self, claim: Mapping[str, Any]) -> int:
-        return 4
+        return 5
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         found = {

@@ -93,8 +93,15 @@ class Flow:
         call, other = _around(ours, looks[0]), _around(theirs, looks[1])
         if call is None or other is None:
             return
-        first = {name: tensors[0] for name, tensors in ours.values.items() if name[0] in ("parameter", "buffer")}
-        begun = {name: tensors[0] for name, tensors in theirs.values.items() if name in first}
+        # What is tracked only later, a copy of parameters say, does not begin here.
+        first, begun = (
+            {
+                name: tensors[0]
+                for name, tensors in side.values.items()
+                if name[0] in ("parameter", "buffer") and tensors[0].at <= side.inside(around)
+            }
+            for side, around in ((ours, call), (theirs, other))
+        )
         off = {name: apart(tensor, begun[name]) for name, tensor in first.items() if name in begun}
         allowed = {name: allowance(epsilon(first[name].dtype) or epsilon("float32"), 1, 1) for name in off}
         wrong = sorted((name for name in off if off[name] > allowed[name]), key=lambda name: first[name].at)
