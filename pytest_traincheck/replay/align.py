@@ -14,6 +14,7 @@ from pytest_traincheck.replay.sides import Call, Side
 
 Key = tuple[object, ...]
 
+_LAYERS = "torch.nn."
 _WHOLE = ("autograd", "optimizer", "clip", "scaler", "data")
 """Kinds of calls that belong to a training step as a whole."""
 
@@ -21,9 +22,19 @@ _WHOLE = ("autograd", "optimizer", "clip", "scaler", "data")
 def aligned(golden: Side, candidate: Side) -> dict[int, int]:
     """Golden call -> candidate call."""
     ours, theirs = _keys(golden), _keys(candidate)
-    found = {call: theirs[key] for key, call in ours.items() if key in theirs}
+    found = {
+        call: theirs[key]
+        for key, call in ours.items()
+        if key in theirs and _alike(golden.calls[call], candidate.calls[theirs[key]])
+    }
     _add_functions(golden, candidate, found)
     return found
+
+
+def _alike(golden: Call, candidate: Call) -> bool:
+    """Whether two calls may be of one module: users rename their classes, layers of torch keep their names."""
+    layers = golden.name.startswith(_LAYERS) and candidate.name.startswith(_LAYERS)
+    return golden.kind != "module" or not layers or golden.name == candidate.name
 
 
 def _keys(side: Side) -> Mapping[Key, int]:

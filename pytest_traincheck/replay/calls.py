@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -36,6 +36,13 @@ class Compared:
     off: float = 0.0
     allowed: float = 0.0
     why: str = ""
+
+
+def _within(first: Sequence[object], second: Sequence[object]) -> bool:
+    """Whether the shorter sequence is the longer one with some places left out: a compiled model draws unseen."""
+    short, long = sorted((first, second), key=len)
+    rest = iter(long)
+    return all(item in rest for item in short)
 
 
 class Calls:
@@ -152,7 +159,14 @@ class Calls:
 
     def same_draws(self, after: tuple[float, float], until: tuple[float, float]) -> bool:
         """Whether both drew the same random numbers in an interval; each pair is (golden, candidate)."""
-        return self.golden.drawn(after[0], until[0]) == self.candidate.drawn(after[1], until[1])
+        draws, moved = self.golden.drawn(after[0], until[0])
+        others, states = self.candidate.drawn(after[1], until[1])
+        if moved.keys() != states.keys() or not _within(draws, others):
+            return False
+        return all(
+            (ours[0], ours[-1]) == (theirs[0], theirs[-1]) and _within(ours, theirs)
+            for ours, theirs in ((moved[name], states[name]) for name in moved)
+        )
 
     # what golden's calls are made of
 

@@ -124,15 +124,9 @@ class Flow:
         if given is None:
             yield None
             return
-        # What happens in a call of its own is told about that call.
-        deviating = [item.golden.end for item in self._calls.roots if item.golden.window <= window]
-        stop = min(deviating, default=math.inf)
         eps = max([self._calls.precision[n] for n, c in self._golden.calls.items() if c.window == window], default=0.0)
         for index in self._events(window):
             golden = self._golden.calls[index]
-            if golden.end > stop:
-                yield None
-                return
             counterpart = self._calls.pairs.get(index)
             if counterpart is None:
                 yield None
@@ -258,10 +252,27 @@ class Flow:
     def _loss(self, golden: Call, candidate: Call, eps: float, given: float) -> Point | None:
         ours = self._golden.inputs.get(golden.index, {})
         theirs = self._candidate.inputs.get(candidate.index, {})
-        if not ours or ours.keys() != theirs.keys():
+        if not ours or ours.keys() != theirs.keys() or self._in_another_order(golden):
             return None
         off = max(apart(tensor, theirs[slot]) for slot, tensor in ours.items())
         return Point("loss", golden, candidate, off, allowance(eps, _CALLS, _CALLS) + carried(given))
+
+    def _in_another_order(self, backward: Call) -> bool:
+        """Whether a model is given in this place of the step what golden's was given in another."""
+        for call in self._golden.calls.values():
+            if not call.flags & ENTRY or call.window != backward.window or call.begin > backward.begin:
+                continue
+            found = self._calls.compared.get(call.index)
+            slot = f"in.{found.why}" if found is not None else ""
+            given = self._candidate.inputs.get(found.candidate.index, {}).get(slot) if found is not None else None
+            others = (self._golden.inputs.get(other, {}).get(slot) for other in self._entries(backward.window))
+            if given is not None and any(other is not None and apart(other, given) == 0 for other in others):
+                return True
+        return False
+
+    def _entries(self, window: int) -> list[int]:
+        calls = self._golden.calls.values()
+        return [call.index for call in calls if call.flags & ENTRY and call.window == window]
 
     def _gradients(self, golden: Call, candidate: Call, eps: float, given: float) -> Point | None:
         at = golden.end, candidate.end
