@@ -7,6 +7,8 @@ rule is about were computed from golden's inputs and are golden's to the last di
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pytest_traincheck.golden.model import Invariant, Kind
 from pytest_traincheck.relations import Examples, vocabulary
 from pytest_traincheck.relations.quantities import ACTIVATION, LOSS
@@ -22,57 +24,99 @@ LAST_DIGITS = 2.0**-20
 _FUNCTIONS = (vocabulary.F, vocabulary.MASKING, "torch.Tensor.masked_fill")
 """Functions that one can write in other words. What is between `backward` and the step is not among them."""
 
+_STEPS = 2
+"""Steps that must have been compared before a function may be gone: in one, a mask may have had nothing to hide."""
+
 _OF_THE_LOSS = ("LossScale", "LossTerms", "DataFlow")
+
+
+Place = tuple[int, int]
+"""A process, and a row among its events."""
 
 
 def excuse(invariant: Invariant, run: Run, examples: Examples, broken: Ints, replayed: Comparison) -> str:
     """Why a broken rule is none, in words; empty where nothing speaks for it. `broken` is in order of time."""
-    about_losses = invariant.relation in _OF_THE_LOSS or invariant.claim.get("quantity") in (LOSS, ACTIVATION)
+    relation, claim = invariant.relation, invariant.claim
     if invariant.kind is Kind.CONFIG:
         return ""
-    if invariant.relation == "Initialised":
-        return "the initial numbers are golden's" if _is_golden(replayed, "initial", 0, "") else ""
-    if invariant.relation in ("Count", "EventContain") and _names_a_function(invariant):
-        return "all results are golden's" if _all_hold(replayed) else ""
-    moved_border = invariant.relation == "Replay" and invariant.claim["of"] in ("module", "function")
-    of_a_call = moved_border or (invariant.relation == "APIArg" and "argument" in invariant.claim)
-    if not of_a_call and not about_losses:
+    if relation == "Initialised":
+        begun = [item for item in replayed.claims if item.what == "initial"]
+        return "the initial numbers are golden's" if begun and all(map(_to_the_last_digits, begun)) else ""
+    places = _first_places(run, examples, broken)
+    if relation in ("Count", "EventContain"):
+        return "all results are golden's" if _is_rewritten(invariant, run, places, replayed) else ""
+    moved_border = relation == "Replay" and claim["of"] in ("module", "function")
+    of_an_argument = relation == "APIArg" and "argument" in claim
+    of_a_loss = relation in _OF_THE_LOSS or claim.get("quantity") in (LOSS, ACTIVATION)
+    if not (moved_border or of_an_argument or of_a_loss):
         return ""
-    # Each module the first time: later steps were not compared, and do there what they did in the first.
-    first: dict[tuple[int, str], int] = {}
+    return "the result is golden's" if all(_excused(run, replayed, place) for place in places) else ""
+
+
+def _first_places(run: Run, examples: Examples, broken: Ints) -> list[Place]:
+    """Where each thing that is seen was first seen in each module and stage: later steps were not compared, and may do
+    again what they did in the first, but nothing else.
+    """
+    first: dict[tuple[int, str, str, str], Place] = {}
     for position in broken.tolist():
-        process, row = int(examples.process[position]), int(examples.row[position])
-        first.setdefault((process, run.processes[process].module_name(row)), row)
-    excused = all(_excused(run, replayed, process, module, row) for (process, module), row in first.items())
-    return "the result is golden's" if excused else ""
+        number, row = int(examples.process[position]), int(examples.row[position])
+        process = run.processes[number]
+        seen = examples.observed[position] if examples.observed is not None else ""
+        first.setdefault((number, process.module_name(row), process.stage_name(row), seen), (number, row))
+    return list(first.values())
 
 
-def _names_a_function(invariant: Invariant) -> bool:
-    """Whether a rule says that a function is called which one can write in other words."""
+def _is_rewritten(invariant: Invariant, run: Run, places: Sequence[Place], replayed: Comparison) -> bool:
+    """Whether a function is gone, in steps that were compared, and nothing in them has changed."""
     named = (invariant.subject, *invariant.claim.values())
-    return any(isinstance(item, str) and item.startswith(_FUNCTIONS) for item in named)
+    functions = [item for item in named if isinstance(item, str) and item.startswith(_FUNCTIONS)]
+    steps = _compared(replayed, "loss") & _compared(replayed, "gradient")
+    if not functions or len({step for _, step in steps}) < _STEPS or not all(item.holds for item in replayed.claims):
+        return False
+    if invariant.claim.get("per") == "run":
+        # A run has no place; the function must have been at work in golden's steps, and not in evaluation alone.
+        return replayed.called.issuperset(functions)
+    return all(_trains(run, place) and (place[0], _step(run, place)) in steps for place in places)
 
 
-def _all_hold(replayed: Comparison) -> bool:
-    """Whether losses and gradients were compared in two steps, and nothing that was compared deviates."""
-    steps = {claim.step for claim in replayed.claims if claim.what == "loss"}
-    later = {claim.step for claim in replayed.claims if claim.what == "gradient"}
-    return len(steps & later) > 1 and all(claim.holds for claim in replayed.claims)
+def _compared(replayed: Comparison, what: str) -> set[tuple[int, int]]:
+    """Process and step of every place where losses, or gradients, were compared."""
+    return {(claim.process, claim.step) for claim in replayed.claims if claim.what == what}
 
 
-def _excused(run: Run, replayed: Comparison, process: int, module: str, row: int) -> bool:
-    step = run.processes[process].step_number(row)
-    if module and _is_golden(replayed, "module", step, module, process):
+def _excused(run: Run, replayed: Comparison, place: Place) -> bool:
+    process, row = place
+    around = _module_call(run, process, row)
+    own = [claim for claim in replayed.claims if (claim.what, claim.process, claim.row) == ("module", process, around)]
+    if own and all(map(_to_the_last_digits, own)):
         return True
-    return all(_is_golden(replayed, what, step, "", process) for what in ("loss", "gradient"))
+    # What happens in evaluation goes into no loss and no gradient.
+    return _trains(run, place) and all(_is_golden(replayed, what, place, run) for what in ("loss", "gradient"))
 
 
-def _is_golden(replayed: Comparison, what: str, step: int, module: str, process: int | None = None) -> bool:
-    """Whether a result was compared in a step, and every time it was golden's."""
-    found = [claim for claim in replayed.claims if _concerns(claim, what, module) and process in (None, claim.process)]
-    here = [claim for claim in found if claim.step == step]
-    return bool(here) and all(claim.holds and claim.off <= LAST_DIGITS for claim in found)
+def _module_call(run: Run, process: int, row: int) -> int:
+    """The innermost call of a module that a row lies in, or is; -1 outside of all."""
+    events = run.processes[process]
+    modules = events.type_codes.isin(["module"])
+    while row >= 0 and not modules[row]:
+        row = int(events.parent_row[row])
+    return row
 
 
-def _concerns(claim: Claim, what: str, module: str) -> bool:
-    return claim.what == what and (not module or claim.name == module)
+def _step(run: Run, place: Place) -> int:
+    return run.processes[place[0]].step_number(place[1])
+
+
+def _trains(run: Run, place: Place) -> bool:
+    return run.processes[place[0]].stage_name(place[1]) == "train"
+
+
+def _is_golden(replayed: Comparison, what: str, place: Place, run: Run) -> bool:
+    """Whether losses, or gradients, were compared in a step, and every time they were golden's."""
+    found = [claim for claim in replayed.claims if (claim.what, claim.process) == (what, place[0])]
+    compared = any(claim.step == _step(run, place) for claim in found)
+    return compared and all(map(_to_the_last_digits, found))
+
+
+def _to_the_last_digits(claim: Claim) -> bool:
+    return claim.holds and claim.off <= LAST_DIGITS

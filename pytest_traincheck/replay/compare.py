@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_traincheck.golden.recording import Recording
+from pytest_traincheck.golden.recording import GRAD, Recording
 from pytest_traincheck.replay.build import Recorded
 from pytest_traincheck.replay.calls import Calls, Compared, Status
 from pytest_traincheck.replay.difference import Difference, first_within, first_within_step
@@ -61,6 +61,8 @@ class Comparison:
 
     claims: tuple[Claim, ...]
     nodes: tuple[Node, ...]
+    called: frozenset[str] = frozenset()
+    """Functions that golden called while it recorded gradients, in the steps that are compared."""
 
     @property
     def deviating(self) -> frozenset[str]:
@@ -78,7 +80,13 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
         claims += [claim for claim in _claims(calls, candidate, process) if claim.key not in unstable]
         for node in _nodes(calls):
             nodes[node.path] = _worse(nodes.get(node.path), node)
-    return Comparison(tuple(claims), tuple(nodes.values()))
+    return Comparison(tuple(claims), tuple(nodes.values()), _called(golden))
+
+
+def _called(golden: Recording) -> frozenset[str]:
+    calls, function = golden.calls, golden.strings.index(FUNCTION) if FUNCTION in golden.strings else -1
+    found = calls["name"][(calls["kind"] == function) & ((calls["flags"] & GRAD) != 0)]
+    return frozenset(golden.strings[number] for number in set(found.tolist()))
 
 
 def _claims(calls: Calls, candidate: Recorded, process: int) -> Iterator[Claim]:

@@ -9,10 +9,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
-from replays import DIM, PAD, Attention, Record, golden_of, train  # noqa: E402
+from replays import DIM, PAD, Attention, Model, Record, golden_of, train  # noqa: E402
 
 from pytest_traincheck.check import CheckOutcome, check_run  # noqa: E402
 from pytest_traincheck.check.result import Verdict  # noqa: E402
+from pytest_traincheck.infer import learn  # noqa: E402
 
 
 def told(scale: float | None) -> Any:
@@ -82,3 +83,101 @@ def test_a_small_change_of_a_setting_is_no_rounding(golden: Any, record: Record)
     outcome = check_run(golden, record(train(eps=1e-6)), same_spec=True)
     (title,) = titles(outcome)
     assert title == "`torch.nn.functional.layer_norm(eps)` was 1e-05 in golden, is 1e-06 in the candidate."
+
+
+def forgets_its_mask(after: int) -> Any:
+    """A wrapper that switches the mask off once the model has been called so often."""
+
+    def wrap(model: Any) -> Any:
+        def count(module: Any, *_: Any) -> None:
+            module.calls = getattr(module, "calls", 0) + 1
+            if module.calls > after:
+                module.block.attend.mask = "none"
+
+        model.register_forward_pre_hook(count)
+        return model
+
+    return wrap
+
+
+def test_what_a_later_step_leaves_out_is_not_excused(record: Record) -> None:
+    """The steps that are compared say nothing about the others."""
+    golden = golden_of(record, steps=6)
+    (title,) = titles(check_run(golden, record(train(steps=6, wrap=forgets_its_mask(3))), same_spec=True))
+    assert title.startswith("A masking function was called at least once in every training step of golden")
+
+
+class Noisy(torch.nn.Module):
+    def __init__(self, always: bool) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(4, 3)
+        self.always = always
+
+    def forward(self, x: Any) -> Any:
+        return self.fc(F.dropout(x, 0.5, training=self.training or self.always))
+
+
+def with_evaluation(always: bool) -> Any:
+    """Training that is evaluated after each step."""
+
+    def run() -> None:
+        torch.manual_seed(0)
+        net = Noisy(always)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for number in range(4):
+            x = torch.randn(8, 4)
+            net.train()
+            optimizer.zero_grad()
+            F.mse_loss(net(x), x[:, :3]).backward()
+            optimizer.step()
+            net.eval()
+            state = torch.get_rng_state()
+            with torch.no_grad():
+                net(x + number)
+            torch.set_rng_state(state)
+
+    return run
+
+
+def test_what_evaluation_does_is_not_excused_by_training(record: Record) -> None:
+    """Losses and gradients are golden's, and the dropout that stays active in evaluation is a mistake all the same."""
+    golden = learn([record(with_evaluation(False)) for _ in range(3)], pipeline="evaluated", seeds=(0, 1, 2))
+    outcome = check_run(golden, record(with_evaluation(True)), same_spec=True)
+    assert any("dropout" in title and "training" in title for title in titles(outcome))
+
+
+class Manual(Attention):
+    """Softmax written out."""
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = self.project(x).chunk(3, dim=-1)
+        scores = q @ k.transpose(1, 2) / DIM**0.5
+        future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        weights = torch.where(future, -1e9, scores)
+        weights = (weights - weights.amax(-1, keepdim=True)).exp()
+        return self.drop(weights / weights.sum(-1, keepdim=True) @ v)
+
+
+def sgd(parameters: Any) -> Any:
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def test_functions_written_in_other_words(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    golden = golden_of(record, optimizer=sgd)
+    monkeypatch.setattr(Attention, "forward", Manual.forward)
+    outcome = check_run(golden, record(train(optimizer=sgd)), same_spec=True)
+    assert not titles(outcome)
+    assert "Count" in excused(outcome)
+
+
+def test_a_border_between_model_and_loss_that_moved(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Log-probabilities are computed by the model, or by the loss: the step is the same."""
+    golden = golden_of(record)
+    plain = Model.forward
+    monkeypatch.setattr(Model, "forward", lambda self, tokens: plain(self, tokens).log_softmax(-1))
+
+    def likelihood(logits: Any, labels: Any) -> Any:
+        return F.nll_loss(logits.flatten(0, 1), labels.flatten(), ignore_index=PAD)
+
+    outcome = check_run(golden, record(train(loss=likelihood)), same_spec=True)
+    assert not [incident for incident in outcome.incidents if incident.root.invariant.relation == "Replay"]
