@@ -130,9 +130,14 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor | None:
 # Random generators
 
 
+def torch_random_state() -> dict[str, int]:
+    """The hash of torch's global generator (CPU) alone, which is all that functions of torch draw from."""
+    return {"torch": _of_torch(torch.default_generator)}
+
+
 def random_states() -> dict[str, int]:
     """Hashes of the global generators: `torch` (CPU), `python`, and `numpy` if the process imported it."""
-    found = {"torch": _of_torch(torch.default_generator), "python": _of_python(random)}
+    found = {**torch_random_state(), "python": _of_python(random)}
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         found["numpy"] = _of_legacy_numpy(numpy_random)

@@ -48,7 +48,7 @@ class Sketches:
         self._rows = 0
         self._taken: dict[int, int] = {}
         self._slots: dict[tuple[str, Any, Any], int] = {}
-        self._known: dict[int, tuple[weakref.ref[torch.Tensor], int, int, Sketch]] = {}
+        self._known: dict[int, tuple[weakref.ref[torch.Tensor], Any, Sketch]] = {}
         self._noted: dict[int, Sketch] = {}
         self._random: dict[str, int] = {}
         self.wanted = self._steps > 0
@@ -101,17 +101,25 @@ class Sketches:
                 self._write(call, self._slot(name, tensor.dtype, tensor.shape), 0, found)
 
     def _sketch(self, tensor: torch.Tensor) -> Sketch | None:
-        """The sketch of a tensor; one that has not changed since its last is not computed again."""
+        """The sketch of a tensor; one that seems unchanged since its last is not computed again.
+
+        Writes through `.data` move no version, so a kilobyte of memory is looked at too, as tracked variables are.
+        """
+        readable = content.local(tensor)
+        if readable is None or readable.layout is not torch.strided:
+            return None
         version = -1 if tensor.is_inference() else tensor._version
+        pointer = readable.data_ptr()
+        block = readable.is_cpu and readable.is_contiguous() and pointer
+        looks = (version, pointer, readable.shape, content.sample(pointer, readable.nbytes) if block else b"")
         known = self._known.get(id(tensor))
-        if known is not None and version >= 0 and known[0]() is tensor and known[1] == version:
-            readable = content.local(tensor)
-            if readable is not None and readable.layout is torch.strided and readable.data_ptr() == known[2]:
-                return known[3]
+        # Without a look at the memory a parameter may have been written to.
+        settled = version >= 0 and (block or not isinstance(tensor, torch.nn.Parameter))
+        if known is not None and settled and known[0]() is tensor and known[1] == looks:
+            return known[2]
         found = sketch(tensor)
-        if found is not None and not isinstance(tensor, torch.nn.Parameter):
-            # Parameters may be written through `.data`, which moves no version.
-            self._known[id(tensor)] = (weakref.ref(tensor), version, tensor.data_ptr(), found)
+        if found is not None and settled:
+            self._known[id(tensor)] = (weakref.ref(tensor), looks, found)
         return found
 
     # variables
@@ -141,7 +149,7 @@ class Sketches:
                     del self._noted[slot.grad.id]
 
     def _variable(self, call: Call | None, var: Var, tensor: torch.Tensor, owner: torch.Tensor) -> None:
-        found = sketch(tensor)
+        found = self._sketch(tensor)
         if found is None:
             return
         number = self._recorder.variables.id_of(var, owner)
@@ -163,7 +171,9 @@ class Sketches:
 
     def _look_at_random(self, call: Call | None, when: str = "rng") -> None:
         """Write the states that are new; `before`: they were so when the call began."""
-        for name, hashed in numerics.random_states().items():
+        function = call is not None and call.api.type == "function"
+        states = numerics.torch_random_state() if function else numerics.random_states()
+        for name, hashed in states.items():
             if self._random.get(name) != hashed:
                 self._random[name] = hashed
                 self._write(call, self._slot(f"{when}.{name}", None, ()), 0, (0, hashed, 0.0, 0.0, _NO_PROJECTIONS))
