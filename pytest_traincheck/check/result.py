@@ -142,6 +142,8 @@ class SideInfo:
     environment: Mapping[str, str] = field(default_factory=dict)
     path: str = ""
     command: str = ""
+    cached: str = ""
+    """When a golden that came from the cache was learned, as ISO 8601 in UTC; empty for everything else."""
 
 
 @dataclass(frozen=True)
@@ -221,6 +223,7 @@ def _side_json(side: SideInfo) -> dict[str, Any]:
         "environment": dict(side.environment),
         "path": side.path,
         "command": side.command,
+        "cached": side.cached or None,
     }
 
 

@@ -104,6 +104,7 @@ def _side_to_plain(side: SideInfo) -> dict[str, Any]:
         "environment": dict(side.environment),
         "path": side.path,
         "command": side.command,
+        "cached": side.cached,
     }
 
 

@@ -19,6 +19,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("check", help="check configured pipelines against their goldens")
     parser.add_argument("names", nargs="*", metavar="NAME", help="pipelines (default: all)")
     parser.add_argument("--golden", metavar="stored|REF", help="instead of what the configuration says")
+    options.add_cache(parser)
     options.add_config(parser)
     options.add_reports(parser)
     parser.set_defaults(handle=run)
@@ -41,7 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
             if golden == STORED:
                 result = check_stored(config, spec, progress, artifacts=arguments.artifacts)
             else:
-                result = check_live(config, spec, golden, progress, artifacts=arguments.artifacts)
+                result = check_live(
+                    config, spec, golden, progress, use_cache=not arguments.no_cache, artifacts=arguments.artifacts
+                )
         except INPUT_ERRORS as error:
             return output.refuse(arguments, [(spec.name, error)])
         output.show(result)

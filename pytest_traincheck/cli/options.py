@@ -31,6 +31,12 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_cache(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-cache", action="store_true", help="learn the golden of a git ref again, whatever the cache holds"
+    )
+
+
 def configuration(arguments: argparse.Namespace) -> Config:
     """The configuration that the command works with. Raises `ConfigError`."""
     return load(Path.cwd(), arguments.config)

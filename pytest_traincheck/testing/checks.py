@@ -78,7 +78,7 @@ def checks_for(config: Config, settings: Settings) -> Checks:
     def check(spec: PipelineSpec) -> CheckResult:
         if ref == STORED:
             return check_stored(config, spec, quiet, artifacts=settings.artifacts)
-        return check_live(config, spec, ref, quiet, artifacts=settings.artifacts)
+        return check_live(config, spec, ref, quiet, use_cache=not settings.no_cache, artifacts=settings.artifacts)
 
     def relearn(spec: PipelineSpec) -> RefreshReport:
         return refresh(config, spec, progress=quiet, artifacts=settings.artifacts)

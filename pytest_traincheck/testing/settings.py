@@ -14,6 +14,7 @@ class Settings:
 
     requested: bool
     golden: str | None
+    no_cache: bool
     refresh: bool
     pipelines: tuple[str, ...]
     report: Path | None
@@ -25,6 +26,7 @@ def settings_of(config: pytest.Config) -> Settings:
     return Settings(
         requested=bool(config.getoption("traincheck")),
         golden=config.getoption("traincheck_golden") or config.getini("traincheck_golden") or None,
+        no_cache=bool(config.getoption("traincheck_no_cache") or config.getini("traincheck_no_cache")),
         refresh=bool(config.getoption("traincheck_refresh") or config.getini("traincheck_refresh")),
         pipelines=tuple(config.getoption("traincheck_pipeline") or config.getini("traincheck_pipeline")),
         report=_path(config, "traincheck_report"),

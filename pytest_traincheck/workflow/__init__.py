@@ -7,7 +7,8 @@ from pytest_traincheck.launch.sides import SideError
 from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.compare import CompareRequest, compare
-from pytest_traincheck.workflow.configured import RefreshReport, check_live, check_stored, read_stored, refresh
+from pytest_traincheck.workflow.configured import RefreshReport, check_stored, read_stored, refresh
+from pytest_traincheck.workflow.live_check import check_live
 
 INPUT_ERRORS = (ConfigError, GoldenError, SideError, ReportError, TraceError)
 """Wrong use or bad input: one clear message, exit status 2."""

@@ -1,4 +1,4 @@
-"""Configured pipelines: check against the stored golden or a live one, and refresh."""
+"""Configured pipelines: check against the stored golden, and refresh."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.progress import Progress
-from pytest_traincheck.launch.sides import CheckedOutSide, open_side, resolve_side, separation
+from pytest_traincheck.launch.sides import open_side, resolve_side, separation
 from pytest_traincheck.workflow.changed_lines import since_golden
-from pytest_traincheck.workflow.compare import CompareRequest, compare
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.judging import check_candidate, keep_artifacts, rules_of
 from pytest_traincheck.workflow.learning import learn_side
-from pytest_traincheck.workflow.runs import CANDIDATE, GOLDEN, RunFailed, SidePlan, workspace
+from pytest_traincheck.workflow.plans import plan_of
+from pytest_traincheck.workflow.runs import CANDIDATE, GOLDEN, RunFailed, workspace
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def check_stored(
     with ExitStack() as stack:
         space = stack.enter_context(workspace(artifacts, spec.name))
         side = stack.enter_context(open_side(resolve_side(str(config.root), config.root)))
-        plan = _plan(config, spec, side, CANDIDATE)
+        plan = plan_of(config, spec, side, CANDIDATE)
         result = check_candidate(
             plan,
             space,
@@ -89,37 +89,6 @@ def check_stored(
     return result
 
 
-def check_live(
-    config: Config,
-    spec: PipelineSpec,
-    ref: str,
-    progress: Progress,
-    *,
-    artifacts: Path | None = None,
-    engine: Engine | None = None,
-) -> CheckResult:
-    """The working tree against a golden learned now from `ref`. Raises `SideError` when `ref` cannot be used."""
-    request = CompareRequest(
-        golden=ref,
-        candidate=str(config.root),
-        run=spec.run,
-        cwd=config.root,
-        seed_arg=spec.seed_arg,
-        seed_env=spec.seed_env,
-        seeds=spec.seeds,
-        golden_python=config.golden_python or config.python,
-        candidate_python=config.candidate_python or config.python,
-        env=spec.env,
-        timeout=spec.timeout,
-        artifacts=artifacts,
-        name=spec.name,
-        subdirectory=spec.cwd,
-        vary=spec.vary,
-        rules=rules_of(config),
-    )
-    return compare(request, progress, engine)
-
-
 def refresh(
     config: Config,
     spec: PipelineSpec,
@@ -146,7 +115,7 @@ def refresh(
         source_root, forbidden = separation(side, here)
         try:
             learned = learn_side(
-                replace(_plan(config, spec, side, GOLDEN), source_root=source_root, forbidden_roots=forbidden),
+                replace(plan_of(config, spec, side, GOLDEN), source_root=source_root, forbidden_roots=forbidden),
                 space,
                 pipeline=spec.name,
                 spec=spec.fingerprint(),
@@ -211,19 +180,3 @@ def _former(path: Path) -> tuple[Golden | None, tuple[str, ...]]:
 def _same_but_for_origin(old: Golden, new: Golden) -> bool:
     """Whether only the commit and the reason differ: then the file says everything that is still true."""
     return encode(old) == encode(replace(new, commit=old.commit, reason=old.reason))
-
-
-def _plan(config: Config, spec: PipelineSpec, side: CheckedOutSide, name: str) -> SidePlan:
-    own = config.golden_python if name == GOLDEN else config.candidate_python
-    return SidePlan(
-        side=name,
-        command=spec.run,
-        cwd=side.path / spec.cwd,
-        commit=side.commit,
-        python=own or config.python,
-        seed_arg=spec.seed_arg,
-        seed_env=spec.seed_env,
-        env=spec.env,
-        timeout=spec.timeout,
-        source_root=side.root,
-    )
