@@ -12,16 +12,20 @@ from pytest_traincheck.config import Config, ConfigError, PipelineSpec, load
 
 
 def add_reports(parser: argparse.ArgumentParser) -> None:
+    add_artifacts(add_report_files(parser))
+
+
+def add_report_files(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group = parser.add_argument_group("reports")
     group.add_argument("--json", type=output_file, metavar="FILE", help="write the result as JSON")
     group.add_argument("--junit", type=output_file, metavar="FILE", help="write a JUnit report")
     group.add_argument("--html", type=output_file, metavar="FILE", help="write an HTML report")
-    add_artifacts(group)
+    return group
 
 
 def add_artifacts(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     parser.add_argument(
-        "--artifacts", type=Path, metavar="DIR", help="keep traces, output, golden and result in DIR/PIPELINE"
+        "--artifacts", type=Path, metavar="DIR", help="keep traces, output, golden, result and a bundle in DIR/PIPELINE"
     )
 
 

@@ -13,6 +13,7 @@ from pytest_traincheck.config import DEFAULT_SEEDS, DEFAULT_TIMEOUT, PipelineSpe
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import CheckedOutSide, open_side, resolve_side, separation
+from pytest_traincheck.workflow.bundling import Recipe, keep_bundle
 from pytest_traincheck.workflow.changed_lines import between_sides
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.judging import NO_RULES, check_candidate, keep_artifacts
@@ -89,8 +90,14 @@ def compare(request: CompareRequest, progress: Progress, engine: Engine | None =
         result, golden = _run(request, space, (golden_plan, golden_side), (candidate_plan, candidate_side), engine,
                               progress)  # fmt: skip
         result = between_sides(result, golden_side, candidate_side, candidate_plan.cwd)
+        result = keep_bundle(space, result, golden, _recipe(request, golden_plan, candidate_plan), engine)
         keep_artifacts(space, result, golden)
     return result
+
+
+def _recipe(request: CompareRequest, golden: SidePlan, candidate: SidePlan) -> Recipe:
+    same = _spec(request, golden).fingerprint() == _spec(request, candidate).fingerprint()
+    return Recipe(_spec(request, candidate), same, request.rules)
 
 
 def _run(
@@ -108,7 +115,7 @@ def _run(
             golden_plan,
             space,
             pipeline=request.pipeline,
-            spec=_fingerprint(request, golden_plan),
+            spec=_spec(request, golden_plan).fingerprint(),
             seeds=request.seeds,
             vary=request.vary,
             engine=engine,
@@ -123,7 +130,7 @@ def _run(
         space,
         learned.golden,
         seed=request.seeds[0] if request.candidate_seed is None else request.candidate_seed,
-        same_spec=_fingerprint(request, golden_plan) == _fingerprint(request, candidate_plan),
+        same_spec=_spec(request, golden_plan).fingerprint() == _spec(request, candidate_plan).fingerprint(),
         rules=request.rules,
         path=candidate_side.path,
         golden_side=side_info(golden_plan, learned.runs, golden_side.path),
@@ -152,15 +159,18 @@ def _plan(request: CompareRequest, name: str, side: CheckedOutSide, other: Check
     )
 
 
-def _fingerprint(request: CompareRequest, plan: SidePlan) -> str:
+def _spec(request: CompareRequest, plan: SidePlan) -> PipelineSpec:
     return PipelineSpec(
         name=request.pipeline,
         run=plan.command,
         cwd=request.subdirectory,
         seed_arg=request.seed_arg,
         seed_env=request.seed_env,
+        seeds=request.seeds,
+        vary=request.vary,
         env=request.env,
-    ).fingerprint()
+        timeout=request.timeout,
+    )
 
 
 def _info(plan: SidePlan, side: CheckedOutSide) -> SideInfo:

@@ -17,6 +17,7 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import open_side, resolve_side, separation
+from pytest_traincheck.workflow.bundling import Recipe, keep_bundle
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.judging import check_candidate, keep_artifacts, rules_of
@@ -84,8 +85,11 @@ def check_stored(
                 ),
             )
         result = since_golden(result, golden.commit, path, plan.cwd)
-        platform = result.candidate.environment.get("platform", "")
-        keep_artifacts(space, result, store.with_numbers(golden, path, platform) if space.kept else golden)
+        if space.kept:
+            golden = store.with_numbers(golden, path, result.candidate.environment.get("platform", ""))
+        recipe = Recipe(spec, golden.spec == spec.fingerprint(), rules_of(config))
+        result = keep_bundle(space, result, golden, recipe, engine)
+        keep_artifacts(space, result, golden)
     return result
 
 

@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ERRORS = frozenset(
-    {"ConfigError", "GoldenError", "SideError", "TraceError", "ReportError", "CommandError", "WorktreeError"}
+    {
+        "ConfigError",
+        "GoldenError",
+        "SideError",
+        "TraceError",
+        "ReportError",
+        "CommandError",
+        "WorktreeError",
+        "BundleError",
+    }
 )
 """Errors that a user reads. `_Place.error` and `_Table.error` build two of them from parts."""
 

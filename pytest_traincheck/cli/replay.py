@@ -1,0 +1,26 @@
+"""`traincheck replay`: check the run in a bundle again, without training."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_traincheck.cli import options, output
+from pytest_traincheck.workflow import INPUT_ERRORS
+from pytest_traincheck.workflow.replaying import replay_bundle
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("replay", help="check the run in a bundle again, without training")
+    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="directory that --artifacts left, or a zip of it")
+    options.add_report_files(parser)
+    parser.set_defaults(handle=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        result = replay_bundle(arguments.bundle)
+    except INPUT_ERRORS as error:
+        return output.refuse(arguments, [(arguments.bundle.name, error)])
+    output.show(result)
+    return output.finish(arguments, [result])
