@@ -10,6 +10,7 @@ from pytest_traincheck.check.result import CheckResult, SideInfo
 from pytest_traincheck.config import Config, PipelineSpec
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import open_side, resolve_side
+from pytest_traincheck.workflow.bundling import Recipe, keep_bundle
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.compare import CompareRequest, compare
 from pytest_traincheck.workflow.engine import Engine, default_engine
@@ -63,6 +64,7 @@ def check_live(
         timing = replace(result.timing, golden_run_s=obtained.golden_run_s, infer_s=obtained.infer_s)
         result = replace(result, timing=timing, notes=(*obtained.notes, *result.notes))
         result = since_golden(result, source.commit, config.root, plan.cwd)
+        result = keep_bundle(space, result, obtained.golden, Recipe(spec, True, rules_of(config)), engine)
         keep_artifacts(space, result, obtained.golden)
     return result
 
