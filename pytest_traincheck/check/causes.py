@@ -103,6 +103,7 @@ _ASPECTS = {
     "CollectiveOrder": Aspect.EXCHANGE,
     "Distinct": Aspect.DATA,
     "Bounded": Aspect.DATA,
+    "Renewed": Aspect.DATA,
     "Initialised": Aspect.INITIAL,
     "Restored": Aspect.RESUMED,
 }

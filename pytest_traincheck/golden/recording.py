@@ -56,6 +56,9 @@ SKETCHES = np.dtype(
 TRAINING, GRAD, ENTRY = 1, 2, 4
 """Flags of a call: the module was in train mode, gradients were recorded, it is the forward pass of a whole model."""
 
+PHASE = "phase"
+"""Slot of a sketch that stands where sketching began again, with an optimizer that was made later."""
+
 _TEXTS = ("name", "kind", "module", "optimizer", "arguments", "autocast")
 _SKETCH_TEXTS = ("slot", "dtype", "shape", "variable", "kind")
 

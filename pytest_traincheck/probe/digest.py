@@ -148,6 +148,11 @@ def _digest_sparse(tensor: torch.Tensor) -> int:
     return (first * 31 + second) & _MASK or 1
 
 
+def memory(tensor: torch.Tensor) -> memoryview:
+    """The bytes of a contiguous tensor on the CPU."""
+    return memoryview(_bytes_at(tensor.data_ptr(), tensor.nbytes))
+
+
 Look = tuple[int, int, int, int, bytes]
 """One look at a tensor: state, digest, address, bytes, sample (empty where the memory cannot be read in place)."""
 

@@ -15,6 +15,7 @@ import torch
 from . import digest as content
 from . import numerics
 from .context import Call, ThreadState, quiet, unobservable
+from .renewal import KEPT, Renewal
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -25,6 +26,12 @@ LIMIT = 100_000
 """Measures of a process in which they end without any step: one that only evaluates would take them for ever."""
 FIRST_STEPS = 2
 """The same for measures of every module call."""
+_FILLED = 1024
+"""Memory that was filled with random numbers of which is noted before what was given back is looked for."""
+
+
+_Weak: Any = torch.multiprocessing.reductions.StorageWeakRef
+"""Tells whether memory was given back; keeps none."""
 
 
 class Measures:
@@ -36,6 +43,9 @@ class Measures:
         self._steps: dict[int, int] = {}
         self._taken = 0
         self._initialised: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        self._filled: dict[int, tuple[Any, int]] = {}
+        self._room = _FILLED
+        self._renewal = Renewal()
         self.wanted = True
         self.early = True
         self.tokens: tuple[weakref.ref[torch.Tensor], ...] = ()
@@ -48,11 +58,13 @@ class Measures:
             self.early = False
         if count >= STEPS:
             self._end()
+        self._renewal.stepped()
         return not self.wanted
 
     def _end(self) -> None:
         self.wanted = self.early = False
         self.tokens = ()
+        self._renewal.forget()
 
     def take(
         self,
@@ -90,10 +102,32 @@ class Measures:
         count = known[1] if known is not None and known[0]() is tensor else 0
         self._initialised[id(tensor)] = (weakref.ref(tensor), count + 1)
 
+    def filled(self, tensor: torch.Tensor) -> None:
+        """Count a draw of random numbers into the whole memory of a tensor: `weight.data.normal_()` initialises too,
+        though `.data` is another object each time.
+        """
+        readable = content.local(tensor)
+        if readable is None or readable.layout is not torch.strided:
+            return
+        storage = readable.untyped_storage()
+        if readable.nbytes != storage.nbytes():
+            return
+        known = self._filled.get(storage._cdata)
+        count = known[1] if known is not None and not known[0].expired() else 0
+        self._filled[storage._cdata] = _Weak(storage), count + 1
+        if len(self._filled) > self._room:
+            self._filled = {key: found for key, found in self._filled.items() if not found[0].expired()}
+            self._room = 2 * max(len(self._filled), _FILLED)
+
     def initialisations(self, tensor: torch.Tensor) -> int:
-        """How many calls of initializers a tensor has had."""
+        """How often a tensor has been initialised: by `torch.nn.init`, or by drawing into it."""
         known = self._initialised.get(id(tensor))
-        return known[1] if known is not None and known[0]() is tensor else 0
+        count = known[1] if known is not None and known[0]() is tensor else 0
+        readable = content.local(tensor)
+        if readable is None or readable.layout is not torch.strided:
+            return count
+        drawn = self._filled.get(readable.untyped_storage()._cdata)
+        return count + (drawn[1] if drawn is not None and not drawn[0].expired() else 0)
 
     def content_of(self, state: ThreadState, name: str, call: Call, value: Any) -> None:
         """Write the hash of a tensor or of a container of tensors."""
@@ -109,6 +143,13 @@ class Measures:
             states = numerics.random_states()
         for name, hashed in states.items():
             self.take(state, f"rng.{name}", call, digest=hashed)
+
+    def renewal(self, state: ThreadState, call: Call, root: int, arguments: dict[str, Any]) -> None:
+        """Write how much of each input of a model is the same as one step before."""
+        with quiet(state):
+            shares = self._renewal.shares(root, arguments)
+        for path, share in shares:
+            self.take(state, f"{KEPT}{path}", call, share)
 
     def activation(self, state: ThreadState, call: Call, result: Any) -> None:
         """Write the root mean square of a module's output."""

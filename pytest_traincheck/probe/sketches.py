@@ -2,16 +2,16 @@
 
 One row a tensor (see `docs/trace-format.md`): inputs and results of modules, functions and `backward`; parameters,
 buffers and gradients wherever they have changed; the state of the global random generators whenever it has; and every
-call that draws random numbers. Nothing here keeps a tensor alive.
+call that draws random numbers. A script that trains one model after the other makes an optimizer when sketches have
+ended: they begin again, as another phase. Nothing here keeps a tensor alive.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,9 @@ from . import digest as content
 from . import numerics
 from .context import Call, ThreadState, quiet, unobservable
 from .sketch import Sketch, faint, sketch
+from .sketch_rows import together
 from .summary import dtype_name
+from .walk import ITEMS, tensors
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -29,11 +31,12 @@ if TYPE_CHECKING:
 STEPS = 2
 """Optimizer steps (of the optimizer that has taken most) that are sketched, unless the environment says otherwise."""
 VARIABLE = "TRAINCHECK_REPLAY_STEPS"
+PHASES = 3
+"""How often sketches begin, counting the first time."""
 LIMIT = 100_000
 """Rows of a process after which no more are written: one that takes no step would go on for ever."""
 
 _DEPTH = 4
-_ITEMS = 32
 _SKETCHED = frozenset({"module", "function", "autograd", "collective"})
 """Types of calls whose arguments are sketched."""
 _RESULTS = _SKETCHED | {"data", "clip"}
@@ -51,16 +54,32 @@ class Sketches:
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], Any, Sketch]] = {}
         self._noted: dict[int, Sketch] = {}
         self._random: dict[str, int] = {}
+        self._phases_left = PHASES - 1
         self.wanted = self._steps > 0
 
     def stepped(self, optimizer: int) -> None:
         """Count a step of an optimizer."""
         count = self._taken[optimizer] = self._taken.get(optimizer, 0) + 1
         if count >= self._steps:
-            self.end()
+            self._pause()
+
+    def met_optimizer(self, state: ThreadState) -> None:
+        """An optimizer has been made: what it trains is sketched too."""
+        if self.wanted or not self._steps or not self._phases_left or unobservable():
+            return
+        self._phases_left -= 1
+        self._taken.clear()
+        self._random.clear()
+        self.wanted = True
+        with quiet(state):
+            self._write(None, self._slot("phase", None, ()), 0, _NO_NUMBERS)
 
     def end(self) -> None:
-        """Nothing more is wanted."""
+        """Nothing more is wanted, whatever comes."""
+        self._phases_left = 0
+        self._pause()
+
+    def _pause(self) -> None:
         self.wanted = False
         self._known.clear()
         self._noted.clear()
@@ -75,6 +94,8 @@ class Sketches:
             self._look_at_random(call, "before")
             if call.api.type in _SKETCHED:
                 self._tensors(call, "in", arguments)
+            elif call.api.type == "scheduler":
+                self._metrics(call, arguments)
 
     def closing(self, state: ThreadState, call: Call, result: Any) -> None:
         """What a call returned, and the random state it leaves."""
@@ -83,6 +104,9 @@ class Sketches:
         with quiet(state):
             if call.api.type in _RESULTS:
                 self._tensors(call, "out", result)
+            if call.api.type == "data":
+                for name, hashed in together(tensors("", result, _DEPTH)):
+                    self._write(call, self._slot(name, None, ()), 0, (0, hashed, 0.0, 0.0, _NO_PROJECTIONS))
             self._look_at_random(call)
 
     def drawn(self, state: ThreadState, name: str, call: Call | None, generator: Any, result: Any) -> None:
@@ -92,13 +116,24 @@ class Sketches:
         with quiet(state):
             if generator is None:
                 self._look_at_random(call)
-            self._write(call, self._slot(f"draw.{name}", None, ()), 0, (result.numel(), 0, 0.0, 0.0, _NO_PROJECTIONS))
+            self._write(call, self._slot(f"draw.{name}", None, ()), 0, (result.numel(), *_NO_NUMBERS[1:]))
 
     def _tensors(self, call: Call, prefix: str, value: Any) -> None:
-        for name, tensor in itertools.islice(_walk(prefix, value, _DEPTH), _ITEMS):
+        for name, tensor in itertools.islice(tensors(prefix, value, _DEPTH), ITEMS):
             found = self._sketch(tensor)
             if found is not None:
                 self._write(call, self._slot(name, tensor.dtype, tensor.shape), 0, found)
+
+    def _metrics(self, call: Call, arguments: Mapping[str, Any]) -> None:
+        """The numbers that a scheduler is told, which scripts pass as numbers or as tensors."""
+        for name, value in arguments.items():
+            if isinstance(value, torch.Tensor):
+                self._tensors(call, "in", {name: value})
+            elif not isinstance(value, bool) and hasattr(value, "__float__"):
+                tensor = torch.tensor(float(value), dtype=torch.float64, device="cpu")
+                if (found := sketch(tensor)) is not None:
+                    # Most are computed in single precision, and rounding is judged by the dtype.
+                    self._write(call, self._slot(f"in.{name}", torch.float32, ()), 0, found)
 
     def _sketch(self, tensor: torch.Tensor) -> Sketch | None:
         """The sketch of a tensor; one that seems unchanged since its last is not computed again.
@@ -201,6 +236,7 @@ class Sketches:
 
 
 _NO_PROJECTIONS = (0.0, 0.0, 0.0, 0.0)
+_NO_NUMBERS = (0, 0, 0.0, 0.0, _NO_PROJECTIONS)
 _IMPLEMENTATION = frozenset({"params", "param_names", "foreach", "fused", "capturable", "differentiable"})
 
 
@@ -211,31 +247,3 @@ def _steps_wanted() -> int:
 
 def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, torch.Tensor) else value
-
-
-def _walk(name: str, value: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor in a value with the path that leads to it."""
-    if isinstance(value, torch.Tensor):
-        yield name, value
-        return
-    if not depth:
-        return
-    if hasattr(value, "keys") and hasattr(value, "__getitem__"):
-        items: Any = [(key, value[key]) for key in list(value.keys())]
-    elif isinstance(value, (list, tuple)):
-        items = enumerate(value[:_ITEMS])
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        items = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
-    elif type(value).__module__ == "numpy" and hasattr(value, "__array_interface__"):
-        items = _as_tensor(value)
-    else:
-        return
-    for key, item in items:
-        yield from _walk(f"{name}.{key}" if key != "" else name, item, depth - 1)
-
-
-def _as_tensor(array: Any) -> list[tuple[str, torch.Tensor]]:
-    try:
-        return [("", torch.from_numpy(array.copy()))]
-    except (TypeError, ValueError):
-        return []  # texts and objects

@@ -24,6 +24,7 @@ from pytest_traincheck.relations.initialised import Initialised
 from pytest_traincheck.relations.loss_scale import LossScale
 from pytest_traincheck.relations.loss_terms import LossTerms
 from pytest_traincheck.relations.moves import Moves
+from pytest_traincheck.relations.renewed import Renewed
 from pytest_traincheck.relations.replay import Replay
 from pytest_traincheck.relations.restored import Restored
 from pytest_traincheck.relations.schedule import Schedule
@@ -47,6 +48,7 @@ def pytest_traincheck_relations() -> list[Relation]:
         Consistent(),
         Band(),
         Distinct(),
+        Renewed(),
         CollectiveOrder(),
         DataFlow(),
         LossScale(),

@@ -24,6 +24,8 @@ _SENTENCES = {
     "module": "In the first steps, every part of `{subject}` that is given what golden's was gives what golden's gave",
     "function": "In the first steps, functions outside of every model that are given the same give the same",
     "batch": "In the first steps, batches of which the largest part is golden's are golden's in all",
+    "together": "In the first steps, batches of golden's rows have golden's rows side by side",
+    "told": "In the first steps, `{subject}` is told golden's numbers where all that came before is golden's",
     "loss": "In the first steps, `{subject}` starts from golden's loss where batch, parameters and random state are "
     "golden's",
     "gradient": "In the first steps, `{subject}` leaves golden's gradients where all that came before is golden's",
@@ -106,7 +108,7 @@ def _subject(what: str, subject: str) -> str:
         return f"{subject.partition('[')[0]}.step"
     if what == "loss":
         return "torch.autograd.backward"
-    if what == "batch":
+    if what in ("batch", "together"):
         return "torch.utils.data.DataLoader"
     return subject or _OUTSIDE
 
@@ -137,10 +139,24 @@ def _finding(subject: str, claim: Claim, run: Run) -> Finding:
             f"`{claim.beside}` with {other} as recorded",
             f"the same `{claim.beside}` with another {other}",
         )
+    if claim.what == "together":
+        return Finding(
+            f"`{claim.name}` gives golden's `{claim.beside}` and golden's {names}, but other rows of them side by "
+            "side: what belongs together has changed.",
+            f"each row of `{claim.beside}` with its own of {names}",
+            f"rows of `{claim.beside}` with those of others",
+        )
+    golden, candidate = ("", "")
+    if claim.values is not None:
+        golden, candidate = (f"{value:.6g}" for value in claim.values)
+    if claim.what == "told":
+        numbers = f", {candidate} instead of {golden}" if candidate else ""
+        return Finding(
+            f"`{claim.name}` is told another {names}{numbers}, though all that came before is golden's.",
+            f"{names} {golden or 'as recorded'}",
+            f"{names} {candidate or apart}",
+        )
     if claim.what == "loss":
-        golden, candidate = ("", "")
-        if claim.values is not None:
-            golden, candidate = (f"{value:.6g}" for value in claim.values)
         numbers = f", {candidate} instead of {golden}" if claim.values is not None else ""
         return Finding(
             f"`backward` starts from another loss{numbers}, though batch, parameters and random state are golden's"

@@ -15,7 +15,7 @@ from pytest_traincheck.replay.sides import Call, Side
 Key = tuple[object, ...]
 
 _LAYERS = "torch.nn."
-_WHOLE = ("autograd", "optimizer", "clip", "scaler", "data")
+_WHOLE = ("autograd", "optimizer", "clip", "scaler", "scheduler", "data")
 """Kinds of calls that belong to a training step as a whole."""
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from pytest_traincheck.golden.recording import CALLS, ENTRY, GRAD, SKETCHES, TRAINING, Recording
+from pytest_traincheck.golden.recording import CALLS, ENTRY, GRAD, PHASE, SKETCHES, TRAINING, Recording
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints
 from pytest_traincheck.trace.reader import read_sketches
 
-KINDS = ("module", "function", "autograd", "optimizer", "clip", "scaler", "data", "init", "collective")
+KINDS = ("module", "function", "autograd", "optimizer", "clip", "scaler", "scheduler", "data", "init", "collective")
 """Types of calls that a recording holds."""
 
 
@@ -56,7 +56,7 @@ def _record(run: Run) -> Recorded | None:
         found = read_sketches(process.raw)
         if not len(found):
             continue
-        chosen = _chosen(process, int(found["at"].max()))
+        chosen = _chosen(process, _intervals(process, found))
         calls.append(_calls(process, position, chosen, base, texts))
         sketches.append(_sketches(process, position, chosen, base, found, texts))
         rows.append(chosen)
@@ -69,17 +69,24 @@ def _record(run: Run) -> Recorded | None:
     return Recorded(recording, np.concatenate(rows), np.concatenate(variables), bool(run.workers))
 
 
-def _chosen(process: Process, last: int) -> Ints:
+def _intervals(process: Process, found: np.ndarray[Any, Any]) -> tuple[Ints, Ints]:
+    """When each phase of sketching began and when its last sketch was taken."""
+    slots = [number for number, slot in enumerate(process.raw.symbols["slot"]) if slot.get("name") == PHASE]
+    at = found["at"].astype(np.int64)
+    begins = np.concatenate([[0], at[np.isin(found["slot"], slots)]])
+    ends = at[np.append(np.searchsorted(at, begins[1:]) - 1, len(at) - 1)]
+    return begins, ends
+
+
+def _chosen(process: Process, intervals: tuple[Ints, Ints]) -> Ints:
     """Rows of the calls of a kind that is compared, as long as sketches were taken, outside of backward passes."""
     events = process.events
+    begins, ends = intervals
+    times = events["seq"].astype(np.int64)
+    phase = np.searchsorted(begins, times, side="right") - 1
     raised = (events["flags"] & fmt.RAISED) != 0
-    mask = (
-        process.is_call
-        & process.type_codes.isin(KINDS)
-        & (events["seq"] <= last)
-        & ~raised
-        & ~process.inside("autograd")
-    )
+    mask = process.is_call & process.type_codes.isin(KINDS) & (times <= ends[phase]) & ~raised
+    mask &= ~process.inside("autograd")
     return np.flatnonzero(mask)
 
 

@@ -9,8 +9,9 @@ from pytest_traincheck.golden.recording import GRAD, Recording
 from pytest_traincheck.replay.build import Recorded
 from pytest_traincheck.replay.calls import Calls, Compared, Status
 from pytest_traincheck.replay.difference import Difference, first_within, first_within_step
-from pytest_traincheck.replay.flow import Flow, Point
-from pytest_traincheck.replay.sides import Call, Side
+from pytest_traincheck.replay.flow import Flow
+from pytest_traincheck.replay.point import Point
+from pytest_traincheck.replay.sides import Call, Side, phases
 
 FUNCTIONS = "torch.nn.functional"
 """Subject of functions that are called outside of every module."""
@@ -76,10 +77,13 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
     nodes: dict[str, Node] = {}
     unstable = frozenset(golden.unstable)
     for process in sorted(set(golden.calls["process"].tolist())):
-        calls = Calls(Side(golden, process), Side(candidate.recording, process), platform, candidate.workers)
-        claims += [claim for claim in _claims(calls, candidate, process) if claim.key not in unstable]
-        for node in _nodes(calls):
-            nodes[node.path] = _worse(nodes.get(node.path), node)
+        recordings = golden, candidate.recording
+        for phase in range(min(len(phases(recording, process)) for recording in recordings)):
+            sides = [Side(recording, process, phase) for recording in recordings]
+            calls = Calls(sides[0], sides[1], platform, candidate.workers)
+            claims += [claim for claim in _claims(calls, candidate, process) if claim.key not in unstable]
+            for node in _nodes(calls):
+                nodes[node.path] = _worse(nodes.get(node.path), node)
     return Comparison(tuple(claims), tuple(nodes.values()), _called(golden))
 
 
@@ -138,7 +142,7 @@ def _of_point(calls: Calls, point: Point, candidate: Recorded, process: int) -> 
         allowed=point.allowed,
         names=names,
         beside=point.beside,
-        values=_values(calls, golden, point.candidate) if point.what == "loss" else None,
+        values=_values(calls, golden, point.candidate) if point.what in ("loss", "told") else None,
         first=first,
     )
 
@@ -146,11 +150,11 @@ def _of_point(calls: Calls, point: Point, candidate: Recorded, process: int) -> 
 def _subject(point: Point) -> str:
     if point.what == "step":
         return point.golden.optimizer
-    return point.golden.name if point.what == "gradient" else ""
+    return point.golden.name if point.what in ("gradient", "told") else ""
 
 
 def _values(calls: Calls, golden: Call, candidate: Call) -> tuple[float, float] | None:
-    """The losses of both, where each is one number."""
+    """The losses of both, or what both schedulers are told, where each is one number."""
     ours = list(calls.golden.inputs.get(golden.index, {}).values())
     theirs = list(calls.candidate.inputs.get(candidate.index, {}).values())
     if len(ours) == len(theirs) == 1 and ours[0].size == theirs[0].size == 1:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from pytest_traincheck.golden.recording import ENTRY, GRAD, TRAINING
+from pytest_traincheck.replay.batches import side_by_side
 from pytest_traincheck.replay.calls import Calls
+from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.sides import INFINITE, Call, Side, Tensor, apart, moved_apart
 from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, carried, carried_by_signs, epsilon
 
@@ -20,27 +21,6 @@ _CALLS = 64
 """Calls that the tolerance of what a whole step computes allows for."""
 _NOISE = 64
 """Rounding units, of the largest gradient of a model, that the gradient of any other parameter may be off."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """One place of a step where both sides can be compared.
-
-    `what` is `initial`, `batch`, `loss`, `gradient`, `step` or `variable`; `names` are those that deviate, worst first.
-    """
-
-    what: str
-    golden: Call
-    candidate: Call
-    off: float
-    allowed: float
-    names: tuple[str, ...] = ()
-    beside: str = ""
-    """Of a batch: the part of it that is golden's."""
-
-    @property
-    def holds(self) -> bool:
-        return self.off <= self.allowed
 
 
 _FEW = 16
@@ -66,7 +46,8 @@ class Flow:
 
     def points(self) -> Iterator[Point]:
         """Everything that can be compared, in order of time; nothing after the first thing that deviates."""
-        yield from self._initial()
+        if not self._golden.since:
+            yield from self._initial()
         windows = sorted({call.window for call in self._golden.calls.values() if call.kind == "autograd"})
         comparable = True
         for window in windows:
@@ -128,6 +109,10 @@ class Flow:
         for index in self._events(window):
             golden = self._golden.calls[index]
             counterpart = self._calls.pairs.get(index)
+            if golden.kind == "scheduler":
+                if counterpart is not None:
+                    yield from self._told(golden, self._candidate.calls[counterpart], start, eps, given)
+                continue
             if counterpart is None:
                 yield None
                 return
@@ -150,12 +135,11 @@ class Flow:
 
     def _start(self, window: int) -> tuple[float, float]:
         """Times of golden and candidate at which a step begins."""
-        if window == 0:
-            return self._golden.first_look, self._candidate.first_look
-        return _end_before(self._golden, window), _end_before(self._candidate, window)
+        ours, theirs = _end_before(self._golden, window), _end_before(self._candidate, window)
+        return (ours, theirs) if ours else (self._golden.first_look, self._candidate.first_look)
 
     def _events(self, window: int) -> list[int]:
-        kinds = ("autograd", "optimizer", "clip", "scaler")
+        kinds = ("autograd", "optimizer", "clip", "scaler", "scheduler")
         calls = self._golden.calls.values()
         return [
             call.index
@@ -208,15 +192,16 @@ class Flow:
     def _paired_batches(self, window: int, start: tuple[float, float]) -> Iterator[Point]:
         """Batches of which the largest part is golden's: then the rest is, as labels that belong to their inputs.
 
-        Nothing is said where workers make them, whose random draws nobody sees.
+        Of batches that workers make nothing is said but which rows stand side by side: their random draws nobody sees.
         """
-        if self._calls.workers:
-            return
         for golden in self._golden.calls.values():
             other = self._calls.pairs.get(golden.index)
             if golden.kind != "data" or golden.window != window or other is None:
                 continue
             candidate = self._candidate.calls[other]
+            yield from side_by_side(self._golden, self._candidate, golden, candidate)
+            if self._calls.workers:
+                continue
             since = min(start[0], golden.begin), min(start[1], candidate.begin)
             batch, made = self._golden.results.get(golden.index, {}), self._candidate.results.get(other, {})
             if not batch or batch.keys() != made.keys():
@@ -248,6 +233,23 @@ class Flow:
         return None
 
     # what a step gives
+
+    def _told(
+        self, golden: Call, candidate: Call, start: tuple[float, float], eps: float, given: float
+    ) -> Iterator[Point]:
+        """The numbers that a scheduler is told. Metrics such as an accuracy jump where what they are computed from only
+        drifts, so all that came before must be golden's exactly.
+        """
+        ours = self._golden.inputs.get(golden.index, {})
+        theirs = self._candidate.inputs.get(candidate.index, {})
+        if not ours or ours.keys() != theirs.keys() or given or self._drift:
+            return
+        if not self._calls.same_draws(start, (golden.end, candidate.end)):
+            return
+        off = {slot: apart(tensor, theirs[slot]) for slot, tensor in ours.items()}
+        allowed = allowance(eps, _CALLS, _CALLS)
+        names = tuple(slot.removeprefix("in.") for slot in off if off[slot] > allowed)
+        yield Point("told", golden, candidate, max(off.values()), allowed, names)
 
     def _loss(self, golden: Call, candidate: Call, eps: float, given: float) -> Point | None:
         ours = self._golden.inputs.get(golden.index, {})
@@ -302,7 +304,7 @@ class Flow:
 
     def _update(self, golden: Call, candidate: Call, given: float) -> Point | None:
         ours, theirs = self._golden.hyper.get(golden.index), self._candidate.hyper.get(candidate.index)
-        first = not any(
+        first = golden.optimizer not in self._golden.stepped and not any(
             call.kind == "optimizer" and call.optimizer == golden.optimizer and call.begin < golden.begin
             for call in self._golden.calls.values()
         )

@@ -1,4 +1,6 @@
-"""One process of a recording, with lookups: tensors of calls, values of variables and random states over time."""
+"""One phase of one process of a recording, with lookups: tensors of calls, values of variables and random states over
+time.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from pytest_traincheck.golden.recording import Recording, Rows
+from pytest_traincheck.golden.recording import PHASE, Recording, Rows
 
 INFINITE = math.inf
+ROWS, PAIRS = "rows", "pairs"
+"""Slots of hashes of a batch: the rows of a tensor, and the rows of two tensors that stand side by side."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,22 @@ class Call:
 
 
 class Side:
-    """What one process computed."""
+    """What one process computed, from the beginning or since sketching began again with a later optimizer."""
 
-    def __init__(self, recording: Recording, process: int) -> None:
+    def __init__(self, recording: Recording, process: int, phase: int = 0) -> None:
         strings = recording.strings
+        begins = [*phases(recording, process), INFINITE]
+        self.since, self._until = begins[phase : phase + 2]
         self.calls: dict[int, Call] = {}
+        self.stepped: frozenset[str] = frozenset()
+        """Optimizers that had stepped before, with what state nobody knows."""
         for index, row in _rows(recording.calls, process):
             _, parent, begin, end, window, name, kind, module, optimizer, arguments, autocast, flags = row
+            if begin < self.since and strings[kind] == "optimizer":
+                self.stepped |= {strings[optimizer]}
+            if not self.since <= begin < self._until:
+                continue
+            parent = parent if parent in self.calls else -1
             self.calls[index] = Call(
                 index, parent, begin, end, window, strings[name], strings[kind], strings[module], strings[optimizer],
                 strings[arguments], strings[autocast], flags,
@@ -68,6 +81,8 @@ class Side:
         self.results: dict[int, dict[str, Tensor]] = {}
         self.hyper: dict[int, tuple[int, int]] = {}
         """Optimizer step -> time after which it works, and hash of its hyper-parameters."""
+        self.together: dict[int, dict[str, int]] = {}
+        """Batch -> hashes of the rows of its tensors, and of which of them stand side by side."""
         self.values: dict[tuple[str, str], list[Tensor]] = {}
         self.random: dict[str, list[tuple[float, int]]] = {}
         self.draws: list[tuple[int, str, int]] = []
@@ -77,6 +92,8 @@ class Side:
         strings = recording.strings
         for index, row in _rows(recording.sketches, process):
             _, call, at, slot_text, dtype, shape, variable, kind, size, faint, digest, norm, mean, projections = row
+            if not self.since <= at < self._until:
+                continue
             slot = strings[slot_text]
             head, _, rest = slot.partition(".")
             if head in ("rng", "before"):
@@ -87,6 +104,8 @@ class Side:
                 self.draws.append((at, rest, size))
             elif head == "hyper":
                 self.hyper[call] = at, digest
+            elif head in (ROWS, PAIRS):
+                self.together.setdefault(call, {})[slot] = digest
             else:
                 tensor = Tensor(
                     at, strings[dtype], strings[shape], size, faint, digest, norm, mean, tuple(projections), index
@@ -185,6 +204,15 @@ class Side:
                 before = states[max(begin, 1) - 1][1]
                 moved[name] = (before, *(digest for _, digest in new))
         return tuple((name, size) for _, name, size in self.draws[low:high]), moved
+
+
+def phases(recording: Recording, process: int) -> list[float]:
+    """When each phase of sketching began in a process."""
+    if PHASE not in recording.strings:
+        return [0.0]
+    sketches = recording.sketches
+    mine = (sketches["process"] == process) & (sketches["slot"] == recording.strings.index(PHASE))
+    return [0.0, *map(float, sketches["at"][mine].tolist())]
 
 
 def _rows(table: Rows, process: int) -> Iterator[tuple[int, Any]]:

@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from ..install import Probe
 
 
+_METHODS = ("clone", "__deepcopy__", "to", "float", "double", "half", "bfloat16")
+"""What makes a tensor with the content of another, perhaps in another dtype."""
+
+
 def install(probe: Probe) -> None:
-    """Wrap what makes a tensor with the content of another: `clone` and `copy.deepcopy`."""
-    for owner, name in ((torch.Tensor, "clone"), (torch, "clone"), (torch.Tensor, "__deepcopy__")):
+    """Wrap the methods, and `torch.clone`."""
+    for owner, name in ((torch, "clone"), *((torch.Tensor, name) for name in _METHODS)):
         probe.patches.replace(owner, name, lambda original: _noting(probe, original), alias=owner is torch)
 
 
@@ -36,5 +40,7 @@ def _noting(probe: Probe, original: Callable[..., Any]) -> Callable[..., Any]:
 def _note(recorder: Any, source: Any, result: Any) -> None:
     if not isinstance(source, torch.Tensor) or type(result) is not torch.Tensor or result.grad_fn is not None:
         return
+    if result is source or not result.is_floating_point():
+        return  # `to` gives what it gets where that is as wanted
     if source.is_floating_point() and source.numel() > 1:
         recorder.variables.note_copy(source, result)

@@ -1,4 +1,7 @@
-"""Functions that draw random numbers: in which order, how many. They leave no call row, only sketches."""
+"""Functions that draw random numbers: in which order, how many, and which memory they fill.
+
+They leave no call row, only sketches and counts.
+"""
 
 from __future__ import annotations
 
@@ -42,17 +45,26 @@ class _Drawing:
 
 
 def _drawing(probe: Probe, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+    in_place = name.endswith("_")
+
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return original(*args, **kwargs)
         recorder = probe.recorder
-        if recorder is None or not recorder.sketches.wanted or recorder.threads.busy:
+        if recorder is None or recorder.threads.busy:
+            return original(*args, **kwargs)
+        sketched, filling = recorder.sketches.wanted, in_place and recorder.measures.early
+        if not (sketched or filling):
             return original(*args, **kwargs)
         result = original(*args, **kwargs)
         state = recorder.threads
         try:
             call = state.stack[-1] if state.stack else None
-            recorder.sketches.drawn(state, name, call, kwargs.get("generator"), result)
+            if sketched:
+                recorder.sketches.drawn(state, name, call, kwargs.get("generator"), result)
+            # An initializer of `torch.nn.init` draws as well, and is counted already.
+            if filling and (call is None or call.api.type != "init") and isinstance(result, torch.Tensor):
+                recorder.measures.filled(result)
         except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
             state.busy = False
             recorder.failed(f"after {name}", error)

@@ -115,6 +115,8 @@ def _open(
             recorder.sketches.opened(state, call, names.named((module, *args), kwargs))
         if entry and recorder.measures.wanted and not unobservable():
             _measure_inputs(recorder, state, call, names.bind((module, *args), kwargs), (args, kwargs))
+            if named.root is not None and call.flags & TRAINING and torch.is_grad_enabled():
+                _measure_renewal(recorder, state, call, module, named.root.id, names.named((module, *args), kwargs))
         return call
     except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
         state.busy = False
@@ -132,6 +134,14 @@ def _measure_inputs(
     args, kwargs = inputs
     named = [*zip(arguments, args, strict=False), *kwargs.items()]
     recorder.measures.tokens = tuple(weakref.ref(tensor) for tensor in _token_tensors(named, 2))
+
+
+def _measure_renewal(
+    recorder: Recorder, state: ThreadState, call: Call, module: torch.nn.Module, root: int, arguments: dict[str, Any]
+) -> None:
+    """How much of a model's inputs is new; a loss or another module without parameters is no model."""
+    if next(module.parameters(), None) is not None:
+        recorder.measures.renewal(state, call, root, arguments)
 
 
 def _token_tensors(named: list[tuple[str, Any]], depth: int) -> list[torch.Tensor]:

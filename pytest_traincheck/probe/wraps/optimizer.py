@@ -115,6 +115,7 @@ def _close_construct(recorder: Recorder, optimizer: Any, call: Call) -> None:
         call.opt = recorder.optimizers.info(optimizer).id
         recorder.optimizers.note_groups(optimizer, call.seq)
         recorder.end(state, call, None)
+        recorder.sketches.met_optimizer(state)
     except Exception as error:  # noqa: BLE001 - see `_open_construct`
         recorder.failed("constructing an optimizer", error)
 
