@@ -29,7 +29,7 @@ def first_within(calls: Calls, golden: Call) -> Difference | None:
 def first_within_step(calls: Calls, backward: Call) -> Difference | None:
     """The first difference in a step up to a backward pass."""
     same = [c for c in calls.golden.calls.values() if c.window == backward.window and c.end < backward.begin]
-    return _first(calls, same)
+    return _first(calls, same) or _other_functions(calls, backward)
 
 
 def _first(calls: Calls, among: Iterable[Call]) -> Difference | None:
@@ -50,7 +50,17 @@ def _first(calls: Calls, among: Iterable[Call]) -> Difference | None:
 def _other_calls(calls: Calls, golden: Call) -> Difference | None:
     """Functions and modules that only one side calls within a call."""
     candidate = calls.candidate.calls[calls.pairs[golden.index]]
-    ours, theirs = _called(calls.golden, golden), _called(calls.candidate, candidate)
+    return _differing(candidate, "it", _called(calls.golden, golden), _called(calls.candidate, candidate))
+
+
+def _other_functions(calls: Calls, backward: Call) -> Difference | None:
+    """Functions outside of every model that only one side calls in a step on the way to a backward pass."""
+    candidate = calls.candidate.calls[calls.pairs[backward.index]]
+    ours, theirs = _on_the_way(calls.golden, backward), _on_the_way(calls.candidate, candidate)
+    return _differing(candidate, "the candidate", ours, theirs)
+
+
+def _differing(candidate: Call, who: str, ours: Counter[str], theirs: Counter[str]) -> Difference | None:
     gone, new = list(ours - theirs), list(theirs - ours)
     if not gone and not new:
         return None
@@ -59,7 +69,16 @@ def _other_calls(calls: Calls, golden: Call) -> Difference | None:
         parts.append(f"does not call {_listed(gone)}")
     if new:
         parts.append(f"calls {_listed(new)}, which golden did not")
-    return Difference(candidate, f"it {' and '.join(parts)}")
+    return Difference(candidate, f"{who} {' and '.join(parts)}")
+
+
+def _on_the_way(side: Side, backward: Call) -> Counter[str]:
+    outside = (side.calls[call] for call in side.children.get(-1, []))
+    return Counter(
+        call.name
+        for call in outside
+        if call.kind == "function" and call.window == backward.window and call.end < backward.begin
+    )
 
 
 def _called(side: Side, call: Call) -> Counter[str]:

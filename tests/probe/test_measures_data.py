@@ -46,6 +46,58 @@ def test_inputs_of_the_model(watched: Watch) -> None:
     assert digests[0] == digests[2] != digests[1]
 
 
+def kept(watched: Watch, *inputs: Any, net: Any = None) -> list[float]:
+    """The shares of the input that are the same as a step before, where a step is taken with each."""
+    net = net or nn.Linear(8, 1)
+    rest = iter(inputs)
+    trace = watched(lambda: steps(net, lambda: net(next(rest)).sum(), count=len(inputs), lr=1e-3))
+    return [item.value for item in trace.measures if item.measure == "kept.input"]
+
+
+def test_how_much_of_the_input_is_new(watched: Watch) -> None:
+    first, second = torch.randn(40, 8), torch.randn(40, 8)
+    half = torch.cat([second[:20], torch.randn(20, 8)])
+    shares = kept(watched, first, second, half, half)
+    assert shares == pytest.approx([0.0, 0.5, 1.0], abs=0.05)
+
+
+def test_what_pads_is_not_counted(watched: Watch) -> None:
+    padded = [torch.cat([torch.randn(20, 8), torch.zeros(40, 8)]) for _ in range(3)]
+    assert kept(watched, *padded) == pytest.approx([0.0, 0.0], abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        pytest.param(lambda _: torch.randint(0, 4, (40, 8)).float(), id="classes, of which there are few"),
+        pytest.param(lambda _: torch.ones(1, 8), id="a single number"),
+        pytest.param(lambda step: torch.randn(40 - step, 8), id="another shape in each step"),
+    ],
+)
+def test_what_repeats_by_chance_says_nothing(watched: Watch, draw: Any) -> None:
+    assert not kept(watched, *[draw(step) for step in range(3)])
+
+
+def test_the_first_forward_pass_of_a_step_counts(watched: Watch) -> None:
+    """Within a step the same batch may go through the model more than once."""
+    batches = iter([torch.randn(40, 8) for _ in range(3)])
+    net = nn.Linear(8, 1)
+
+    def loss() -> Any:
+        x = next(batches)
+        return net(x).sum() + net(x).square().sum()
+
+    trace = watched(lambda: steps(net, loss, count=3, lr=1e-3))
+    assert trace.values("kept.input") == [0.0, 0.0]
+
+
+def test_losses_are_no_models(watched: Watch) -> None:
+    target = torch.randn(40, 1)
+    net, criterion = nn.Linear(8, 1), nn.MSELoss()
+    trace = watched(lambda: steps(net, lambda: criterion(net(torch.randn(40, 8)), target), count=3))
+    assert {item.measure for item in trace.measures if item.measure.startswith("kept.")} == {"kept.input"}
+
+
 def test_position_ids_and_a_mask(watched: Watch) -> None:
     net = Tiny(mask=True)
     trace = watched(lambda: steps(net, lambda: net(words()).sum(), count=2))

@@ -83,6 +83,33 @@ def test_how_often_a_parameter_is_initialised(watched: Watch) -> None:
     assert counts == {"0.weight": 2.0, "0.bias": 3.0, "1.weight": 1.0, "1.bias": 1.0}
 
 
+def test_drawing_into_a_parameter_initialises_it(watched: Watch) -> None:
+    """Through `.data`, as libraries do, and by a method of the parameter itself; a part of it is no initialisation."""
+
+    def train() -> None:
+        net = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+        net[0].weight.data.normal_(std=0.02)
+        with torch.no_grad():
+            net[0].bias.uniform_()
+            net[1].weight[:1].normal_()
+        torch.empty(2, 3).normal_()
+        steps(net, lambda: net(torch.ones(2, 4)).sum())
+
+    counts = {item.name: item.value for item in watched(train).measured("parameter.initialised")}
+    assert counts == {"0.weight": 2.0, "0.bias": 2.0, "1.weight": 1.0, "1.bias": 1.0}
+
+
+def test_memory_that_was_drawn_into_and_given_back_counts_no_more(watched: Watch) -> None:
+    def train() -> None:
+        for _ in range(20):
+            torch.empty(4, 3).normal_()
+        net = nn.Linear(3, 4)
+        steps(net, lambda: net(torch.ones(2, 3)).sum())
+
+    counts = {item.name: item.value for item in watched(train).measured("parameter.initialised")}
+    assert counts == {"weight": 1.0, "bias": 1.0}
+
+
 def test_parameters_that_lie_where_others_lie(watched: Watch) -> None:
     def train() -> None:
         online, target = nn.Linear(4, 3), nn.Linear(4, 3)

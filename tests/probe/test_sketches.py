@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import math
 import weakref
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch import nn  # noqa: E402
 
 from pytest_traincheck.probe import observe, sketches  # noqa: E402
 from pytest_traincheck.probe.sketch import faint, sketch  # noqa: E402
+from pytest_traincheck.probe.sketch_rows import together  # noqa: E402
 from pytest_traincheck.trace.format import SKETCH  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("seeded")
@@ -136,6 +138,86 @@ def test_as_many_steps_as_the_environment_says(
         assert len(rows(tmp_path / "other")) > 1.5 * len(rows(tmp_path / "two"))
     else:
         assert not list((tmp_path / "other").glob("proc-*/sketches.bin"))
+
+
+def slots(folder: Path) -> list[str]:
+    """The slot of every row, in the order they were written."""
+    (process,) = folder.glob("proc-*")
+    symbols = [json.loads(line) for line in (process / "symbols.jsonl").read_text().splitlines()]
+    names = {symbol["i"]: symbol["name"] for symbol in symbols if symbol["k"] == "slot"}
+    return [names[number] for number in rows(folder)["slot"].tolist()]
+
+
+def test_they_begin_again_with_the_optimizer_of_the_next_model(tmp_path: Path) -> None:
+    """A teacher is trained first, then its student."""
+    with observe(tmp_path / "teacher"):
+        list(every_step(5))
+    with observe(tmp_path / "both"):
+        list(every_step(5))
+        list(every_step(5))
+    found = slots(tmp_path / "both")
+    begin = found.index("phase")
+    assert begin == len(rows(tmp_path / "teacher"))
+    assert found.count("phase") == 1
+    again = found[begin:]
+    for kind in ("in.tokens", "var", "hyper", "in.tensors"):
+        assert again.count(kind) >= found[:begin].count(kind) > 0
+
+
+def test_optimizers_that_are_made_all_the_time_end_it(tmp_path: Path) -> None:
+    with observe(tmp_path):
+        for _ in range(3 * sketches.PHASES):
+            list(every_step(2))
+    assert slots(tmp_path).count("phase") == sketches.PHASES - 1
+
+
+def test_what_a_scheduler_is_told(tmp_path: Path) -> None:
+    """As a number or as a tensor, which are the same."""
+    for name, metric in (("number", 0.75), ("tensor", torch.tensor(0.75))):
+        with observe(tmp_path / name):
+            net = nn.Linear(3, 1)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+            net(torch.ones(2, 3)).sum().backward()
+            optimizer.step()
+            scheduler.step(metric)
+        told = rows(tmp_path / name)[np.array(slots(tmp_path / name)) == "in.metrics"]
+        assert told["mean"].tolist() == [0.75]
+
+
+def batch(order: Any, labels: Any = None) -> dict[str, Any]:
+    x, y = torch.arange(24.0).view(6, 4), torch.tensor([0, 1, 0, 2, 1, 0])
+    return {"x": x[order], "y": y[order if labels is None else labels], "name": "a batch"}
+
+
+def of_batch(value: dict[str, Any]) -> dict[str, int]:
+    return dict(together([(name, item) for name, item in value.items() if isinstance(item, torch.Tensor)]))
+
+
+def test_rows_in_another_order_are_the_same_rows_side_by_side() -> None:
+    plain, sorted_ = of_batch(batch(torch.arange(6))), of_batch(batch(torch.tensor([3, 1, 0, 5, 2, 4])))
+    assert set(plain) == {"rows.x", "rows.y", "pairs.x|y"}
+    assert plain == sorted_
+
+
+def test_rows_that_lost_their_labels_have_other_pairs() -> None:
+    """Inputs sorted by length, and labels left as they were."""
+    plain = of_batch(batch(torch.arange(6)))
+    apart = of_batch(batch(torch.tensor([3, 1, 0, 5, 2, 4]), torch.arange(6)))
+    assert {slot for slot in plain if plain[slot] != apart[slot]} == {"pairs.x|y"}
+
+
+def test_rows_of_views_and_of_other_batches_differ() -> None:
+    plain, other = of_batch(batch(torch.arange(6))), of_batch(batch(torch.tensor([0, 1, 2, 3, 4, 4])))
+    assert plain["rows.x"] != other["rows.x"]
+    x = torch.arange(48.0).view(6, 8)
+    assert of_batch({"x": x[:, ::2], "y": x[:, 0]}) == of_batch({"x": x[:, ::2].contiguous(), "y": x[:, 0].clone()})
+
+
+def test_tensors_without_rows_say_nothing() -> None:
+    assert not of_batch({"x": torch.ones(4, 2)})
+    assert not of_batch({"x": torch.ones(1, 2), "y": torch.ones(1)})
+    assert set(of_batch({"x": torch.ones(4, 2), "y": torch.tensor(1.0), "z": torch.ones(3)})) == {"rows.x"}
 
 
 def test_they_end_in_a_process_that_takes_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,3 +188,87 @@ def test_gradients_changed_before_the_step(record: Record) -> None:
     golden = learn([record(loop(lambda labels: labels)) for _ in range(2)], pipeline="loader", seeds=(0, 1))
     first, *_ = replayed(golden, record(loop(lambda labels: labels, halved)))
     assert first.title.startswith("`torch.optim.SGD.step` is given other gradients, though those that `backward` left")
+
+
+def test_the_loss_of_the_model_that_is_trained_second(record: Record) -> None:
+    """The teacher's training is as it was; the student's loss is not."""
+
+    def both(**changes: Any) -> Any:
+        def run() -> None:
+            train(steps=4)()
+            train(seed=7, steps=3, **changes)()
+
+        return run
+
+    golden = learn([record(both()), record(both())], pipeline="two", seeds=(0, 1))
+    assert not replayed(golden, record(both()))
+    top = replayed(golden, record(both(divisor=1.5)))[0]
+    assert top.title.startswith("`backward` starts from another loss")
+    assert top.step == 4
+
+
+class Rows(torch.utils.data.Dataset[Any]):
+    """Rows of different lengths, each with its label."""
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        row = torch.zeros(6)
+        row[: 1 + index % 6] = torch.arange(1.0, 2 + index % 6) + index
+        return row, index % 3
+
+
+def classify(collate: Any = None, metric: Any = None) -> Any:
+    """A classifier whose learning rate falls when a metric of the first batch stands still."""
+
+    def run() -> None:
+        torch.manual_seed(0)
+        net = torch.nn.Linear(6, 3)
+        stepping = torch.optim.SGD(net.parameters(), lr=1e-3)
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(stepping)
+        for x, y in torch.utils.data.DataLoader(Rows(), batch_size=8, shuffle=True, collate_fn=collate):
+            loss = F.cross_entropy(net(x), y)
+            stepping.zero_grad()
+            loss.backward()
+            stepping.step()
+            with torch.no_grad():
+                plateau.step((metric or F.cross_entropy)(net(x), y).item())
+
+    return run
+
+
+def longest_first(rows: Any) -> Any:
+    """Sorts the inputs, and forgets the labels."""
+    x, y = torch.stack([row for row, _ in rows]), torch.tensor([label for _, label in rows])
+    return x[torch.argsort((x > 0).sum(1), descending=True, stable=True)], y
+
+
+def pairs_longest_first(rows: Any) -> Any:
+    """Sorts both."""
+    order = sorted(rows, key=lambda row: -int((row[0] > 0).sum()))
+    return torch.stack([row for row, _ in order]), torch.tensor([label for _, label in order])
+
+
+def test_labels_that_are_not_sorted_with_their_inputs(record: Record) -> None:
+    golden = learn([record(classify()), record(classify())], pipeline="rows", seeds=(0, 1))
+    top = replayed(golden, record(classify(longest_first)))[0]
+    assert top.title == (
+        "`torch.utils.data.DataLoader.__next__` gives golden's `0` and golden's `1`, but other rows of them side by "
+        "side: what belongs together has changed."
+    )
+    assert not [
+        item for item in replayed(golden, record(classify(pairs_longest_first))) if "side by side" in item.title
+    ]
+
+
+def accuracy(logits: Any, labels: Any) -> Any:
+    return (logits.argmax(1) == labels).float().mean()
+
+
+def test_a_scheduler_that_is_told_another_metric(record: Record) -> None:
+    golden = learn([record(classify()), record(classify())], pipeline="told", seeds=(0, 1))
+    assert not replayed(golden, record(classify()))
+    (top,) = replayed(golden, record(classify(metric=accuracy)))
+    assert top.title.startswith("`torch.optim.lr_scheduler.ReduceLROnPlateau.step` is told another `metrics`, 0.")
+    assert top.step == 1
