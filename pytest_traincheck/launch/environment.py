@@ -12,6 +12,9 @@ BOOTSTRAP = Path(__file__).resolve().parent.parent / "probe" / "bootstrap"
 TRACE_DIR = "TRAINCHECK_TRACE_DIR"
 SEED = "TRAINCHECK_SEED"
 RUN_ID = "TRAINCHECK_RUN_ID"
+# Read by the probe's `own_tree`.
+OWN_TREE = "TRAINCHECK_OWN_TREE"
+FORBIDDEN_TREES = "TRAINCHECK_FORBIDDEN_TREES"
 
 
 def child_environment(
@@ -31,6 +34,11 @@ def child_environment(
     env["PATH"] = os.pathsep.join([*map(str, path_first), env.get("PATH", os.defpath)])
     env["PYTHONPATH"] = os.pathsep.join(python_path(env.get("PYTHONPATH", ""), source_root, forbidden_roots))
     _enter_virtual_environment(env, interpreter)
+    for name in (OWN_TREE, FORBIDDEN_TREES):
+        env.pop(name, None)
+    if source_root is not None and forbidden_roots:
+        env[OWN_TREE] = str(source_root)
+        env[FORBIDDEN_TREES] = os.pathsep.join(map(str, forbidden_roots))
     env[TRACE_DIR] = str(run_dir)
     env[RUN_ID] = run_id
     env.pop(SEED, None)

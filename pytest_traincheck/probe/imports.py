@@ -25,7 +25,7 @@ class _Finder:
             return None
         self.searching.add(name)
         try:
-            spec = _find_elsewhere(self, name, path, target)
+            spec = find_elsewhere(self, name, path, target)
         finally:
             self.searching.discard(name)
         if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
@@ -63,9 +63,10 @@ class _Finder:
 _finder = _Finder()
 
 
-def _find_elsewhere(
-    finder: _Finder, name: str, path: Sequence[str] | None, target: ModuleType | None
+def find_elsewhere(
+    finder: object, name: str, path: Sequence[str] | None, target: ModuleType | None
 ) -> importlib.machinery.ModuleSpec | None:
+    """What the entries of `sys.meta_path` other than `finder` find."""
     for other in list(sys.meta_path):
         find_spec = getattr(other, "find_spec", None)
         if other is finder or find_spec is None:

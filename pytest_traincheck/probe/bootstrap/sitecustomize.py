@@ -65,6 +65,7 @@ def _load_probe(run_dir: str) -> None:
     sys.modules[_NAME] = module
     spec.loader.exec_module(module)
     imports = importlib.import_module(f"{_NAME}.imports")
+    importlib.import_module(f"{_NAME}.own_tree").install_from_environment()
 
     def install() -> None:
         try:
