@@ -21,11 +21,12 @@ class WorktreeError(RuntimeError):
 
 
 @contextmanager
-def temporary_worktree(repository: Path, commit: str) -> Iterator[Path]:
+def temporary_worktree(repository: Path, commit: str, *, checkout: bool = True) -> Iterator[Path]:
     """A detached worktree of `commit` in a private temporary directory, gone when the block is left.
 
     Several may be open at once. A lock is held as long as the block, so that a later call can tell the worktree of
-    a killed process from one in use. Hooks do not run and submodules are left alone.
+    a killed process from one in use. Hooks do not run and submodules are left alone. Without `checkout` it has
+    no files.
     """
     _sweep(repository)
     try:
@@ -40,7 +41,8 @@ def temporary_worktree(repository: Path, commit: str) -> Iterator[Path]:
     try:
         with lock:
             try:
-                git(repository, "worktree", "add", "--quiet", "--detach", str(tree), commit)
+                files = "--checkout" if checkout else "--no-checkout"
+                git(repository, "worktree", "add", "--quiet", "--detach", files, str(tree), commit)
             except GitError as error:
                 raise WorktreeError(
                     f"git says: {error}. Check the free space in {holder.parent} and `git worktree list`."

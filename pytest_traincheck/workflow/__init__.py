@@ -3,6 +3,7 @@
 from pytest_traincheck.bundle.errors import BundleError
 from pytest_traincheck.config import ConfigError
 from pytest_traincheck.golden.errors import GoldenError
+from pytest_traincheck.launch.bisection import BisectError
 from pytest_traincheck.launch.progress import QuietProgress
 from pytest_traincheck.launch.sides import SideError
 from pytest_traincheck.report.errors import ReportError
@@ -11,7 +12,7 @@ from pytest_traincheck.workflow.compare import CompareRequest, compare
 from pytest_traincheck.workflow.configured import RefreshReport, check_stored, read_stored, refresh
 from pytest_traincheck.workflow.live_check import check_live
 
-INPUT_ERRORS = (BundleError, ConfigError, GoldenError, SideError, ReportError, TraceError)
+INPUT_ERRORS = (BisectError, BundleError, ConfigError, GoldenError, SideError, ReportError, TraceError)
 """Wrong use or bad input: one clear message, exit status 2."""
 
 quiet = QuietProgress()

@@ -18,6 +18,7 @@ ERRORS = frozenset(
         "CommandError",
         "WorktreeError",
         "BundleError",
+        "BisectError",
     }
 )
 """Errors that a user reads. `_Place.error` and `_Table.error` build two of them from parts."""

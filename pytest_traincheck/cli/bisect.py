@@ -1,0 +1,51 @@
+"""`traincheck bisect`: find the commit that brought an incident."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+
+from pytest_traincheck.check.result import CheckResult
+from pytest_traincheck.cli import options, output
+from pytest_traincheck.cli.status import Status
+from pytest_traincheck.launch.progress import progress_for
+from pytest_traincheck.report.bisect import Tested, render_end, render_tested, write_bisect_json
+from pytest_traincheck.workflow.bisecting import BisectRequest, EndFailed, bisect
+from pytest_traincheck.workflow.runs import RunFailed
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("bisect", help="find the commit that brought an incident")
+    parser.add_argument("name", metavar="NAME", help="configured pipeline")
+    parser.add_argument("--good", required=True, metavar="REF", help="commit that trains right; its golden is learned")
+    parser.add_argument("--bad", required=True, metavar="REF", help="commit that has the incident")
+    parser.add_argument("--json", type=options.output_file, metavar="FILE", help="write what was found as JSON")
+    options.add_config(parser)
+    options.add_cache(parser)
+    parser.set_defaults(handle=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    width = shutil.get_terminal_size((100, 24)).columns
+
+    def tell(item: Tested | str) -> None:
+        # Each line as soon as it is known: minutes may go by between two.
+        print(render_tested(item, width) if isinstance(item, Tested) else item, flush=True)
+
+    config = options.configuration(arguments)
+    (spec,) = options.chosen(config, [arguments.name])
+    request = BisectRequest(config, spec, arguments.good, arguments.bad, not arguments.no_cache)
+    try:
+        report = bisect(request, progress_for(), tell)
+    except (RunFailed, EndFailed) as failure:
+        failed = failure.result if isinstance(failure, EndFailed) else _failed(arguments.name, failure)
+        output.show(failed)
+        return Status.RUN_FAILED
+    print(f"\n{render_end(report, width)}")
+    if arguments.json is not None:
+        write_bisect_json(arguments.json, report)
+    return Status.INCIDENTS if report.first_bad is not None else Status.RUN_FAILED
+
+
+def _failed(name: str, failure: RunFailed) -> CheckResult:
+    return CheckResult(name, errors=(failure.error,), notes=failure.notes)
