@@ -122,6 +122,11 @@ def load(start: Path, file: Path | None = None) -> Config:
     )
 
 
+def load_text(source: Path, text: str) -> Config:
+    """The configuration that `source` would hold with another text. Raises `ConfigError`."""
+    return _config(source, _table_of(source, _parse_text(source, text), required=True) or {})
+
+
 def _config_files(directory: Path) -> list[tuple[Path, Mapping[str, Any]]]:
     found: list[tuple[Path, Mapping[str, Any]]] = []
     for name in (STANDALONE, PYPROJECT):
@@ -140,6 +145,10 @@ def _parse(source: Path) -> dict[str, Any]:
         raise ConfigError(f"{source}: cannot be read ({error.strerror or error}). Check the path.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{source}: is not UTF-8 (byte {error.start}). Save it as UTF-8.") from error
+    return _parse_text(source, text)
+
+
+def _parse_text(source: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

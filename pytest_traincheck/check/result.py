@@ -147,6 +147,17 @@ class SideInfo:
 
 
 @dataclass(frozen=True)
+class Commands:
+    """What to type after a failed check, as words that a shell takes as they stand.
+
+    `reproduce` runs this check of this pipeline again; `accept` says that every incident was intended.
+    """
+
+    reproduce: tuple[str, ...]
+    accept: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class CheckResult:
     """Everything that one check of one pipeline found."""
 
@@ -163,6 +174,8 @@ class CheckResult:
     """The modules of all models in order of their first call; empty where nothing was compared."""
     renamed: tuple[tuple[str, str], ...] = ()
     """Models and modules that the candidate calls otherwise: its name, and the golden's, which everything here uses."""
+    commands: Commands | None = None
+    """What to do about incidents; None where there are none, or nothing is configured."""
 
     @property
     def outcome(self) -> Outcome:
@@ -208,6 +221,7 @@ class CheckResult:
             ],
             "notes": list(self.notes),
             "renamed": [{"candidate": candidate, "golden": golden} for candidate, golden in self.renamed],
+            "commands": _commands_json(self.commands),
         }
 
 
@@ -248,6 +262,12 @@ def _incident_json(incident: Incident) -> dict[str, Any]:
         "consequences": len(incident.consequences),
         "diff": _diff_json(incident.diff),
     }
+
+
+def _commands_json(commands: Commands | None) -> dict[str, str] | None:
+    if commands is None:
+        return None
+    return {"reproduce": " ".join(commands.reproduce), "accept": " ".join(commands.accept)}
 
 
 def _diff_json(diff: ChangedLines | None) -> dict[str, Any] | None:

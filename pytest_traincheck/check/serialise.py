@@ -9,6 +9,7 @@ from typing import Any
 from pytest_traincheck.check.result import (
     ChangedLines,
     CheckResult,
+    Commands,
     Incident,
     InvariantVerdict,
     ModuleAgreement,
@@ -48,6 +49,7 @@ def to_plain(result: CheckResult) -> dict[str, Any]:
         "modules": [[item.path, item.status, repr(item.off), item.calls] for item in result.modules],
         "notes": list(result.notes),
         "renamed": [list(pair) for pair in result.renamed],
+        "commands": None if result.commands is None else asdict(result.commands),
         "invariants": [_invariant_to_plain(invariant) for invariant in table.invariants],
     }
 
@@ -78,6 +80,9 @@ def from_plain(data: Mapping[str, Any]) -> CheckResult:
         modules=tuple(ModuleAgreement(path, status, float(off), calls) for path, status, off, calls in data["modules"]),
         notes=tuple(data["notes"]),
         renamed=tuple((candidate, golden) for candidate, golden in data["renamed"]),
+        commands=None
+        if data["commands"] is None
+        else Commands(tuple(data["commands"]["reproduce"]), tuple(data["commands"]["accept"])),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import difflib
 import re
 from collections.abc import Sequence
@@ -89,6 +90,13 @@ def seconds(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
+
+
+def day(text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no day; write it like 2027-01-31") from error
 
 
 def command(text: str) -> str:

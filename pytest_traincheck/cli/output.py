@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from pytest_traincheck.check.result import CheckResult, Outcome, RunError
+from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.cli.status import Status, status_of
 from pytest_traincheck.report.html import write_html
 from pytest_traincheck.report.json_report import write_json
 from pytest_traincheck.report.junit import write_junit
 from pytest_traincheck.report.terminal import render_result
+from pytest_traincheck.report.wording import next_lines
 
 
 def show(result: CheckResult) -> None:
@@ -29,8 +30,9 @@ def show(result: CheckResult) -> None:
 
 def show_next(result: CheckResult) -> None:
     """After a failed check: the commands that reproduce it and that accept what was found."""
-    if result.outcome is Outcome.FAIL:
-        print(f"\nreproduce: traincheck check {result.pipeline}\nif intended: traincheck refresh {result.pipeline}")
+    lines = next_lines(result, shutil.get_terminal_size((100, 24)).columns)
+    if lines:
+        print("\n".join(["", *lines]))
 
 
 def write_reports(arguments: argparse.Namespace, results: Sequence[CheckResult]) -> None:

@@ -84,6 +84,7 @@ def _environment() -> jinja2.Environment:
         agreement=wording.agreement,
         facts=_facts,
         module_rows=_module_rows,
+        next_steps=wording.next_steps,
         groups=_groups,
         output_lines=wording.output_lines,
         reasons=wording.reasons,

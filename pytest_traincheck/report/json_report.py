@@ -40,6 +40,8 @@ def document(results: Sequence[CheckResult]) -> dict[str, Any]:
         "modules": _with_pipeline(singles, "modules"),
         "notes": [f"{single['pipeline']}: {note}" for single in singles for note in single["notes"]],
         "renamed": _with_pipeline(singles, "renamed"),
+        # Each pipeline has its own, below.
+        "commands": None,
         "pipelines": singles,
     }
 

@@ -39,7 +39,7 @@ def write_junit(path: Path, results: Sequence[CheckResult]) -> None:
 def _suite(result: CheckResult) -> ElementTree.Element:
     name = one_line(result.pipeline)
     reports = by_subject(result)
-    cases = [_ran_case(result, name), *(_subject_case(report, name) for report in reports)]
+    cases = [_ran_case(result, name), *(_subject_case(report, name, result) for report in reports)]
     suite: ElementTree.Element = junit_xml.TestSuite(name, cases, properties=_suite_properties(result)).build_xml_doc()
     # An attribute of the library's own that the xunit2 schema does not know.
     suite.attrib.pop("disabled", None)
@@ -66,19 +66,22 @@ def _ran_case(result: CheckResult, name: str) -> junit_xml.TestCase:
     return case
 
 
-def _subject_case(report: SubjectReport, name: str) -> junit_xml.TestCase:
+def _subject_case(report: SubjectReport, name: str, result: CheckResult) -> junit_xml.TestCase:
     case = junit_xml.TestCase(one_line(report.subject), classname=name)
     if report.is_broken:
         blocks = [(one_line(incident.root.title), render_incident_text(incident)) for incident in report.caused]
         for incident in report.follows:
             text = f"follows from {incident.rank}. {one_line(incident.root.title)}"
             blocks.append((text, text))
+        if any(incident.rank == 1 for incident in report.caused):
+            commands = "\n".join(wording.next_lines(result))
+            blocks.append((commands, commands))
         if not blocks:
             broken = [item for item in report.verdicts if item.verdict is Verdict.VIOLATED]
             texts = [one_line(f"broken: {item.invariant.sentence} {item.reason}") for item in broken]
             blocks = [(text, text) for text in texts]
         kind = report.caused[0].kind.value if report.caused else "consequence" if report.follows else "violation"
-        case.add_failure_info(blocks[0][0], "\n\n".join(text for _, text in blocks), kind)
+        case.add_failure_info(blocks[0][0], "\n\n".join(text for _, text in blocks if text), kind)
     elif report.skip_reason:
         case.add_skipped_info(one_line(report.skip_reason))
     return case

@@ -70,10 +70,10 @@ def _incident(incident: Incident, width: int) -> Iterator[_Line]:
             yield line, _DETAIL_STYLES.get(label, "")
     rule = incident.root.invariant
     about = f"{rule.subject} ({rule.relation}, {incident.kind.value}, {rule.id})"
-    for line in wrap(
-        one_line(about), width, indent=indent + " " * _LABEL_WIDTH, first=indent + "rule:".ljust(_LABEL_WIDTH)
-    ):
-        yield line, "dim"
+    for label, text in (("rule", about), ("incident", incident.id)):
+        lead = indent + f"{label}:".ljust(_LABEL_WIDTH)
+        for line in wrap(one_line(text), width, indent=indent + " " * _LABEL_WIDTH, first=lead):
+            yield line, "dim"
     if incident.diff is not None:
         yield from _diff(incident.diff, width, indent)
     if incident.consequences:

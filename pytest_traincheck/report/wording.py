@@ -6,6 +6,8 @@ import math
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
+
 from pytest_traincheck.check.result import ChangedLines, CheckResult, Incident, Outcome, RunError, Verdict, Violation
 from pytest_traincheck.golden.wording import ESCAPE_SEQUENCE, UNPRINTABLE, one_line, plural
 
@@ -51,6 +53,38 @@ def counts(result: CheckResult) -> str:
     """How many rules the golden has, and what became of them; verdicts that nobody got are left out."""
     parts = [f"{result.count(verdict)} {verdict.value}" for verdict in Verdict if result.count(verdict)]
     return f"{len(result.verdicts)} in the golden" + (f": {', '.join(parts)}" if parts else "")
+
+
+def next_steps(result: CheckResult) -> list[tuple[str, tuple[str, ...]]]:
+    """The commands that reproduce a failed check and accept it, as label and words; none after a check that passed."""
+    if result.commands is None:
+        return []
+    return [("reproduce", result.commands.reproduce), ("if intended", result.commands.accept)]
+
+
+def next_lines(result: CheckResult, width: int | None = None) -> list[str]:
+    """The commands as lines that can be pasted into a shell, continued with a backslash where `width` asks for it."""
+    lines = []
+    for label, words in next_steps(result):
+        line = f"{label}:"
+        for number, part in enumerate(_options(words)):
+            if number and width is not None and cell_len(f"{line} {part}") > width - len(" \\"):
+                lines.append(f"{line} \\")
+                line = "   "
+            line += f" {part}"
+        lines.append(line)
+    return lines
+
+
+def _options(words: Sequence[str]) -> list[str]:
+    """The words of a command, an option together with its value."""
+    parts: list[str] = []
+    for word in words:
+        if parts and parts[-1].startswith("--") and " " not in parts[-1] and not word.startswith("-"):
+            parts[-1] += f" {word}"
+        else:
+            parts.append(word)
+    return parts
 
 
 def reasons(result: CheckResult) -> list[tuple[str, int]]:

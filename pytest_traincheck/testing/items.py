@@ -110,8 +110,8 @@ class PipelineItem(pytest.Item):
             shown.reprcrash.message = excinfo.value.sentence
         return shown
 
-    def fail_with(self, incidents: Sequence[Incident]) -> None:
-        raise TraincheckFailure(wording.incidents_text(incidents, self.spec.name), wording.sentence(incidents[0]))
+    def fail_with(self, incidents: Sequence[Incident], result: CheckResult) -> None:
+        raise TraincheckFailure(wording.incidents_text(incidents, result), wording.sentence(incidents[0]))
 
     def properties(self, **values: object) -> None:
         """Properties for JUnit; they travel with the report, also from an xdist worker."""
@@ -169,7 +169,7 @@ class RanItem(PipelineItem):
         ]
         if homeless:
             self.incident_properties(homeless)
-            self.fail_with(homeless)
+            self.fail_with(homeless, result)
         self.properties()
 
 
@@ -190,7 +190,7 @@ class KindItem(PipelineItem):
         ]
         if own:
             self.incident_properties(own)
-            self.fail_with(own)
+            self.fail_with(own, result)
         rules = [item for item in result.verdicts if item.invariant.kind is self.kind]
         self.properties()
         if not rules:
@@ -210,7 +210,7 @@ class SubjectItem(PipelineItem):
         own = [item for item in result.incidents if item.root.invariant.subject == self.subject]
         if own:
             self.incident_properties(own)
-            self.fail_with(own)
+            self.fail_with(own, result)
         rules = [item for item in result.verdicts if item.invariant.subject == self.subject]
         for incident in result.incidents:
             broken = [item for item in incident.consequences if item.invariant.subject == self.subject]

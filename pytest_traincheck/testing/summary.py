@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from pytest_traincheck.check.result import CheckResult, Outcome
+from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.report.terminal import render_result
-from pytest_traincheck.testing.wording import next_commands
+from pytest_traincheck.report.wording import next_lines
 
 
 def show(
@@ -25,9 +25,8 @@ def show(
     reporter.section("traincheck")
     for result in results:
         reporter.write_line(_styled(render_result(result, width=writer.fullwidth), writer.fullwidth, writer.hasmarkup))
-        if result.outcome is Outcome.FAIL:
-            reporter.write_line("")
-            reporter.write_line(next_commands(result.pipeline))
+        if commands := next_lines(result, writer.fullwidth):
+            reporter.write_line("\n".join(["", *commands]))
         reporter.write_line("")
     for text in refreshed.values():
         reporter.write_line(text)

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 
 from pytest_traincheck.check.result import CheckResult, Incident, Violation
 from pytest_traincheck.report.terminal import render_incident_text
+from pytest_traincheck.report.wording import next_lines
 
 WIDTH = 100
 
 
-def incidents_text(incidents: Sequence[Incident], pipeline: str) -> str:
-    """The incidents, and the commands that reproduce them and accept them."""
+def incidents_text(incidents: Sequence[Incident], result: CheckResult) -> str:
+    """Incidents of a result; with the first of all go the commands that reproduce it and accept it."""
     parts = [render_incident_text(incident, width=WIDTH) for incident in incidents]
-    return "\n\n".join([*parts, next_commands(pipeline)])
-
-
-def next_commands(pipeline: str) -> str:
-    return f"reproduce: traincheck check {pipeline}\nif intended: traincheck refresh {pipeline}"
+    if any(incident.rank == 1 for incident in incidents):
+        parts.append("\n".join(next_lines(result)))
+    return "\n\n".join(part for part in parts if part)
 
 
 def sentence(incident: Incident) -> str:

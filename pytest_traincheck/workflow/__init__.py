@@ -8,11 +8,12 @@ from pytest_traincheck.launch.progress import QuietProgress
 from pytest_traincheck.launch.sides import SideError
 from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.workflow.accepting import AcceptError
 from pytest_traincheck.workflow.compare import CompareRequest, compare
 from pytest_traincheck.workflow.configured import RefreshReport, check_stored, read_stored, refresh
 from pytest_traincheck.workflow.live_check import check_live
 
-INPUT_ERRORS = (BisectError, BundleError, ConfigError, GoldenError, SideError, ReportError, TraceError)
+INPUT_ERRORS = (AcceptError, BisectError, BundleError, ConfigError, GoldenError, SideError, ReportError, TraceError)
 """Wrong use or bad input: one clear message, exit status 2."""
 
 quiet = QuietProgress()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_traincheck.check.result import CheckResult, RunError, SideInfo
-from pytest_traincheck.config import Config, PipelineSpec
+from pytest_traincheck.config import STORED, Config, PipelineSpec
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.diff import diff, render_diff
 from pytest_traincheck.golden.encode import encode
@@ -21,7 +21,9 @@ from pytest_traincheck.workflow.bundling import Recipe, keep_bundle
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.judging import check_candidate, keep_artifacts, rules_of
+from pytest_traincheck.workflow.last_check import remember
 from pytest_traincheck.workflow.learning import learn_side
+from pytest_traincheck.workflow.next_steps import with_commands
 from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.runs import CANDIDATE, GOLDEN, RunFailed, workspace
 
@@ -84,7 +86,8 @@ def check_stored(
                     f"were checked; `traincheck refresh {spec.name}` learns it anew",
                 ),
             )
-        result = since_golden(result, golden.commit, path, plan.cwd)
+        result = with_commands(since_golden(result, golden.commit, path, plan.cwd), config, STORED)
+        remember(config, result)
         if space.kept:
             golden = store.with_numbers(golden, path, result.candidate.environment.get("platform", ""))
         recipe = Recipe(spec, golden.spec == spec.fingerprint(), rules_of(config))

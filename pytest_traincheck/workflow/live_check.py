@@ -15,7 +15,9 @@ from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.compare import CompareRequest, compare
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.judging import check_candidate, keep_artifacts, rules_of
+from pytest_traincheck.workflow.last_check import remember
 from pytest_traincheck.workflow.live_golden import LiveGolden, obtain
+from pytest_traincheck.workflow.next_steps import with_commands
 from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.runs import CANDIDATE, RunFailed, workspace
 
@@ -38,7 +40,10 @@ def check_live(
     source = resolve_side(ref, config.root)
     if not source.is_ref:
         # A directory as it lies there: nothing tells whether it is what it was.
-        return compare(_request(config, spec, ref, artifacts), progress, engine)
+        compared = compare(_request(config, spec, ref, artifacts), progress, engine)
+        compared = with_commands(compared, config, ref)
+        remember(config, compared)
+        return compared
     with ExitStack() as stack:
         space = stack.enter_context(workspace(artifacts, spec.name))
         side = stack.enter_context(open_side(resolve_side(str(config.root), config.root)))
@@ -64,6 +69,8 @@ def check_live(
         timing = replace(result.timing, golden_run_s=obtained.golden_run_s, infer_s=obtained.infer_s)
         result = replace(result, timing=timing, notes=(*obtained.notes, *result.notes))
         result = since_golden(result, source.commit, config.root, plan.cwd)
+        result = with_commands(result, config, source.commit[:12])
+        remember(config, result)
         result = keep_bundle(space, result, obtained.golden, Recipe(spec, True, rules_of(config)), engine)
         keep_artifacts(space, result, obtained.golden)
     return result

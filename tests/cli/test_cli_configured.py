@@ -26,7 +26,8 @@ def test_check_passes_and_runs_once(fake, capsys):
 def test_failed_check_ends_with_the_commands_that_reproduce_and_accept(fake, capsys):
     fake.broken = (STEP,)
     assert main(["check", "net"]) == 1
-    assert capsys.readouterr().out.endswith("reproduce: traincheck check net\nif intended: traincheck refresh net\n")
+    accept = f'traincheck refresh net --accept {fake.rules[0].id} --reason "..."'
+    assert capsys.readouterr().out.endswith(f"\n\nreproduce: traincheck check net\nif intended: {accept}\n")
 
 
 def test_changed_command_leaves_the_transferable_rules_and_says_so(project, fake, capsys):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 ERRORS = frozenset(
     {
+        "AcceptError",
         "ConfigError",
         "GoldenError",
         "SideError",

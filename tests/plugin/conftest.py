@@ -12,6 +12,7 @@ import pytest
 
 from pytest_traincheck.check.result import (
     CheckResult,
+    Commands,
     Incident,
     InvariantVerdict,
     RunError,
@@ -75,7 +76,8 @@ def failed(name: str) -> CheckResult:
         InvariantVerdict(zero, Verdict.VIOLATED),
         InvariantVerdict(step, Verdict.VIOLATED),
     )
-    return CheckResult(name, verdicts, (incident,))
+    commands = Commands(("traincheck", "check", name), ("traincheck", "refresh", name, "--accept", "abc"))
+    return CheckResult(name, verdicts, (incident,), commands=commands)
 
 
 def crashed(name: str) -> CheckResult:

@@ -76,7 +76,7 @@ def test_the_cause_fails_its_consequence_points_to_it_and_the_rest_is_skipped(pr
             "1. zero_grad was never called",
             "   where:*step 1*net.head*train.py:41",
             "reproduce: traincheck check net",
-            "if intended: traincheck refresh net",
+            "if intended: traincheck refresh net --accept abc",
             "follows from incident 1: zero_grad was never called",
             "*SKIPPED*golden_invariants/net.jsonl:*its context never came up in this run",
             f"FAILED {ALL[2]} - step 1: zero_grad was never called",
