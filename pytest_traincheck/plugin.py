@@ -21,6 +21,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--traincheck-golden", metavar="stored|REF", help="check against stored goldens, or a git ref")
     group.addoption("--traincheck-no-cache", action="store_true", help="learn the golden of a git ref again")
     group.addoption("--traincheck-refresh", action="store_true", help="learn the goldens again instead of checking")
+    group.addoption(
+        "--traincheck-accept",
+        action="append",
+        metavar="ID",
+        help="refresh: this incident is intended (its id, or the id or subject of its rule; repeatable)",
+    )
+    group.addoption("--traincheck-accept-all", action="store_true", help="refresh: all incidents are intended")
     group.addoption("--traincheck-pipeline", action="append", metavar="NAME", help="only this pipeline (repeatable)")
     group.addoption("--traincheck-report", metavar="FILE", help="write an HTML report")
     group.addoption("--traincheck-json", metavar="FILE", help="write the results as JSON")

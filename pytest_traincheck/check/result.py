@@ -13,6 +13,9 @@ from pytest_traincheck.golden.model import Invariant, Kind
 JSON_FORMAT = 1
 """Version of the JSON contract (`--json`)."""
 
+CONFIGURATION = "configuration"
+"""Stage of a violation that is no part of a run: what is wrong stands in the configuration."""
+
 
 class Verdict(str, Enum):
     """What became of one golden invariant."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import datetime
+from dataclasses import replace
 
 from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.cli import options, output
@@ -12,7 +12,8 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.launch.sides import SideError, resolve_side
 from pytest_traincheck.workflow import INPUT_ERRORS, check_live, check_stored, read_stored
-from pytest_traincheck.workflow.policy import stale
+from pytest_traincheck.workflow.exceptions import checked_rules, judge_exceptions, needless, stored_rules, today
+from pytest_traincheck.workflow.unused import unused_goldens, unused_text
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -47,11 +48,19 @@ def run(arguments: argparse.Namespace) -> int:
                 )
         except INPUT_ERRORS as error:
             return output.refuse(arguments, [(spec.name, error)])
+        if not results and not arguments.names and golden == STORED:
+            unused = unused_text(unused_goldens(config), config.root, with_command=False)
+            result = replace(result, notes=(*result.notes, *unused))
         output.show(result)
         output.show_next(result)
         results.append(result)
-    for line in _stale_exceptions(config, golden):
-        print(f"note: {line}")
+    if not arguments.names:
+        for note in needless(config, results, today()):
+            print(f"note: {note}")
+    if (exceptions := _exceptions(config, golden, results, everything=not arguments.names)) is not None:
+        print()
+        output.show(exceptions)
+        results.append(exceptions)
     return output.finish(arguments, results)
 
 
@@ -71,13 +80,11 @@ def _bad_goldens(config: Config, specs: list[PipelineSpec], golden: str) -> list
     return errors
 
 
-def _stale_exceptions(config: Config, golden: str) -> tuple[str, ...]:
-    """Exceptions on file that apply no more; an exception may be for any pipeline, so all goldens must be at hand."""
-    if not config.accept or golden != STORED:
-        return ()
-    try:
-        goldens = [read_stored(config, spec) for spec in config.pipelines.values()]
-    except GoldenError:
-        return ()
-    today = datetime.datetime.now(datetime.timezone.utc).date()
-    return stale(config.accept, (rule for item in goldens for rule in item.invariants), today)
+def _exceptions(config: Config, golden: str, results: list[CheckResult], *, everything: bool) -> CheckResult | None:
+    """Exceptions on file that apply no more. One may be for any pipeline, so all of their rules must be at hand."""
+    if not config.accept:
+        return None
+    known = None
+    if everything:
+        known = stored_rules(config) if golden == STORED else checked_rules(config, results)
+    return judge_exceptions(config, known, today())

@@ -6,7 +6,8 @@ import argparse
 
 from pytest_traincheck.cli.goldens import golden_named
 from pytest_traincheck.cli.status import Status
-from pytest_traincheck.golden.diff import diff, render_diff
+from pytest_traincheck.golden.diff import diff
+from pytest_traincheck.golden.diff_text import render_diff
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.cli import options, output
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.launch.progress import progress_for
-from pytest_traincheck.workflow import refresh
-from pytest_traincheck.workflow.refresh_text import refresh_text
+from pytest_traincheck.workflow import Acceptance, Refresh, refresh
+from pytest_traincheck.workflow.refresh_text import refresh_text, refused_text, shell
+from pytest_traincheck.workflow.unused import unused_goldens, unused_text
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -17,6 +19,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="pipelines (default: all)")
     parser.add_argument("--ref", metavar="REF", help="learn from this git ref (default: the working tree)")
     parser.add_argument("--reason", default="", metavar="TEXT", help="why; stored in the golden")
+    meant = parser.add_mutually_exclusive_group()
+    meant.add_argument(
+        "--accept", action="append", default=[], metavar="ID",
+        help="this incident is intended: its id, or the id or subject of its rule, or a glob (repeatable)",
+    )  # fmt: skip
+    meant.add_argument("--all", action="store_true", help="all incidents against the stored goldens are intended")
     options.add_config(parser)
     options.add_artifacts(parser)
     parser.set_defaults(handle=run)
@@ -24,13 +32,47 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     config = options.configuration(arguments)
-    status = Status.CLEAN
-    for spec in options.chosen(config, arguments.names):
-        report = refresh(
-            config, spec, arguments.ref, arguments.reason, progress=progress_for(), artifacts=arguments.artifacts
-        )
-        if report.errors:
-            output.show(CheckResult(spec.name, errors=report.errors))
-            status = Status.RUN_FAILED
-        print(refresh_text(report))
-    return status
+    specs = options.chosen(config, arguments.names)
+    outcome = refresh(
+        config,
+        specs,
+        arguments.ref,
+        arguments.reason,
+        acceptance=Acceptance(tuple(arguments.accept), arguments.all),
+        progress=progress_for(),
+        artifacts=arguments.artifacts,
+        waiting=lambda holder: print(f"traincheck: waiting for {holder}", file=sys.stderr),
+    )
+    _show(outcome, arguments)
+    if outcome.decision.failed:
+        return Status.RUN_FAILED
+    if not arguments.names:
+        for note in unused_text(unused_goldens(config), config.root, with_command=True):
+            print(f"\nnote: {note}")
+    return Status.INCIDENTS if outcome.decision.refused else Status.CLEAN
+
+
+def _show(outcome: Refresh, arguments: argparse.Namespace) -> None:
+    decision = outcome.decision
+    for number, item in enumerate(outcome.pipelines):
+        if number:
+            print()
+        if item.result.errors:
+            output.show(CheckResult(item.pipeline, errors=item.result.errors))
+        print(refresh_text(item, written=decision.may_write, accepted=decision.accepted.get(item.pipeline, ())))
+    if decision.refused:
+        print("\n" + refused_text(decision.refused, lambda _pipeline, identity: _accepting(arguments, identity)))
+
+
+def _accepting(arguments: argparse.Namespace, identity: str) -> str:
+    """The command that was typed, and the acceptance of one incident, or of all."""
+    words = ["traincheck", "refresh", *arguments.names]
+    if arguments.config is not None:
+        words += ["--config", str(arguments.config)]
+    if arguments.ref is not None:
+        words += ["--ref", arguments.ref]
+    for name in (*arguments.accept, identity) if identity else ():
+        words += ["--accept", name]
+    if not identity:
+        words.append("--all")
+    return shell([*words, "--reason", arguments.reason or "..."])

@@ -7,7 +7,6 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -17,47 +16,30 @@ def replace_file(path: Path, data: bytes) -> None:
     Creates missing parent directories. Keeps the permissions of a file that exists.
     Raises `OSError` when the directory or the file cannot be written; nothing is left behind then.
     """
-    replace_files({path: data})
-
-
-def replace_files(files: Mapping[Path, bytes]) -> None:
-    """Make new content of several files, as `replace_file` does for one, in the order given.
-
-    All content is on the disk before the first file gets its name, so what usually fails - a full disk, a directory
-    that cannot be written - leaves all of them as they were. Raises `OSError`.
-    """
-    written: list[tuple[Path, Path]] = []
+    # A link stays a link: what it points to is replaced.
+    target = path.resolve()
+    make_directory(target.parent)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        for path, data in files.items():
-            # A link in the store stays a link: what it points to is replaced.
-            target = path.resolve()
-            make_directory(target.parent)
-            written.append((_temporary(target), target))
-            _write(*written[-1], data)
-        for temporary, target in written:
-            temporary.replace(target)
+        write_new(temporary, data, like=target)
+        temporary.replace(target)
     except BaseException:
-        for temporary, _ in written:
-            temporary.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-    for directory in {target.parent for _, target in written}:
-        _sync_directory(directory)
+    sync_directory(target.parent)
 
 
-def _temporary(target: Path) -> Path:
-    return target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-
-
-def _write(temporary: Path, target: Path, data: bytes) -> None:
-    mode = stat.S_IMODE(target.stat().st_mode) if target.is_file() else None
+def write_new(path: Path, data: bytes, like: Path) -> None:
+    """Write a file that must not exist yet, down to the disk, with the permissions of `like` where that exists."""
+    mode = stat.S_IMODE(like.stat().st_mode) if like.is_file() else None
     # 0o666 less the umask, as for any file the user creates; `tempfile` would make it private.
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
     if mode is not None:
-        temporary.chmod(mode)
+        path.chmod(mode)
 
 
 def make_directory(directory: Path) -> None:
@@ -69,7 +51,8 @@ def make_directory(directory: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory)) from None
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory survive a power failure, where the file system can."""
     # Some file systems refuse to sync a directory; the content is safe without it, only the name may be late.
     with contextlib.suppress(OSError):
         descriptor = os.open(directory, os.O_RDONLY)

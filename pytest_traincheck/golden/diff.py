@@ -1,4 +1,4 @@
-"""What changed between two goldens, sorted by what it means, as prose for a pull request."""
+"""What changed between two goldens, sorted by what it means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Golden, Invariant, Scope
-from pytest_traincheck.golden.wording import conditions, one_line, plural, provenance
+from pytest_traincheck.golden.renames import Renames, renamed, renames
+from pytest_traincheck.golden.wording import one_line, provenance
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Change:
 class GoldenDiff:
     """The rules that differ; each stands in one category only, sorted by subject.
 
-    `weaker` rules say the same in fewer contexts, `stronger` ones in more. `facts` are differences of provenance
+    `weaker` rules say the same in fewer contexts, `stronger` ones in more, and `replaced` ones of an optimizer or a
+    model that took the place of another: `renames` (old, new) says which. `facts` are differences of provenance
     (label, old, new): worth a look, but not a change of behaviour.
     """
 
@@ -34,17 +36,20 @@ class GoldenDiff:
     weaker: tuple[Change, ...] = ()
     stronger: tuple[Change, ...] = ()
     changed: tuple[Change, ...] = ()
+    replaced: tuple[Change, ...] = ()
+    renames: Renames = ()
     facts: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether the rules are the same."""
-        return not (self.added or self.removed or self.weaker or self.stronger or self.changed)
+        return not (self.added or self.removed or self.weaker or self.stronger or self.changed or self.replaced)
 
     @property
     def subjects(self) -> tuple[str, ...]:
         """Every subject that some rule changed about, sorted."""
-        rules = [*self.added, *self.removed, *(c.new for c in (*self.weaker, *self.stronger, *self.changed))]
+        changes = [*self.weaker, *self.stronger, *self.changed, *self.replaced]
+        rules = [*self.added, *self.removed, *(change.new for change in changes)]
         return tuple(sorted({rule.subject for rule in rules}))
 
 
@@ -52,9 +57,18 @@ def diff(old: Golden, new: Golden) -> GoldenDiff:
     """Compare two goldens. Wording and support counts are no difference: they do not enter what a rule claims."""
     old_ids = {rule.id for rule in old.invariants}
     new_ids = {rule.id for rule in new.invariants}
-    removed = [rule for rule in old.invariants if rule.id not in new_ids]
     added = [rule for rule in new.invariants if rule.id not in old_ids]
+    pairs = renames(old, new)
+    # By the id that each would have: the old rules are looked at as if they spoke of what is there now.
+    gone: dict[str, Invariant] = {}
+    for rule in sorted((rule for rule in old.invariants if rule.id not in new_ids), key=_order):
+        seen = renamed(rule, pairs) if pairs else rule
+        gone.setdefault(seen.id if seen.id not in gone and seen.id not in old_ids else rule.id, rule)
+    removed = [renamed(rule, pairs) if identity != rule.id else rule for identity, rule in gone.items()]
 
+    moved = {rule.id: rule for rule in added if rule.id in gone}
+    removed = [rule for rule in removed if rule.id not in moved]
+    added = [rule for rule in added if rule.id not in moved]
     weaker: list[Change] = []
     stronger: list[Change] = []
     changed: list[Change] = []
@@ -65,87 +79,19 @@ def diff(old: Golden, new: Golden) -> GoldenDiff:
     # Most alike first: other numbers only, then one value of any kind, then whatever is alone with its kind of claim.
     values, removed, added = _pair(removed, added, [_names_only, *_one_value_left_out(removed), _keys_if_alone])
     changed += values
+    found = (weaker, stronger, changed)
+    weaker, stronger, changed = ([replace(item, old=gone[item.old.id]) for item in group] for group in found)
     return GoldenDiff(
         pipeline=new.pipeline,
         added=tuple(sorted(added, key=_order)),
-        removed=tuple(sorted(removed, key=_order)),
+        removed=tuple(sorted((gone[rule.id] for rule in removed), key=_order)),
         weaker=_sorted_changes(weaker),
         stronger=_sorted_changes(stronger),
         changed=_sorted_changes(changed),
+        replaced=_sorted_changes(Change(gone[identity], rule) for identity, rule in moved.items()),
+        renames=pairs if moved else (),
         facts=_facts(old, new),
     )
-
-
-def render_diff(diff: GoldenDiff) -> str:
-    """The difference as Markdown that also reads well as plain text; "no change" where there is none."""
-    if diff.is_empty:
-        text = f"`{one_line(diff.pipeline)}`: no change"
-        return "\n".join([text, "", *_fact_lines(diff)]) if diff.facts else text
-    categories = [
-        ("Changed", "say something else now", [_changed_lines(change) for change in diff.changed]),
-        ("Weaker", "hold in fewer places now", [_context_lines(change) for change in diff.weaker]),
-        ("Removed", "are no longer checked", [[rule.sentence] for rule in diff.removed]),
-        ("Stronger", "hold in more places now", [_context_lines(change) for change in diff.stronger]),
-        ("Added", "are new", [[rule.sentence] for rule in diff.added]),
-    ]
-    counts = ", ".join(f"{len(entries)} {name.lower()}" for name, _, entries in categories if entries)
-    total = sum(len(entries) for _, _, entries in categories)
-    lines = [f"### `{one_line(diff.pipeline)}`: {plural(total, 'rule')} differ{'s' if total == 1 else ''} ({counts})"]
-    rules: dict[str, Sequence[Invariant]] = {
-        "Changed": [change.new for change in diff.changed],
-        "Weaker": [change.new for change in diff.weaker],
-        "Removed": diff.removed,
-        "Stronger": [change.new for change in diff.stronger],
-        "Added": diff.added,
-    }
-    for name, meaning, entries in categories:
-        if not entries:
-            continue
-        lines += ["", f"**{name}** - {plural(len(entries), 'rule')} that {meaning}"]
-        subject = None
-        for rule, entry in zip(rules[name], entries, strict=True):
-            if rule.subject != subject:
-                subject = rule.subject
-                lines += ["", f"`{one_line(subject)}`", ""]
-            lines.append(f"- {one_line(entry[0])}")
-            lines += [f"  - {one_line(part)}" for part in entry[1:]]
-    if diff.facts:
-        lines += ["", *_fact_lines(diff)]
-    return "\n".join(lines)
-
-
-def _changed_lines(change: Change) -> list[str]:
-    lines = [change.new.sentence]
-    if change.old.sentence != change.new.sentence:
-        lines.append(f"was: {change.old.sentence}")
-    if change.old.when != change.new.when:
-        lines.append(f"when: {conditions(change.new.when)} (was: {conditions(change.old.when)})")
-    lines += [f"{name}: {new} (was: {old})" for name, old, new in _tags(change)]
-    return lines
-
-
-def _context_lines(change: Change) -> list[str]:
-    lines = [change.new.sentence]
-    if change.old.when != change.new.when:
-        lines.append(f"now: {conditions(change.new.when)}; was: {conditions(change.old.when)}")
-    lines += [f"{name}: {new} (was: {old})" for name, old, new in _tags(change)]
-    return lines
-
-
-def _tags(change: Change) -> list[tuple[str, str, str]]:
-    pairs = [
-        ("scope", change.old.scope.value, change.new.scope.value),
-        ("kind", change.old.kind.value, change.new.kind.value),
-    ]
-    return [pair for pair in pairs if pair[1] != pair[2]]
-
-
-def _fact_lines(diff: GoldenDiff) -> list[str]:
-    return [
-        "**Learned from**",
-        "",
-        *(f"- {name}: {new or 'none'} (was: {old or 'none'})" for name, old, new in diff.facts),
-    ]
 
 
 def _facts(old: Golden, new: Golden) -> tuple[tuple[str, str, str], ...]:

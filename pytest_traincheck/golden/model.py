@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Version of the golden file; a reader refuses what is newer."""
 
+IN_PROCESS = "in-process:"
+"""How the spec of a golden begins that was learned inside of a test."""
+
 
 class Scope(str, Enum):
     """Where an invariant may be checked."""

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-import filelock
-
-from pytest_traincheck.golden.atomic import make_directory, replace_files
 from pytest_traincheck.golden.decode import decode
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
+from pytest_traincheck.golden.locks import LOCK_NAME, writing
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.golden.transaction import PENDING, replace_all, settle
 
 __all__ = [
     "LOCK_NAME",
     "SIZE_LIMIT",
     "SUFFIX",
     "GoldenError",
+    "finish_interrupted",
     "golden_path",
-    "numbers_file",
+    "has_content",
+    "numbers_of",
     "read",
+    "rules_of",
     "with_numbers",
     "write",
-    "write_numbers",
+    "write_files",
 ]
 
 SUFFIX = ".jsonl"
 
-LOCK_NAME = ".traincheck.lock"
-"""File in the store that writers lock; it stays behind, empty, and belongs into `.gitignore`."""
-
 SIZE_LIMIT = 64 * 1024 * 1024
 """Bytes of the largest file that is read."""
-
-LOCK_TIMEOUT_S = 60.0
 
 
 def golden_path(store: Path, pipeline: str) -> Path:
@@ -55,17 +53,29 @@ def write(path: Path, golden: Golden) -> None:
     Several writers to one store wait for each other. Raises `GoldenError` when the store cannot be written; the files
     are as they were before then.
     """
-    # The numbers first: those of a rule that is not in the golden yet are not looked at.
-    _replace(path, {**_numbers_file(path, golden), path: encode(golden)}, golden)
+    write_files(path.parent, {**numbers_of(path, golden), **rules_of(path, golden)})
 
 
-def write_numbers(path: Path, golden: Golden) -> Path | None:
-    """Write the numbers of a golden alone; the file, or None where it held them already or there are none.
+def write_files(store: Path, files: Mapping[Path, bytes], *, locked: bool = False) -> None:
+    """Write files of one store, all of them or none; see `write`. `locked`: the caller holds the lock of the store."""
+    try:
+        if all(has_content(file, data) for file, data in files.items()):
+            return
+        with nullcontext() if locked else writing(store):
+            replace_all(store, {file: data for file, data in files.items() if not has_content(file, data)})
+    except TimeoutError as error:
+        raise GoldenError(
+            f"Cannot write to {store}: {error}. Wait for the other `traincheck refresh`, or end it, and run again."
+        ) from error
+    except OSError as error:
+        raise GoldenError(
+            f"Cannot write {_listed(files)}: {error.strerror or error}. Make the directory writable, or set `store` in "
+            "[tool.traincheck] to a directory that is."
+        ) from error
 
-    Raises `GoldenError` as `write` does.
-    """
-    files = _numbers_file(path, golden)
-    return numbers_file(path, golden) if _replace(path, files, golden) else None
+
+def _listed(files: Mapping[Path, bytes]) -> str:
+    return ", ".join(map(str, sorted(files, key=lambda path: (path.suffix != SUFFIX, path.name))))
 
 
 def with_numbers(golden: Golden, path: Path, platform: str) -> Golden:
@@ -82,51 +92,52 @@ def with_numbers(golden: Golden, path: Path, platform: str) -> Golden:
     return replace(golden, platform=platform, numbers=found.numbers, recording=found.recording)
 
 
-def numbers_file(path: Path, golden: Golden) -> Path | None:
-    """Where `write` puts the numbers of a golden; None where it has none."""
-    return next(iter(_numbers_file(path, golden)), None)
+def rules_of(path: Path, golden: Golden) -> dict[Path, bytes]:
+    """The file of the rules, which is `path`, and its content. Raises `GoldenError` for what no file can hold."""
+    return _limited({path: encode(golden)}, golden)
 
 
-def _numbers_file(path: Path, golden: Golden) -> dict[Path, bytes]:
+def numbers_of(path: Path, golden: Golden) -> dict[Path, bytes]:
+    """The file of the numbers beside `path` and its content; nothing where a golden has none. Raises `GoldenError`."""
     if not golden.platform or not (golden.numbers or golden.recording):
         return {}
     # numpy is not needed to write rules alone.
     from pytest_traincheck.golden.numbers import NumbersFile, encode_numbers, numbers_path
 
     content = NumbersFile(golden.platform, golden.spec, golden.numbers, golden.recording)
-    return {numbers_path(path, golden.platform): encode_numbers(content)}
+    return _limited({numbers_path(path, golden.platform): encode_numbers(content)}, golden)
 
 
-def _replace(path: Path, files: Mapping[Path, bytes], golden: Golden) -> bool:
-    """Whether any file had to be written."""
+def _limited(files: dict[Path, bytes], golden: Golden) -> dict[Path, bytes]:
     for file, data in files.items():
         if len(data) > SIZE_LIMIT:
             raise GoldenError(
                 f"The golden of {golden.pipeline!r} has {len(data)} bytes and the limit is {SIZE_LIMIT}; it was not "
                 f"written to {file}. Shorten the run: fewer steps say the same."
             )
-    lock_path = path.parent / LOCK_NAME
+    return files
+
+
+def finish_interrupted(store: Path) -> None:
+    """Put the files to their places that a refresh had decided to write when it was killed; usually there is nothing.
+
+    Raises `GoldenError` when that cannot be done.
+    """
+    if not (store / PENDING).is_dir():
+        return
     try:
-        make_directory(path.parent)
-        if all(_has_content(file, data) for file, data in files.items()):
-            return False
-        with filelock.FileLock(lock_path, timeout=LOCK_TIMEOUT_S):
-            replace_files({file: data for file, data in files.items() if not _has_content(file, data)})
-    except filelock.Timeout as error:
+        with writing(store):
+            settle(store)
+    except (OSError, TimeoutError) as error:
         raise GoldenError(
-            f"Cannot write {path}: another process has held {lock_path} for {LOCK_TIMEOUT_S:.0f} seconds. "
-            "Wait for the other `traincheck refresh`, or end it, and run again."
+            f"A refresh of {store} was interrupted and its last step could not be finished: {error}. Make the "
+            f"directory writable and run again, or restore it from version control and delete {store / PENDING}."
         ) from error
-    except OSError as error:
-        raise GoldenError(
-            f"Cannot write {path}: {error.strerror or error}. Make the directory writable, or set `store` in "
-            "[tool.traincheck] to a directory that is."
-        ) from error
-    return True
 
 
 def read(path: Path) -> Golden:
     """Read a golden, as untrusted data. Raises `GoldenError`, which names the line where there is one."""
+    finish_interrupted(path.parent)
     return decode(_bytes_of(path), str(path))
 
 
@@ -151,5 +162,6 @@ def _bytes_of(path: Path) -> bytes:
     return data
 
 
-def _has_content(path: Path, data: bytes) -> bool:
+def has_content(path: Path, data: bytes) -> bool:
+    """Whether a file holds just these bytes."""
     return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data

@@ -57,6 +57,7 @@ def _record(run: Run) -> Recorded | None:
         if not len(found):
             continue
         chosen = _chosen(process, _intervals(process, found))
+        found = found[~_of_idle_generators(process, found)]
         calls.append(_calls(process, position, chosen, base, texts))
         sketches.append(_sketches(process, position, chosen, base, found, texts))
         rows.append(chosen)
@@ -76,6 +77,26 @@ def _intervals(process: Process, found: np.ndarray[Any, Any]) -> tuple[Ints, Int
     begins = np.concatenate([[0], at[np.isin(found["slot"], slots)]])
     ends = at[np.append(np.searchsorted(at, begins[1:]) - 1, len(at) - 1)]
     return begins, ends
+
+
+def _of_idle_generators(process: Process, found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Which rows tell the state of a generator that never moves.
+
+    Nobody draws from it, so nothing is compared with it; and where nobody has seeded it either, its state is another in
+    every process, so that recordings of equal runs would differ.
+    """
+    names = [str(slot.get("name", "")).partition(".") for slot in process.raw.symbols["slot"]]
+    generators = sorted({rest for head, _, rest in names if head in ("rng", "before")})
+    number = {name: place for place, name in enumerate(generators, start=1)}
+    of_slot = np.array([number[rest] if head in ("rng", "before") else 0 for head, _, rest in names], dtype=np.int64)
+    generator = of_slot[found["slot"]]
+    idle = np.ones(len(generators) + 1, dtype=bool)
+    idle[0] = False
+    first, where = np.unique(generator, return_index=True)
+    state = np.zeros(len(idle), dtype=found["digest"].dtype)
+    state[first] = found["digest"][where]
+    idle[generator[(found["digest"] != state[generator])]] = False
+    return np.asarray(idle[generator])
 
 
 def _chosen(process: Process, intervals: tuple[Ints, Ints]) -> Ints:

@@ -8,7 +8,16 @@ from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
 
-from pytest_traincheck.check.result import ChangedLines, CheckResult, Incident, Outcome, RunError, Verdict, Violation
+from pytest_traincheck.check.result import (
+    CONFIGURATION,
+    ChangedLines,
+    CheckResult,
+    Incident,
+    Outcome,
+    RunError,
+    Verdict,
+    Violation,
+)
 from pytest_traincheck.golden.wording import ESCAPE_SEQUENCE, UNPRINTABLE, one_line, plural
 
 VARIABLES_SHOWN = 3
@@ -100,6 +109,8 @@ def reasons(result: CheckResult) -> list[tuple[str, int]]:
 def where(violation: Violation) -> str:
     """Step, stage, ranks, module and source line; what is not known is left out."""
     parts = []
+    if violation.stage == CONFIGURATION:
+        return one_line(f"in {violation.source}")
     if violation.stage == "init":
         parts.append("during init")
     else:

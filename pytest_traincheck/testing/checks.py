@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.config import STORED, Config, PipelineSpec
 from pytest_traincheck.launch.termination import exit_on_termination
+from pytest_traincheck.testing.learned import Learned
 from pytest_traincheck.testing.settings import Settings
-from pytest_traincheck.workflow import INPUT_ERRORS, RefreshReport, check_live, check_stored, quiet, refresh
+from pytest_traincheck.workflow import INPUT_ERRORS, Relearned, check_live, check_stored, quiet, relearn
 
 CheckFunction = Callable[[PipelineSpec], CheckResult]
-RefreshFunction = Callable[[PipelineSpec], RefreshReport]
+RelearnFunction = Callable[[PipelineSpec], Relearned]
 
 
 @dataclass
@@ -23,9 +25,9 @@ class Checks:
     """Runs pipelines and remembers what came of them."""
 
     check: CheckFunction
-    relearn: RefreshFunction
+    learn: RelearnFunction
+    learned: Learned
     results: dict[str, CheckResult] = field(default_factory=dict)
-    refreshed: dict[str, RefreshReport] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
 
     def result(self, spec: PipelineSpec) -> CheckResult:
@@ -44,15 +46,16 @@ class Checks:
                 self.results[spec.name] = CheckResult(spec.name, errors=(RunError("", str(error)),))
         return self.results[spec.name]
 
-    def refresh(self, spec: PipelineSpec) -> RefreshReport:
-        """The golden of a pipeline, learned again at the first call."""
-        if spec.name not in self.refreshed:
+    def relearn(self, spec: PipelineSpec) -> Relearned:
+        """The golden of a pipeline, learned again at the first call. Nothing is written before the session ends."""
+        if spec.name not in self.learned.goldens:
             try:
                 with _cancellable():
-                    self.refreshed[spec.name] = self.relearn(spec)
+                    self.learned.goldens[spec.name] = self.learn(spec)
             except INPUT_ERRORS as error:
-                self.refreshed[spec.name] = RefreshReport(spec.name, errors=(RunError("", str(error)),))
-        return self.refreshed[spec.name]
+                result = CheckResult(spec.name, errors=(RunError("", str(error)),))
+                self.learned.goldens[spec.name] = Relearned(spec.name, Path(), result)
+        return self.learned.goldens[spec.name]
 
 
 @contextmanager
@@ -71,7 +74,7 @@ def _cancellable() -> Iterator[None]:
 CHECKS: pytest.StashKey[Checks] = pytest.StashKey()
 
 
-def checks_for(config: Config, settings: Settings) -> Checks:
+def checks_for(config: Config, settings: Settings, learned: Learned) -> Checks:
     """The real thing: runs with the probe, as configured."""
     ref = settings.golden or config.golden
 
@@ -80,7 +83,7 @@ def checks_for(config: Config, settings: Settings) -> Checks:
             return check_stored(config, spec, quiet, artifacts=settings.artifacts)
         return check_live(config, spec, ref, quiet, use_cache=not settings.no_cache, artifacts=settings.artifacts)
 
-    def relearn(spec: PipelineSpec) -> RefreshReport:
-        return refresh(config, spec, progress=quiet, artifacts=settings.artifacts)
+    def learn(spec: PipelineSpec) -> Relearned:
+        return relearn(config, spec, progress=quiet, artifacts=settings.artifacts)
 
-    return Checks(check, relearn)
+    return Checks(check, learn, learned)

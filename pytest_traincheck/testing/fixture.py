@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,15 +17,18 @@ from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.config import DEFAULT_STORE, ConfigError, load
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.golden.model import IN_PROCESS, Golden
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.testing import wording
-from pytest_traincheck.testing.settings import settings_of
+from pytest_traincheck.testing.learned import PROPERTY, learned_of, refusal
+from pytest_traincheck.testing.settings import Settings, settings_of
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
+from pytest_traincheck.workflow.intended import is_meant
 from pytest_traincheck.workflow.judging import NO_RULES, rules_of
 from pytest_traincheck.workflow.policy import Rules, judge
+from pytest_traincheck.workflow.relearning import Relearned, described, former, merged, with_former_numbers
 
 if TYPE_CHECKING:
     from pytest_traincheck.trace import Run
@@ -48,9 +51,9 @@ class Traincheck:
 
     store: Path
     rules: Rules
-    refresh: bool
+    settings: Settings
     directory: Path
-    nodeid: str
+    item: pytest.Item
     engine: Engine
     _runs: dict[str, list[_Recorded]] = field(default_factory=dict)
     _count: int = 0
@@ -65,7 +68,8 @@ class Traincheck:
         block goes on unchanged. With `--traincheck-refresh` the runs of one name are learned from together at the end
         of the test.
         """
-        golden = None if self.refresh else self._golden(name)
+        learned_of(self.item.config).used.add(name)
+        golden = None if self.settings.refresh else self._golden(name)
         run_dir = self.directory / f"run{self._count}"
         self._count += 1
         run_dir.mkdir(parents=True)
@@ -92,16 +96,15 @@ class Traincheck:
             golden = store.with_numbers(golden, store.golden_path(self.store, name), platform)
         except GoldenError as error:
             _fail(str(error))
+        result = self._checked(name, golden, trace)
+        if result.incidents:
+            _fail(wording.in_process_text(result, REFRESH_COMMAND + f" {self.item.nodeid!r}"))
+
+    def _checked(self, name: str, golden: Golden, trace: Run) -> CheckResult:
         outcome = self.engine.check_run(golden, trace, same_spec=golden.spec == in_process_spec(name))
         judged = judge(outcome.verdicts, outcome.incidents, self.rules)
-        result = since_golden(
-            CheckResult(name, judged.verdicts, judged.incidents),
-            golden.commit,
-            store.golden_path(self.store, name),
-            Path.cwd(),
-        )
-        if result.incidents:
-            _fail(wording.in_process_text(result, REFRESH_COMMAND + f" {self.nodeid!r}"))
+        path = store.golden_path(self.store, name)
+        return since_golden(CheckResult(name, judged.verdicts, judged.incidents), golden.commit, path, Path.cwd())
 
     def _golden(self, name: str) -> Golden:
         try:
@@ -109,7 +112,7 @@ class Traincheck:
             if not path.exists():
                 raise GoldenError(
                     f"{name}: there is no golden at {path}.\n"
-                    f"Learn it and commit the file: {REFRESH_COMMAND} {self.nodeid!r}"
+                    f"Learn it and commit the file: {REFRESH_COMMAND} {self.item.nodeid!r}"
                 )
             return store.read(path)
         except GoldenError as error:
@@ -118,28 +121,48 @@ class Traincheck:
         pytest.fail(message, pytrace=False)
 
     def learn(self) -> None:
-        """Write the goldens of everything that was recorded for a refresh; nothing when a block raised."""
+        """Learn from everything that was recorded for a refresh; nothing when a block raised.
+
+        The test fails for incidents against the stored golden that nobody said were meant. What was learned is written
+        when the session ends, with what all others have learned.
+        """
         if self._broken:
             return
         for name, runs in self._runs.items():
+            self.item.user_properties.append((PROPERTY, name))
             try:
-                golden = self.engine.learn(
-                    [run.trace for run in runs],
-                    pipeline=name,
-                    spec=in_process_spec(name),
-                    commit="",
-                    environment=read_environment(runs[0].run_dir),
-                    seeds=tuple(dict.fromkeys(run.seed for run in runs if run.seed is not None)),
-                    reason="",
-                )
-                store.write(store.golden_path(self.store, name), golden)
+                learned = self._learned(name, runs)
             except GoldenError as error:
                 _fail(str(error))
+            learned_of(self.item.config).goldens[name] = learned
+            acceptance = self.settings.acceptance
+            refused = [incident for incident in learned.result.incidents if not is_meant(incident, acceptance)]
+            if refused:
+                _fail(refusal(name, refused, acceptance, (self.item.nodeid,)))
+
+    def _learned(self, name: str, runs: Sequence[_Recorded]) -> Relearned:
+        path = store.golden_path(self.store, name)
+        old, notes = former(path)
+        result = CheckResult(name)
+        if old is not None:
+            old, more = with_former_numbers(old, path, runs[0].run_dir)
+            notes = (*notes, *more)
+            result = merged([self._checked(name, old, run.trace) for run in runs])
+        golden = self.engine.learn(
+            [run.trace for run in runs],
+            pipeline=name,
+            spec=in_process_spec(name),
+            commit="",
+            environment=read_environment(runs[0].run_dir),
+            seeds=tuple(dict.fromkeys(run.seed for run in runs if run.seed is not None)),
+            reason="",
+        )
+        return described(path, old, golden, result=result, reason="", notes=notes)
 
 
 def in_process_spec(name: str) -> str:
     """Identifies what was run, as `PipelineSpec.fingerprint` does for commands."""
-    return f"in-process:{name}"
+    return f"{IN_PROCESS}{name}"
 
 
 def use(request: pytest.FixtureRequest) -> Iterator[Traincheck]:
@@ -154,7 +177,7 @@ def use(request: pytest.FixtureRequest) -> Iterator[Traincheck]:
     else:
         directory, rules = config.store, rules_of(config)
     with tempfile.TemporaryDirectory(prefix="traincheck-", ignore_cleanup_errors=True) as temporary:
-        fixture = Traincheck(directory, rules, settings.refresh, Path(temporary), request.node.nodeid, default_engine())
+        fixture = Traincheck(directory, rules, settings, Path(temporary), request.node, default_engine())
         yield fixture
         fixture.learn()
 

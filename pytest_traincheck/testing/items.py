@@ -16,6 +16,9 @@ from pytest_traincheck.golden.store import GoldenError, read
 from pytest_traincheck.report.wording import diff_place
 from pytest_traincheck.testing import wording
 from pytest_traincheck.testing.checks import CHECKS
+from pytest_traincheck.testing.learned import PROPERTY, refusal
+from pytest_traincheck.testing.settings import settings_of
+from pytest_traincheck.workflow.intended import is_meant
 
 RAN = "ran"
 REFRESH = "refresh"
@@ -83,21 +86,13 @@ class TraincheckFailure(Exception):
         self.sentence = sentence
 
 
-class PipelineItem(pytest.Item):
-    """Base of all items of a golden file."""
+class TraincheckItem(pytest.Item):
+    """Base of all items."""
 
-    parent: GoldenFile
     line = 0
 
-    @property
-    def spec(self) -> PipelineSpec:
-        return self.parent.spec
-
-    def check(self) -> CheckResult:
-        return self.config.stash[CHECKS].result(self.spec)
-
     def reportinfo(self) -> tuple[Path, int, str]:
-        return self.path, self.line, f"{self.spec.name}: {self.name}"
+        return self.path, self.line, self.name
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The incident as text, no Python traceback: the cause is in the user's training, not in this package."""
@@ -109,6 +104,22 @@ class PipelineItem(pytest.Item):
             shown.reprcrash.lineno = self.line + 1
             shown.reprcrash.message = excinfo.value.sentence
         return shown
+
+
+class PipelineItem(TraincheckItem):
+    """Base of all items of a golden file."""
+
+    parent: GoldenFile
+
+    @property
+    def spec(self) -> PipelineSpec:
+        return self.parent.spec
+
+    def check(self) -> CheckResult:
+        return self.config.stash[CHECKS].result(self.spec)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, self.line, f"{self.spec.name}: {self.name}"
 
     def fail_with(self, incidents: Sequence[Incident], result: CheckResult) -> None:
         raise TraincheckFailure(wording.incidents_text(incidents, result), wording.sentence(incidents[0]))
@@ -232,14 +243,21 @@ class SubjectItem(PipelineItem):
 
 
 class RefreshItem(PipelineItem):
-    """With `--traincheck-refresh`: learns the golden again and passes when that could be done."""
+    """With `--traincheck-refresh`: learns the golden again. Fails for incidents that nobody said were meant."""
 
     def runtest(self) -> None:
-        report = self.config.stash[CHECKS].refresh(self.spec)
-        if report.errors:
-            self.properties(sentence=report.errors[0].message)
-            result = CheckResult(self.spec.name, errors=report.errors)
-            raise TraincheckFailure(wording.errors_text(result), report.errors[0].message)
+        learned = self.config.stash[CHECKS].relearn(self.spec)
+        self.user_properties.append((PROPERTY, self.spec.name))
+        if learned.result.errors:
+            error = learned.result.errors[0]
+            self.properties(sentence=error.message)
+            raise TraincheckFailure(wording.errors_text(learned.result), error.message)
+        acceptance = settings_of(self.config).acceptance
+        refused = [incident for incident in learned.result.incidents if not is_meant(incident, acceptance)]
+        if refused:
+            self.incident_properties(refused)
+            text = refusal(self.spec.name, refused, acceptance, ("--traincheck-pipeline", self.spec.name))
+            raise TraincheckFailure(text, f"not refreshed: {wording.sentence(refused[0])}")
         self.properties()
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import difflib
 import json
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,19 @@ import pytest
 
 from pytest_traincheck.check.result import CheckResult, Outcome
 from pytest_traincheck.check.serialise import from_plain, to_plain
-from pytest_traincheck.config import STORED, Config, ConfigError, PipelineSpec, load
-from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.store import golden_path, read
+from pytest_traincheck.config import DEFAULT_STORE, Config, ConfigError, PipelineSpec, load
+from pytest_traincheck.golden.store import golden_path
 from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.testing import summary
 from pytest_traincheck.testing.checks import CHECKS, checks_for
-from pytest_traincheck.testing.items import GoldenFile, PipelineItem, Plan
+from pytest_traincheck.testing.exceptions import PROPERTY as EXCEPTION
+from pytest_traincheck.testing.exceptions import ExceptionsFile
+from pytest_traincheck.testing.items import GoldenFile, Plan, TraincheckItem
+from pytest_traincheck.testing.learned import learned_of
+from pytest_traincheck.testing.notes import is_complete, notes
+from pytest_traincheck.testing.refreshing import RefreshSession
 from pytest_traincheck.testing.settings import Settings, settings_of
-from pytest_traincheck.workflow.policy import stale
-from pytest_traincheck.workflow.refresh_text import refresh_text
+from pytest_traincheck.workflow.exceptions import judge_exceptions, today
 
 WORKER_KEY = "traincheck"
 
@@ -38,11 +40,18 @@ def register(config: pytest.Config) -> None:
         if not _is_absent(config.rootpath):
             raise pytest.UsageError(str(error)) from error
         config.pluginmanager.register(Unconfigured(settings, str(error)), "traincheck-session")
+        _register_refresh(config, settings, config.rootpath / DEFAULT_STORE)
         return
     selected = _selected(loaded, settings)
-    config.stash[CHECKS] = checks_for(loaded, settings)
+    config.stash[CHECKS] = checks_for(loaded, settings, learned_of(config))
     wanted = _wanted(config, loaded, settings, selected)
     config.pluginmanager.register(Session(config, loaded, settings, selected, wanted), "traincheck-session")
+    _register_refresh(config, settings, loaded.store)
+
+
+def _register_refresh(config: pytest.Config, settings: Settings, store: Path) -> None:
+    if settings.refresh:
+        config.pluginmanager.register(RefreshSession(config, store, settings.acceptance), "traincheck-refresh")
 
 
 def _is_absent(start: Path) -> bool:
@@ -134,8 +143,9 @@ class Session:
     wanted: frozenset[str]
     collected: set[str] = field(default_factory=set)
     from_workers: dict[str, CheckResult] = field(default_factory=dict)
-    refreshed_by_workers: dict[str, str] = field(default_factory=dict)
+    exceptions: set[str] = field(default_factory=set)
     written: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def golden(self) -> str:
@@ -157,6 +167,12 @@ class Session:
         for spec in self.selected.values():
             if spec.name in self.wanted and spec.name not in self.collected:
                 items.extend(session.genitems(self._file(session, spec)))
+        if self.loaded.accept and self.wanted and not self.settings.refresh:
+            file: ExceptionsFile = ExceptionsFile.from_parent(
+                session, path=self.loaded.source, loaded=self.loaded, golden=self.golden,
+                everything=not self.settings.pipelines,
+            )  # fmt: skip
+            items.extend(session.genitems(file))
         if self.settings.requested and not self.selected and not uses_fixture(items):
             raise pytest.UsageError(
                 f"--traincheck: {self.loaded.source} configures no pipeline, so nothing would be checked. "
@@ -178,17 +194,23 @@ class Session:
         """A skip is reported at the golden file, not at the line of this package that raised it."""
         report = yield
         if (
-            isinstance(item, PipelineItem)
+            isinstance(item, TraincheckItem)
             and call.excinfo is not None
             and isinstance(call.excinfo.value, pytest.skip.Exception)
         ):
             report.longrepr = (str(item.path), item.line + 1, f"Skipped: {call.excinfo.value}")
         return report
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.exceptions.update(str(value) for key, value in report.user_properties if key == EXCEPTION)
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if hasattr(self.config, "workerinput"):
             self.config.workeroutput[WORKER_KEY] = self._to_controller()  # type: ignore[attr-defined]
-        elif not self.config.getoption("collectonly") and not self.settings.refresh:
+            return
+        self._take_notes()
+        if not self.config.getoption("collectonly") and not self.settings.refresh:
             try:
                 self._write_reports()
             except ReportError as error:
@@ -197,12 +219,9 @@ class Session:
 
     def _to_controller(self) -> str:
         """As text, since a worker may send built-in types only."""
-        checks = self.config.stash[CHECKS]
+        results = self.config.stash[CHECKS].results.values()
         return json.dumps(
-            {
-                "results": [to_plain(result) for result in checks.results.values()],
-                "refreshed": {name: refresh_text(report) for name, report in checks.refreshed.items()},
-            }
+            {"results": [to_plain(result) for result in results], "used": sorted(learned_of(self.config).used)}
         )
 
     @pytest.hookimpl(optionalhook=True)
@@ -217,12 +236,24 @@ class Session:
             former = self.from_workers.get(result.pipeline)
             if former is None or _severity(result) > _severity(former):
                 self.from_workers[result.pipeline] = result
-        self.refreshed_by_workers.update(content["refreshed"])
+        learned_of(self.config).used.update(content["used"])
 
     def results(self) -> list[CheckResult]:
         """All results, from here and from workers, in the order of the configuration."""
         results = {**self.config.stash[CHECKS].results, **self.from_workers}
-        return [results[name] for name in self.selected if name in results]
+        found = [results[name] for name in self.selected if name in results]
+        excused = replace(self.loaded, accept=tuple(a for a in self.loaded.accept if a.invariant in self.exceptions))
+        # These have failed, and one that has not expired did so for want of a rule.
+        exceptions = judge_exceptions(excused, (), today())
+        return [*found, exceptions] if exceptions is not None else found
+
+    def _take_notes(self) -> None:
+        if not self.wanted or not is_complete(self.config, self.settings):
+            return
+        found = notes(self.config, self.loaded, self.settings, learned_of(self.config).used, self.results())
+        refreshing = self.config.pluginmanager.get_plugin("traincheck-refresh")
+        into = self.notes if refreshing is None else refreshing.said
+        into += [f"note: {note}" for note in found]
 
     def _write_reports(self) -> None:
         results = self.results()
@@ -240,26 +271,10 @@ class Session:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, object, object]:
         """Before pytest's own sections, so that the cause is what a person reads first."""
-        refreshed = {
-            **{name: refresh_text(report) for name, report in self.config.stash[CHECKS].refreshed.items()},
-            **self.refreshed_by_workers,
-        }
         results = self.results()
-        if results or refreshed or self.written:
-            notes = (*self._stale_exceptions(), *self.written)
-            summary.show(terminalreporter, results, refreshed, notes)
+        if results or self.written or self.notes:
+            summary.show(terminalreporter, results, (), (*self.notes, *self.written))
         return (yield)
-
-    def _stale_exceptions(self) -> tuple[str, ...]:
-        if not self.loaded.accept or self.golden != STORED:
-            return ()
-        today = datetime.datetime.now(datetime.timezone.utc).date()
-        try:
-            goldens = [read(golden_path(self.loaded.store, name)) for name in self.loaded.pipelines]
-        except GoldenError:
-            # What cannot be read has failed already, and says nothing about exceptions.
-            return ()
-        return stale(self.loaded.accept, (rule for golden in goldens for rule in golden.invariants), today)
 
 
 def _severity(result: CheckResult) -> int:

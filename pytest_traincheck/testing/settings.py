@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_traincheck.workflow.intended import Acceptance
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -16,6 +18,7 @@ class Settings:
     golden: str | None
     no_cache: bool
     refresh: bool
+    acceptance: Acceptance
     pipelines: tuple[str, ...]
     report: Path | None
     json: Path | None
@@ -28,6 +31,9 @@ def settings_of(config: pytest.Config) -> Settings:
         golden=config.getoption("traincheck_golden") or config.getini("traincheck_golden") or None,
         no_cache=bool(config.getoption("traincheck_no_cache") or config.getini("traincheck_no_cache")),
         refresh=bool(config.getoption("traincheck_refresh") or config.getini("traincheck_refresh")),
+        acceptance=Acceptance(
+            tuple(config.getoption("traincheck_accept") or ()), bool(config.getoption("traincheck_accept_all"))
+        ),
         pipelines=tuple(config.getoption("traincheck_pipeline") or config.getini("traincheck_pipeline")),
         report=_path(config, "traincheck_report"),
         json=_path(config, "traincheck_json"),

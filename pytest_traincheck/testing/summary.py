@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import pytest
 from rich.console import Console
@@ -17,7 +17,7 @@ from pytest_traincheck.report.wording import next_lines
 def show(
     reporter: pytest.TerminalReporter,
     results: Iterable[CheckResult],
-    refreshed: Mapping[str, str],
+    refreshed: Iterable[str],
     notes: Iterable[str],
 ) -> None:
     """Write the section: every result with its incidents in order, every refresh with its diff."""
@@ -28,7 +28,7 @@ def show(
         if commands := next_lines(result, writer.fullwidth):
             reporter.write_line("\n".join(["", *commands]))
         reporter.write_line("")
-    for text in refreshed.values():
+    for text in refreshed:
         reporter.write_line(text)
         reporter.write_line("")
     for note in notes:

@@ -10,10 +10,22 @@ from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.accepting import AcceptError
 from pytest_traincheck.workflow.compare import CompareRequest, compare
-from pytest_traincheck.workflow.configured import RefreshReport, check_stored, read_stored, refresh
+from pytest_traincheck.workflow.configured import check_stored, read_stored
+from pytest_traincheck.workflow.intended import Acceptance, UnknownIncidentError
 from pytest_traincheck.workflow.live_check import check_live
+from pytest_traincheck.workflow.relearning import Refresh, Relearned, refresh, relearn
 
-INPUT_ERRORS = (AcceptError, BisectError, BundleError, ConfigError, GoldenError, SideError, ReportError, TraceError)
+INPUT_ERRORS = (
+    AcceptError,
+    BisectError,
+    BundleError,
+    ConfigError,
+    GoldenError,
+    SideError,
+    ReportError,
+    TraceError,
+    UnknownIncidentError,
+)
 """Wrong use or bad input: one clear message, exit status 2."""
 
 quiet = QuietProgress()
@@ -21,12 +33,17 @@ quiet = QuietProgress()
 
 __all__ = [
     "INPUT_ERRORS",
+    "AcceptError",
+    "Acceptance",
     "CompareRequest",
-    "RefreshReport",
+    "Refresh",
+    "Relearned",
+    "UnknownIncidentError",
     "check_live",
     "check_stored",
     "compare",
     "quiet",
     "read_stored",
     "refresh",
+    "relearn",
 ]

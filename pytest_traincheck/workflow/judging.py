@@ -17,7 +17,7 @@ from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.report.json_report import write_json
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.policy import Rules, judge
-from pytest_traincheck.workflow.runs import CANDIDATE, RunFailed, SidePlan, Workspace, record, side_info
+from pytest_traincheck.workflow.runs import CANDIDATE, Recorded, RunFailed, SidePlan, Workspace, record, side_info
 
 
 def rules_of(config: Config) -> Rules:
@@ -57,6 +57,24 @@ def check_candidate(
         run = record(plan, space, CANDIDATE, seed=seed, engine=engine, progress=progress)
     except RunFailed as failure:
         return replace(empty, errors=(failure.error,), notes=failure.notes)
+    return check_recorded(
+        run, plan, golden, empty, same_spec=same_spec, rules=rules, path=path, engine=engine, stored=stored
+    )
+
+
+def check_recorded(
+    run: Recorded,
+    plan: SidePlan,
+    golden: Golden,
+    empty: CheckResult,
+    *,
+    same_spec: bool,
+    rules: Rules,
+    path: Path,
+    engine: Engine,
+    stored: Path | None = None,
+) -> CheckResult:
+    """Check a run that is there; `empty` says what is known of both sides. Raises as `check_candidate` does."""
     if stored is not None and same_spec:
         golden = store.with_numbers(golden, stored, read_environment(run.run_dir).get("platform", ""))
     started = time.perf_counter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -41,7 +41,9 @@ class Rules:
 
 def matches(entry: Accept, invariant: Invariant) -> bool:
     """Whether an exception on file speaks of this invariant: by id or by subject, both as globs."""
-    return fnmatchcase(invariant.id, entry.invariant) or fnmatchcase(invariant.subject, entry.invariant)
+    # `SGD[Net]` is a subject as well as a glob.
+    names = (invariant.id, invariant.subject)
+    return entry.invariant in names or any(fnmatchcase(name, entry.invariant) for name in names)
 
 
 @dataclass(frozen=True)
@@ -75,20 +77,3 @@ def _judge_verdict(item: InvariantVerdict, rules: Rules) -> InvariantVerdict:
         return item
     excuse = rules.excuse(item.invariant)
     return replace(item, verdict=Verdict.ACCEPTED, reason=excuse) if excuse else item
-
-
-def stale(accept: Iterable[Accept], invariants: Iterable[Invariant], today: datetime.date) -> tuple[str, ...]:
-    """One line for every exception on file that has expired or speaks of no invariant any more."""
-    known = tuple(invariants)
-    lines = []
-    for entry in accept:
-        if entry.expires < today:
-            lines.append(
-                f"the accepted exception {entry.invariant!r} of {entry.owner} expired on {entry.expires} and no longer "
-                "applies; delete it or give it a new date"
-            )
-        elif not any(matches(entry, invariant) for invariant in known):
-            lines.append(
-                f"the accepted exception {entry.invariant!r} of {entry.owner} matches no stored rule now; delete it"
-            )
-    return tuple(lines)

@@ -1,19 +1,78 @@
-"""What a refresh did, in words."""
+"""What a refresh did, or why it did nothing, in words."""
 
 from __future__ import annotations
 
-from pytest_traincheck.golden.wording import plural
-from pytest_traincheck.workflow.configured import RefreshReport
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+
+from pytest_traincheck.check.result import Incident
+from pytest_traincheck.golden.wording import one_line, plural
+from pytest_traincheck.report.layout import wrap
+from pytest_traincheck.report.terminal import render_incident_text
+from pytest_traincheck.workflow.intended import incident_line
+from pytest_traincheck.workflow.relearning import Relearned
+
+WIDTH = 80
+
+Command = Callable[[str, str], str]
+"""The command that accepts one incident of a pipeline, by its id, or all of them (an empty id)."""
 
 
-def refresh_text(report: RefreshReport) -> str:
-    """What a refresh did to one golden, as plain text; the diff is ready to be pasted into a pull request."""
-    if report.errors:
-        head = f"{report.pipeline}: not refreshed, the golden is as it was"
-    elif not report.changed:
-        head = f"{report.pipeline}: no change, {report.path} is as it was"
+def refresh_text(item: Relearned, *, written: bool, accepted: Sequence[Incident] = ()) -> str:
+    """What became of one golden, as plain text; where rules differ, a block to paste into the pull request follows."""
+    if item.result.errors:
+        head = f"{item.pipeline}: not refreshed, the golden is as it was"
+    elif not written:
+        head = f"{item.pipeline}: learned {plural(item.rules, 'rule')}, wrote nothing"
+    elif not item.changed:
+        head = f"{item.pipeline}: no change, {item.path} is as it was"
     else:
-        count = len(report.new.invariants) if report.new is not None else 0
-        head = f"{report.pipeline}: learned {plural(count, 'rule')}, wrote {report.path}"
-    blocks = [head, report.diff, *(f"note: {note}" for note in report.notes)]
+        head = f"{item.pipeline}: learned {plural(item.rules, 'rule')}, wrote {item.path}"
+    notes = (*item.notes, *(_numbers(item) if written else ()))
+    blocks = [head, _block(item, accepted) if written else "", *(f"note: {note}" for note in notes)]
     return "\n\n".join(block for block in blocks if block)
+
+
+def _block(item: Relearned, accepted: Sequence[Incident]) -> str:
+    """The Markdown block: what differs, why, and the incidents that were said to be meant."""
+    if not item.diff:
+        return ""
+    head, _, rest = item.diff.partition("\n")
+    lines = [head]
+    if item.reason:
+        lines += ["", *wrap(one_line(item.reason), WIDTH, indent="> ", first="> ")]
+    if accepted:
+        lines += ["", f"**Accepted**: {plural(len(accepted), 'incident')} against the golden of before.", ""]
+        for incident in accepted:
+            lines += wrap(f"`{incident.id}` {one_line(incident.root.title)}", WIDTH, indent="  ", first="- ")
+    return "\n".join(lines) + (f"\n{rest}" if rest else "")
+
+
+def _numbers(item: Relearned) -> tuple[str, ...]:
+    files = [path for path in item.files if path != item.path]
+    if not files:
+        return ()
+    listed = ", ".join(map(str, files))
+    if item.changed:
+        return (f"the numbers of this platform lie beside it; commit both: {listed}",)
+    return (f"the numbers of this platform were learned anew: {listed}",)
+
+
+def refused_text(refused: Mapping[str, Sequence[Incident]], command: Command) -> str:
+    """The incidents that nobody said were meant, and the commands that accept one, or all."""
+    total = sum(map(len, refused.values()))
+    blocks = [render_incident_text(incident, width=WIDTH) for incidents in refused.values() for incident in incidents]
+    them = "this incident" if total == 1 else "these incidents"
+    lines = [f"Not refreshed: {them} against the stored golden would be accepted unseen. Nothing was written."]
+    for pipeline, incidents in refused.items():
+        for incident in incidents:
+            lines += ["", *wrap(incident_line(pipeline, incident), WIDTH, indent="  ", first="")]
+            lines.append(f"  intended: {command(pipeline, incident.id)}")
+    if total > 1:
+        lines += ["", f"All {total} are intended:", f"  {command('', '')}"]
+    return "\n".join(["\n\n".join(blocks), "", *wrap(lines[0], WIDTH), *lines[1:]])
+
+
+def shell(words: Sequence[str]) -> str:
+    """A command as it is typed."""
+    return shlex.join(words)

@@ -101,7 +101,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     import sys
 
     fake = FakeEngine()
-    for name in ("compare", "configured", "live_check"):
+    for name in ("compare", "configured", "live_check", "relearning"):
         module = sys.modules[f"pytest_traincheck.workflow.{name}"]
         monkeypatch.setattr(module, "default_engine", fake.engine)
     return fake

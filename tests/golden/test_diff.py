@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_traincheck.golden.diff import Change, diff, render_diff
+from pytest_traincheck.golden.diff import Change, diff
+from pytest_traincheck.golden.diff_text import render_diff
 from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Golden, Invariant, Kind, Same, Scope
 from pytest_traincheck.relations import Examples
 from pytest_traincheck.trace.labels import Labels

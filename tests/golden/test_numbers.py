@@ -122,16 +122,15 @@ def test_the_same_content_gives_the_same_bytes(measured: Golden, tmp_path: Path)
     store.write(path, measured)
     before = numbers_path(path, CPU).stat()
     store.write(path, measured)
-    assert store.write_numbers(path, measured) is None
     after = numbers_path(path, CPU).stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 def test_numbers_alone(measured: Golden, tmp_path: Path) -> None:
     path = tmp_path / "g.jsonl"
-    assert store.write_numbers(path, measured) == numbers_path(path, CPU)
+    store.write_files(tmp_path, store.numbers_of(path, measured))
     assert names(tmp_path) == {"g.linux-x86_64-cpu.npz"}
-    assert store.write_numbers(path, replace(measured, numbers={})) is None
+    assert store.numbers_of(path, replace(measured, numbers={})) == {}
 
 
 def test_numpy_can_read_it(measured: Golden, tmp_path: Path) -> None:

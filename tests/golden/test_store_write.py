@@ -12,7 +12,7 @@ from pathlib import Path
 import filelock
 import pytest
 
-from pytest_traincheck.golden import atomic, store
+from pytest_traincheck.golden import atomic, locks, store
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
@@ -75,7 +75,7 @@ def test_a_failed_write_keeps_the_old_file(golden: Golden, tmp_path: Path, monke
 
 
 def test_a_held_lock_is_named(golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "LOCK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(locks, "WRITE_TIMEOUT_S", 0.05)
     with (
         filelock.FileLock(tmp_path / store.LOCK_NAME),
         pytest.raises(GoldenError, match=r"another process has held .*\.traincheck\.lock"),
