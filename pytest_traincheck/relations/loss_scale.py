@@ -14,6 +14,7 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 
 SUBJECT = "torch.autograd.backward"
@@ -118,10 +119,17 @@ def _by_call(process: Process, name: str) -> Mapping[int, float]:
 
 
 def _loss_calls(process: Process) -> Ints:
-    """Outermost calls of loss functions that a backward pass could start from."""
+    """Outermost calls of loss functions that a backward pass could start from.
+
+    A loss inside a transform, such as the inner loss of `torch.func.grad`, is used up there: its number is not known.
+    """
     names = {name for name in process.api_names if vocabulary.is_loss(name)}
     rows = np.flatnonzero(process.is_call & process.api.isin(names))
-    return vocabulary.without_metrics(process, rows[~process.inside("function", "autograd")[rows]])
+    rows = vocabulary.without_metrics(process, rows[~process.inside("function", "autograd")[rows]])
+    events = process.events[rows]
+    summed = process.events["parent"][process.measures("loss.sum")]
+    known = np.isfinite(events["value"]) | ((events["flags"] & fmt.NONFINITE_RESULT) != 0)
+    return np.asarray(rows[known | np.isin(events["seq"], summed)])
 
 
 def _ratios(process: Process) -> _Ratios:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from judgements import sentences, titles
+from trace_builder import tensor
 from training_story import F, Measured, Recorder, Training
 
 from pytest_traincheck.golden.model import Scope
@@ -74,6 +75,21 @@ def test_a_sum_of_two_losses_in_one_backward_pass(recorder: Recorder) -> None:
     # A loss that is computed and left out of the sum.
     outcome = recorder.judge(golden, lambda t: scaled(t, 0.5, losses=both))
     assert "the factor is 1/2" in titles(outcome, "LossScale")[0]
+
+
+def test_losses_that_are_used_up_in_a_transform_do_not_count(recorder: Recorder) -> None:
+    """The inner losses of meta-learning: `torch.func.grad` lets nobody see their numbers."""
+
+    def meta(t: Training, factor: float = 1 / 8) -> None:
+        def inner(_step: int) -> None:
+            with t.call(F + "mse_loss", args={"reduction": "mean"}, returns=tensor(requires_grad=True)):
+                pass
+
+        Measured(forward=inner, backward=lambda _step: t.measure("backward.root", 0.5 * factor)).tell(t)
+
+    golden = recorder.learn(meta)
+    assert "`backward` starts from 1/8 times the mean that the loss function returned." in sentences(golden)
+    assert "the factor is 1/4" in titles(recorder.judge(golden, lambda t: meta(t, 1 / 4)), "LossScale")[0]
 
 
 def test_an_auxiliary_term_is_no_fixed_multiple(recorder: Recorder) -> None:
