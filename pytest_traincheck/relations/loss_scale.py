@@ -121,7 +121,8 @@ def _by_call(process: Process, name: str) -> Mapping[int, float]:
 def _loss_calls(process: Process) -> Ints:
     """Outermost calls of loss functions that a backward pass could start from.
 
-    A loss inside a transform, such as the inner loss of `torch.func.grad`, is used up there: its number is not known.
+    The inner loss of meta-learning is used up: by `torch.autograd.grad`, which was given that very number, or inside a
+    transform such as `torch.func.grad`, where its number is not known.
     """
     names = {name for name in process.api_names if vocabulary.is_loss(name)}
     rows = np.flatnonzero(process.is_call & process.api.isin(names))
@@ -129,7 +130,8 @@ def _loss_calls(process: Process) -> Ints:
     events = process.events[rows]
     summed = process.events["parent"][process.measures("loss.sum")]
     known = np.isfinite(events["value"]) | ((events["flags"] & fmt.NONFINITE_RESULT) != 0)
-    return np.asarray(rows[known | np.isin(events["seq"], summed)])
+    used_up = np.isin(events["value"], process.events["value"][process.measures("grad.root")])
+    return np.asarray(rows[(known & ~used_up) | np.isin(events["seq"], summed)])
 
 
 def _ratios(process: Process) -> _Ratios:
@@ -137,19 +139,23 @@ def _ratios(process: Process) -> _Ratios:
         events = process.events
         roots, unscaled = _by_call(process, "backward.root"), _by_call(process, "scaler.unscaled")
         backward = process.rows_of_type("autograd")
-        backward = backward[~process.inside("autograd")[backward]]
+        # `torch.autograd.grad`, in meta-learning or a penalty, leaves the losses for the backward pass that comes.
+        backward = backward[~process.inside("autograd")[backward] & process.api.isin([SUBJECT])[backward]]
         losses = _loss_calls(process)
         loss_seq = events["seq"][losses].astype(np.int64)
         scales = process.rows_of_type("scaler")
         scales = scales[[int(events["seq"][row]) in unscaled for row in scales.tolist()]] if len(scales) else scales
         scale_seq = events["seq"][scales].astype(np.int64)
         tables = {name: _by_call(process, f"loss.{name}") for name in ("sum", "targets", "kept")}
+        terms = _by_call(process, "loss.terms.fine")
         rows: list[int] = []
         ratio: dict[str, list[float]] = {per: [] for per in PER}
         before = 0
         for row in backward.tolist():
             seq = int(events["seq"][row])
             mine = losses[(loss_seq > before) & (loss_seq < seq)].tolist()
+            # A sum of n terms holds n losses at most: those before them were evaluated for their numbers.
+            mine = mine[-int(terms.get(seq, len(mine))) :]
             scaled = scales[(scale_seq > before) & (scale_seq < seq)]
             before = seq
             root = roots.get(seq, math.nan)

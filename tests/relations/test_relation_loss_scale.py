@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from judgements import sentences, titles
-from trace_builder import tensor
+from trace_builder import NAN, tensor
 from training_story import F, Measured, Recorder, Training
 
 from pytest_traincheck.golden.model import Scope
@@ -77,19 +78,50 @@ def test_a_sum_of_two_losses_in_one_backward_pass(recorder: Recorder) -> None:
     assert "the factor is 1/2" in titles(outcome, "LossScale")[0]
 
 
-def test_losses_that_are_used_up_in_a_transform_do_not_count(recorder: Recorder) -> None:
-    """The inner losses of meta-learning: `torch.func.grad` lets nobody see their numbers."""
+@pytest.mark.parametrize("functional", [True, False])
+def test_the_inner_losses_of_meta_learning_do_not_count(recorder: Recorder, functional: bool) -> None:
+    """`torch.func.grad` lets nobody see their numbers, `torch.autograd.grad` is given them."""
 
-    def meta(t: Training, factor: float = 1 / 8) -> None:
-        def inner(_step: int) -> None:
-            with t.call(F + "mse_loss", args={"reduction": "mean"}, returns=tensor(requires_grad=True)):
+    def meta(t: Training, factor: float = 1 / 8, functional: bool = True) -> None:
+        def inner(step: int) -> None:
+            value = NAN if functional else 0.1 * step + 0.7
+            loss = {"args": {"reduction": "mean"}, "returns": tensor(requires_grad=True), "value": value}
+            with t.call(F + "mse_loss", **loss):
                 pass
+            with t.call("torch.autograd.grad", type="autograd"):
+                if not functional:
+                    t.measure("grad.root", value)
 
-        Measured(forward=inner, backward=lambda _step: t.measure("backward.root", 0.5 * factor)).tell(t)
+        def outer(_step: int) -> None:
+            t.measure("backward.root", 0.5 * factor)
+
+        Measured(forward=inner, backward=outer).tell(t)
 
     golden = recorder.learn(meta)
     assert "`backward` starts from 1/8 times the mean that the loss function returned." in sentences(golden)
-    assert "the factor is 1/4" in titles(recorder.judge(golden, lambda t: meta(t, 1 / 4)), "LossScale")[0]
+    assert not titles(recorder.judge(golden, lambda t: meta(t, functional=functional)), "LossScale")
+    wrong = recorder.judge(golden, lambda t: meta(t, 1 / 4, functional))
+    assert "the factor is 1/4" in titles(wrong, "LossScale")[0]
+
+
+def test_losses_that_are_computed_for_their_numbers_do_not_count(recorder: Recorder) -> None:
+    """An evaluation that forgot `no_grad`, between two steps: what `backward` starts from has one term."""
+
+    def evaluating(t: Training, *, every: int = 100) -> None:
+        def evaluate(step: int) -> None:
+            if step % every == every - 1:
+                t.loss(value=7.0)
+
+        def measure(_step: int) -> None:
+            t.measure("backward.root", 0.5)
+            t.measure("loss.terms", 1.0)
+            t.measure("loss.terms.fine", 1.0)
+
+        Measured(batch=evaluate, backward=measure).tell(t)
+
+    golden = recorder.learn(evaluating)
+    assert MEAN in sentences(golden, "LossScale")
+    assert not titles(recorder.judge(golden, lambda t: evaluating(t, every=2)), "LossScale")
 
 
 def test_an_auxiliary_term_is_no_fixed_multiple(recorder: Recorder) -> None:

@@ -46,6 +46,18 @@ class Backward(Named):
                 recorder.variables.look_at_gradients(recorder.emitter(state, call), full=True)
 
 
+class Grad(Named):
+    """The number whose gradients are asked for: a loss that is used up before any `backward`."""
+
+    def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
+        outputs = args[0] if args else call.kwargs.get("outputs")
+        if isinstance(outputs, (list, tuple)) and len(outputs) == 1:
+            outputs = outputs[0]
+        value = number(outputs) if recorder.measures.wanted else None
+        if value is not None:
+            recorder.measures.take(state, "grad.root", call, value)
+
+
 def _look_behind(recorder: Recorder, state: ThreadState, call: Call, loss: torch.Tensor) -> None:
     """How many terms a loss has, what is averaged in it, and where its terms send gradients."""
     coarse, fine = terms(loss, through_means=False), terms(loss, through_means=True)
@@ -70,6 +82,6 @@ def _outermost() -> bool:
 def install(probe: Probe) -> None:
     """Wrap both functions of `torch.autograd`."""
     backward = Backward("torch.autograd.backward", "autograd")
-    grad = Named("torch.autograd.grad", "autograd")
+    grad = Grad("torch.autograd.grad", "autograd")
     probe.patches.replace(torch.autograd, "backward", lambda original: observed(probe, original, backward))
     probe.patches.replace(torch.autograd, "grad", lambda original: observed(probe, original, grad))
