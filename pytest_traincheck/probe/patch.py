@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -18,13 +19,16 @@ _PRIVATE = ("_traincheck_probe", __name__.rpartition(".")[0])
 class _Patch:
     """One replaced attribute. `inherited` attributes are deleted to restore them."""
 
-    __slots__ = ("active", "name", "original", "owner", "replacement")
+    __slots__ = ("active", "make", "name", "original", "owner", "replacement")
 
-    def __init__(self, owner: Any, name: str, original: Any, replacement: Any) -> None:
+    def __init__(
+        self, owner: Any, name: str, original: Any, replacement: Any, make: Callable[[Any], Any] | None = None
+    ) -> None:
         self.owner = owner
         self.name = name
         self.original = original
         self.replacement = replacement
+        self.make = make
         self.active = False
 
     def apply(self) -> None:
@@ -69,7 +73,7 @@ class Patches:
             return
         known = self._aliases.get(id(current))
         replacement = known[1] if known is not None and known[0] is current else make(current)
-        patch = _Patch(owner, name, vars(owner).get(name, _ABSENT), replacement)
+        patch = _Patch(owner, name, vars(owner).get(name, _ABSENT), replacement, make)
         with self._lock:
             (self._permanent if keep else self._patches).append(patch)
             if alias:
@@ -143,9 +147,20 @@ class Patches:
             self._depth -= 1
             if self._depth == 0:
                 for patch in reversed(self._suspended):
-                    if vars(patch.owner).get(patch.name, _ABSENT) is patch.original:
-                        patch.apply()
+                    self._apply_again(patch)
                 self._suspended = []
+
+    def _apply_again(self, patch: _Patch) -> None:
+        """Put a replacement back. Where somebody has replaced the original meanwhile, as dynamo does with
+        `torch.nn.Module.__init__` in its first compilation, it is theirs that is wrapped from now on.
+        """
+        current = vars(patch.owner).get(patch.name, _ABSENT)
+        if current is not patch.original:
+            if patch.make is None or not inspect.isfunction(current):
+                return
+            patch.original, patch.replacement = current, patch.make(current)
+            self._wrappers[id(patch.replacement)] = (patch.replacement, current)
+        patch.apply()
 
     def forked(self) -> None:
         """In a forked child: another thread of the parent may have held the lock."""

@@ -203,6 +203,25 @@ def test_a_compiled_model_is_the_same_graph(tmp_path: Path) -> None:
     assert torch.equal(observed[2], plain[2])
 
 
+def test_models_that_are_made_after_a_compilation_are_known(tmp_path: Path) -> None:
+    """The next trainer, or the one that resumes, compiles its model too."""
+    with observe(tmp_path):
+        for _ in range(2):
+            net = nn.Linear(3, 1)
+            compiled = torch.compile(net, backend="aot_eager")
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for _ in range(2):
+                compiled(torch.ones(2, 3)).sum().backward()
+                optimizer.step()
+            del net, compiled, optimizer
+    trace = only(tmp_path)
+    roots = [symbol["ordinal"] for (kind, _), symbol in trace.symbols.items() if kind == "root"]
+    assert roots == [0, 1]
+    moved = {change.root for change in trace.changes if change.kind == "parameter" and change.old}
+    assert len([change for change in trace.changes if change.kind == "parameter"]) >= 2 * 2 * 2
+    assert moved == {"Linear"}
+
+
 def test_dtypes_in_compiled_graphs(tmp_path: Path) -> None:
     x = torch.randn(3, 4)
 
