@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,11 +18,11 @@ SUBJECT = "torch.autograd.backward"
 REACH, MEANS = "loss.reach", "loss.means"
 LATE = 3
 WORDS = {
-    REACH: "The terms of the loss send gradients to {} parameters",
+    REACH: "The terms of the loss send gradients to parameters of {} elements",
     MEANS: "The means in the loss go over {} elements",
 }
 HINTS = {
-    REACH: "to {} parameters: a `detach` is missing or misplaced, or the loss is made of other terms",
+    REACH: "of {}: a `detach` is missing or misplaced, or the loss is made of other terms",
     MEANS: "over {}: shapes were broadcast, or another dimension is averaged",
 }
 COARSE, FINE = "loss.terms", "loss.terms.fine"
@@ -33,8 +34,8 @@ class LossTerms:
 
     Golden counts sums of single numbers; the candidate is counted also through means and sums over elements, so that
     `(a + b).mean()` in place of `a.mean() + b.mean()` is no change. The terms send gradients to the same sets of
-    parameters, told by their numbers and sizes, however the arithmetic is written; and where as many means are taken,
-    they go over as many elements.
+    parameters, told by their sizes, however the arithmetic is written and whether projections lie in one matrix or in
+    three; and where as many means are taken, they go over as many elements.
     """
 
     name = "LossTerms"
@@ -78,13 +79,23 @@ class LossTerms:
 
 
 def _spoken(value: str) -> str:
-    return value.replace("; ", ", and to ")
+    return value.replace("; ", ", and of ")
 
 
 def _labelled(process: Process, what: str) -> Mapping[str, Ints]:
-    """Rows of a measure that carries what it found in its name."""
-    names = [str(symbol.get("name", "")) for symbol in process.raw.symbols["measure"]]
-    return {name.partition("=")[2]: process.measures(name) for name in names if name.startswith(f"{what}=")}
+    """Rows of a measure that carries what it found in its name, in order for each finding."""
+    found: dict[str, list[Ints]] = {}
+    for name in {str(symbol.get("name", "")) for symbol in process.raw.symbols["measure"]}:
+        if name.startswith(f"{what}="):
+            value = name.partition("=")[2]
+            found.setdefault(_sizes(value) if what == REACH else value, []).append(process.measures(name))
+    return {value: np.sort(np.concatenate(parts)) for value, parts in found.items()}
+
+
+def _sizes(sets: str) -> str:
+    """`2 (16 elements); 3 (24 elements)` without how many parameters each set has."""
+    sizes = {int(size) for size in re.findall(r"\((\d+) elements\)", sets)}
+    return "; ".join(str(size) for size in sorted(sizes))
 
 
 def _labelled_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:

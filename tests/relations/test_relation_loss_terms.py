@@ -108,7 +108,7 @@ def noting(t: Training, *names: str, late: bool = True) -> None:
 
 def test_where_the_terms_send_gradients(recorder: Recorder) -> None:
     golden = recorder.learn(lambda t: noting(t, REACH, late=False))
-    sentence = "The terms of the loss send gradients to 2 (16 elements), and to 3 (24 elements) parameters."
+    sentence = "The terms of the loss send gradients to parameters of 16, and of 24 elements."
     assert sentences(golden, "LossTerms") == [sentence]
     assert rule(golden, sentence).scope is Scope.PINNED
     assert not titles(recorder.judge(golden, lambda t: noting(t, REACH, late=False)), "LossTerms")
@@ -119,11 +119,18 @@ def test_a_detach_that_is_missing(recorder: Recorder) -> None:
     golden = recorder.learn(lambda t: noting(t, REACH))
     outcome = recorder.judge(golden, lambda t: noting(t, "loss.reach=3 (24 elements); 5 (40 elements)"))
     assert titles(outcome, "LossTerms") == [
-        "In golden the terms of the loss send gradients to 2 (16 elements), and to 3 (24 elements) parameters; in the "
-        "candidate to 3 (24 elements), and to 5 (40 elements) parameters: a `detach` is missing or misplaced, or the "
-        "loss is made of other terms."
+        "In golden the terms of the loss send gradients to parameters of 16, and of 24 elements; in the candidate of "
+        "24, and of 40: a `detach` is missing or misplaced, or the loss is made of other terms."
     ]
     assert violations(outcome, "LossTerms")[0].step == 0
+
+
+def test_projections_that_lie_in_one_matrix(recorder: Recorder) -> None:
+    """`nn.MultiheadAttention` holds in one parameter what an attention of our own holds in three."""
+    golden = recorder.learn(lambda t: noting(t, REACH))
+    assert not titles(
+        recorder.judge(golden, lambda t: noting(t, "loss.reach=1 (16 elements); 1 (24 elements)")), "LossTerms"
+    )
 
 
 def test_over_how_many_elements_means_go(recorder: Recorder) -> None:
@@ -150,7 +157,7 @@ def test_another_number_of_means_says_nothing(recorder: Recorder, means: tuple[s
 
 def test_what_differs_between_seeds_is_no_rule(recorder: Recorder) -> None:
     def by_seed(t: Training) -> None:
-        noting(t, f"loss.means={8 + t.seed}", f"loss.reach={1 + t.seed} (8 elements)")
+        noting(t, f"loss.means={8 + t.seed}", f"loss.reach=1 ({8 + t.seed} elements)")
 
     assert not sentences(recorder.learn(by_seed), "LossTerms")
 
