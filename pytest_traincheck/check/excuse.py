@@ -21,11 +21,12 @@ LAST_DIGITS = 2.0**-20
 `eps` must not pass.
 """
 
-_FUNCTIONS = (vocabulary.F, vocabulary.MASKING, "torch.Tensor.masked_fill")
+_MASKS = (vocabulary.MASKING, "torch.Tensor.masked_fill")
+_FUNCTIONS = (vocabulary.F, *_MASKS)
 """Functions that one can write in other words. What is between `backward` and the step is not among them."""
 
 _STEPS = 2
-"""Steps that must have been compared before a function may be gone: in one, a mask may have had nothing to hide."""
+"""Steps that must have been compared before a function that masks may be gone: in one it may have hidden nothing."""
 
 _OF_THE_LOSS = ("LossScale", "LossTerms", "DataFlow")
 
@@ -70,8 +71,10 @@ def _is_rewritten(invariant: Invariant, run: Run, places: Sequence[Place], repla
     """Whether a function is gone, in steps that were compared, and nothing in them has changed."""
     named = (invariant.subject, *invariant.claim.values())
     functions = [item for item in named if isinstance(item, str) and item.startswith(_FUNCTIONS)]
+    masks = any(name.startswith(_MASKS) or name in replayed.masked for name in functions)
     steps = _compared(replayed, "loss") & _compared(replayed, "gradient")
-    if not functions or len({step for _, step in steps}) < _STEPS or not all(item.holds for item in replayed.claims):
+    enough = len({step for _, step in steps}) >= (_STEPS if masks else 1)
+    if not functions or not enough or not all(item.holds for item in replayed.claims):
         return False
     if invariant.claim.get("per") == "run":
         # A run has no place; the function must have been at work in golden's steps, and not in evaluation alone.

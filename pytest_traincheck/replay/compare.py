@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from pytest_traincheck.golden.recording import GRAD, Recording
 from pytest_traincheck.replay.build import Recorded
 from pytest_traincheck.replay.calls import Calls, Compared, Status
@@ -64,6 +66,8 @@ class Comparison:
     nodes: tuple[Node, ...]
     called: frozenset[str] = frozenset()
     """Functions that golden called while it recorded gradients, in the steps that are compared."""
+    masked: frozenset[str] = frozenset()
+    """Functions that golden gave a mask, which may hide something in some steps only."""
 
     @property
     def deviating(self) -> frozenset[str]:
@@ -84,13 +88,19 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
             claims += [claim for claim in _claims(calls, candidate, process) if claim.key not in unstable]
             for node in _nodes(calls):
                 nodes[node.path] = _worse(nodes.get(node.path), node)
-    return Comparison(tuple(claims), tuple(nodes.values()), _called(golden))
+    return Comparison(tuple(claims), tuple(nodes.values()), _called(golden), _masked(golden))
 
 
 def _called(golden: Recording) -> frozenset[str]:
     calls, function = golden.calls, golden.strings.index(FUNCTION) if FUNCTION in golden.strings else -1
     found = calls["name"][(calls["kind"] == function) & ((calls["flags"] & GRAD) != 0)]
     return frozenset(golden.strings[number] for number in set(found.tolist()))
+
+
+def _masked(golden: Recording) -> frozenset[str]:
+    slots = [number for number, text in enumerate(golden.strings) if text.startswith("in.") and "mask" in text]
+    calls = golden.sketches["call"][np.isin(golden.sketches["slot"], slots)]
+    return frozenset(golden.strings[number] for number in set(golden.calls["name"][calls[calls >= 0]].tolist()))
 
 
 def _claims(calls: Calls, candidate: Recorded, process: int) -> Iterator[Claim]:

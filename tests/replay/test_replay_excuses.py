@@ -181,3 +181,23 @@ def test_a_border_between_model_and_loss_that_moved(record: Record, monkeypatch:
 
     outcome = check_run(golden, record(train(loss=likelihood)), same_spec=True)
     assert not [incident for incident in outcome.incidents if incident.root.invariant.relation == "Replay"]
+
+
+def masked(self: Any, x: Any) -> Any:
+    """Attention by one function that is given its mask."""
+    q, k, v = self.project(x).chunk(3, dim=-1)
+    past = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    return self.drop(F.scaled_dot_product_attention(q, k, v, attn_mask=past))
+
+
+@pytest.mark.parametrize(("forward", "enough"), [(told(None), True), (masked, False)])
+def test_one_step_is_enough_for_what_masks_nothing(
+    record: Record, monkeypatch: pytest.MonkeyPatch, forward: Any, enough: bool
+) -> None:
+    """Attention is written out. A mask of golden's may have had nothing to hide in one step."""
+    by_hand = train(steps=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Attention, "forward", forward)
+        golden = learn([record(train(seed=seed, steps=1)) for seed in (0, 1, 2)], pipeline="one", seeds=(0, 1, 2))
+    outcome = check_run(golden, record(by_hand), same_spec=True)
+    assert bool(titles(outcome)) != enough
