@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pytest_traincheck.cli import options
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.config import Config
 from pytest_traincheck.golden.wording import plural
+from pytest_traincheck.report.layout import wrap
 from pytest_traincheck.workflow import last_check
 from pytest_traincheck.workflow.accepting import AcceptError, accept, resolve, terms
 
@@ -35,8 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
     pipeline = _pipeline(config, arguments.pipeline)
     found = resolve(arguments.ids, _document(config, pipeline, arguments.json_file), pipeline)
     done = accept(config, pipeline, found, wanted)
+    width = shutil.get_terminal_size((100, 24)).columns
     for item in found:
-        print(f"{item.asked}: {item.title}")
+        print("\n".join(wrap(f"{item.asked}: {item.title}", width, indent="  ", first="")))
     parts = [
         f"{plural(len(rules), 'exception')} {what}"
         for rules, what in ((done.added, "added"), (done.renewed, "renewed"), (done.kept, "there already"))

@@ -6,15 +6,20 @@ import json
 import os
 import re
 import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_traincheck.cli import main
+from pytest_traincheck.config import load
 from pytest_traincheck.golden import store
 from pytest_traincheck.launch.cache import VARIABLE
 from pytest_traincheck.launch.run import RunOutcome, RunRequest
+from pytest_traincheck.workflow import check_live, quiet
 
 STEP = "torch.optim.SGD.step"
 
@@ -228,3 +233,26 @@ def test_a_directory_is_never_kept(outside, fake):
         assert main(["check", "--golden", "golden"]) == 0
         assert golden_runs(fake) == 3
     assert not (outside / "cache").exists()
+
+
+def test_two_checks_at_once_learn_a_golden_once(fake):
+    """The second waits for the first, and then has the candidate's run alone to do."""
+    execute, started = fake.execute, threading.Barrier(2)
+
+    def slowly(request: RunRequest, progress: Any) -> RunOutcome:
+        if request.side == "golden":
+            time.sleep(0.1)
+        return execute(request, progress)
+
+    fake.execute = slowly
+
+    def check() -> int:
+        config = load(Path.cwd())
+        started.wait(timeout=30)
+        result = check_live(config, config.pipelines["net"], "main", quiet, engine=fake.engine())
+        return len(result.incidents) + len(result.errors)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [future.result() for future in [pool.submit(check), pool.submit(check)]] == [0, 0]
+    assert sum(request.side == "candidate" for request in fake.requests) == 2
+    assert golden_runs(fake) == 3
