@@ -232,7 +232,7 @@ def test_a_directory_is_never_kept(outside, fake):
     for _ in range(2):
         assert main(["check", "--golden", "golden"]) == 0
         assert golden_runs(fake) == 3
-    assert not (outside / "cache").exists()
+    assert not (outside / "cache" / "goldens").exists()
 
 
 def test_two_checks_at_once_learn_a_golden_once(fake):
