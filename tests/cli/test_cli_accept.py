@@ -89,7 +89,7 @@ CONFIGS = {
     "standalone": ("traincheck.toml", "golden = 'stored'\n{}"),
     "with exceptions": (
         "traincheck.toml",
-        "{}\n[[accept]]\ninvariant = 'torch.nn.Linear'\nowner = 'a'\nreason = 'b'\nexpires = 2099-01-01\n[policy]\nX = 'fail'\n",
+        "{}\n[[accept]]\ninvariant = 'torch.nn.Linear'\nowner = 'a'\nreason = 'b'\nexpires = 2099-01-01\n[policy]\n",
     ),
 }
 
