@@ -104,6 +104,7 @@ _ASPECTS = {
     "Distinct": Aspect.DATA,
     "Bounded": Aspect.DATA,
     "Renewed": Aspect.DATA,
+    "Shuffled": Aspect.DATA,
     "Initialised": Aspect.INITIAL,
     "Restored": Aspect.RESUMED,
 }

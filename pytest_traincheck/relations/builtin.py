@@ -28,6 +28,7 @@ from pytest_traincheck.relations.renewed import Renewed
 from pytest_traincheck.relations.replay import Replay
 from pytest_traincheck.relations.restored import Restored
 from pytest_traincheck.relations.schedule import Schedule
+from pytest_traincheck.relations.shuffled import Shuffled
 
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
@@ -49,6 +50,7 @@ def pytest_traincheck_relations() -> list[Relation]:
         Band(),
         Distinct(),
         Renewed(),
+        Shuffled(),
         CollectiveOrder(),
         DataFlow(),
         LossScale(),

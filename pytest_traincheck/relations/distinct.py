@@ -135,15 +135,19 @@ def _digests(process: Process, what: str) -> tuple[Ints, Ints]:
     """Rows and hashes (as signed 64-bit integers) of training inputs or random states, in order."""
     if what == LOADED:
         rows = process.rows_of_type("data")
-        # A batch is for training when the next model that is called after it trains.
-        entries = process.entry_rows
-        following = np.searchsorted(entries, rows)
-        trains = following < len(entries)
-        trains[trains] = process.stage[entries[following[trains]]] == TRAIN
-        rows = rows[trains & (process.events["digest"][rows] != 0)]
+        rows = rows[before_training(process, rows) & (process.events["digest"][rows] != 0)]
     else:
         rows = process.measures(what)
     return rows, process.events["digest"][rows].astype(np.int64)
+
+
+def before_training(process: Process, rows: Ints) -> Bools:
+    """Which batches are for training: the next model that is called after them trains."""
+    entries = process.entry_rows
+    following = np.searchsorted(entries, rows)
+    trains = following < len(entries)
+    trains[trains] = process.stage[entries[following[trains]]] == TRAIN
+    return np.asarray(trains, dtype=bool)
 
 
 def _between_steps(process: Process, position: int, what: str) -> Examples:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import dataloader, get_worker_info
+from torch.utils.data import (
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    dataloader,
+    get_worker_info,
+)
+from torch.utils.data.distributed import DistributedSampler
 
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import digest_nested
@@ -35,6 +43,9 @@ class Batch(Named):
     @staticmethod
     def _measure(recorder: Recorder, state: ThreadState, call: Call, sizes: set[int], repeated: int) -> None:
         recorder.measures.take(state, "batch.repeated", call, float(repeated))
+        shuffled = call.kwargs.get("shuffled")
+        if shuffled is not None:
+            recorder.measures.take(state, "batch.shuffled", call, float(shuffled))
         wanted = call.kwargs.get("batch_size")
         if type(wanted) is int and sizes:
             recorder.measures.take(state, "batch.size", call, float(wanted))
@@ -43,7 +54,19 @@ class Batch(Named):
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         # What the sampler makes; a loader without automatic batching has none.
         sampler = getattr(args[0], "_index_sampler", None)
-        call.kwargs = {"batch_size": getattr(sampler, "batch_size", None)}
+        drawn = getattr(sampler, "sampler", sampler)
+        call.kwargs = {"batch_size": getattr(sampler, "batch_size", None), "shuffled": _shuffled(drawn)}
+
+
+def _shuffled(sampler: Any) -> bool | None:
+    """Whether a sampler of torch's draws in random order; `None` for those that others have written."""
+    kind = type(sampler)
+    if kind is DistributedSampler:
+        return bool(sampler.shuffle)
+    return True if kind in _RANDOM else False if kind is SequentialSampler else None
+
+
+_RANDOM = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 
 class Fetching(Named):

@@ -1,0 +1,65 @@
+"""Shuffled: whether the examples that a model is trained on are drawn in random order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from pytest_traincheck.golden.model import Invariant, Scope
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.distinct import before_training
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace.labels import Ints
+
+SUBJECT = "torch.utils.data.DataLoader"
+MEASURE = "batch.shuffled"
+
+
+class Shuffled:
+    """The batches of training come from a sampler that draws in random order. With one epoch, or a few steps, all
+    batches of a loader that was left unshuffled are still different ones.
+    """
+
+    name = "Shuffled"
+
+    def layer(self, claim: Mapping[str, Any]) -> int:
+        return 1
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        if any(len(_rows(process)) for process in run.processes):
+            yield Hypothesis(self.name, SUBJECT, {"of": "training"}, scope=Scope.PINNED)
+
+    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        return Examples.concatenate([_examples(process, number) for number, process in enumerate(run.processes)])
+
+    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        return f"The batches of training are drawn in random order{when}."
+
+    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        return Finding(
+            "In golden the batches of training were drawn in random order; in the candidate they come in the order of "
+            "the dataset (see `shuffle` and `sampler` of the DataLoader).",
+            "drawn in random order",
+            "in the order of the dataset",
+        )
+
+
+def _rows(process: Process) -> Ints:
+    rows = process.measures(MEASURE)
+    return rows[before_training(process, rows)] if len(rows) else rows
+
+
+def _examples(process: Process, position: int) -> Examples:
+    rows = _rows(process)
+    if not len(rows):
+        return EMPTY
+    return Examples(
+        np.asarray(process.events["value"][rows] == 1),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {"rank": rank_label(process, len(rows))},
+    )

@@ -1,0 +1,57 @@
+"""Shuffled: training data in random order."""
+
+from __future__ import annotations
+
+from judgements import sentences, titles
+from training_story import Measured, Recorder, Training
+
+from pytest_traincheck.golden.model import Scope
+
+RULE = "The batches of training are drawn in random order."
+
+
+def loading(t: Training, shuffled: float | None = 1.0) -> None:
+    """A training whose loader draws in random order, or does not, or nobody knows."""
+
+    def measured(_step: int) -> None:
+        if shuffled is not None:
+            t.measure("batch.shuffled", shuffled)
+
+    Measured(batch=measured).tell(t)
+
+
+def test_random_order_is_a_rule(recorder: Recorder) -> None:
+    golden = recorder.learn(loading)
+    assert sentences(golden, "Shuffled") == [RULE]
+    assert {item.scope for item in golden.invariants if item.relation == "Shuffled"} == {Scope.PINNED}
+    assert not titles(recorder.judge(golden, loading), "Shuffled")
+
+
+def test_a_shuffle_that_got_lost(recorder: Recorder) -> None:
+    outcome = recorder.judge(recorder.learn(loading), lambda t: loading(t, 0.0))
+    assert titles(outcome, "Shuffled") == [
+        "In golden the batches of training were drawn in random order; in the candidate they come in the order of the "
+        "dataset (see `shuffle` and `sampler` of the DataLoader)."
+    ]
+
+
+def test_samplers_of_others_and_data_in_order_say_nothing(recorder: Recorder) -> None:
+    golden = recorder.learn(loading)
+    assert not titles(recorder.judge(golden, lambda t: loading(t, None)), "Shuffled")
+    for other in (0.0, None):
+        assert not sentences(recorder.learn(lambda t, other=other: loading(t, other)), "Shuffled")
+
+
+def test_evaluation_in_order_is_as_it_should_be(recorder: Recorder) -> None:
+    def with_evaluation(t: Training) -> None:
+        loading(t)
+        model = t.model("Other")
+        t.mode(model, False)
+        with t.context(grad=False):
+            for _ in range(3):
+                t.batch(lambda: t.measure("batch.shuffled", 0.0))
+                t.forward(model, line="evaluate")
+
+    golden = recorder.learn(with_evaluation)
+    assert sentences(golden, "Shuffled") == [RULE]
+    assert not titles(recorder.judge(golden, with_evaluation), "Shuffled")
