@@ -26,6 +26,8 @@ HINTS = {
     MEANS: "over {}: shapes were broadcast, or another dimension is averaged",
 }
 COARSE, FINE = "loss.terms", "loss.terms.fine"
+TOGETHER, EACH = "together", "each"
+"""Whether all backward passes before an optimizer step are looked at together, or each."""
 
 
 class LossTerms:
@@ -36,6 +38,9 @@ class LossTerms:
     `(a + b).mean()` in place of `a.mean() + b.mean()` is no change. The terms send gradients to the same sets of
     parameters, told by their sizes, however the arithmetic is written and whether projections lie in one matrix or in
     three; and where as many means are taken, they go over as many elements.
+
+    Where golden goes backward once before each optimizer step, the terms of a candidate may go backward one after the
+    other: what all passes before a step have is taken together.
     """
 
     name = "LossTerms"
@@ -45,12 +50,15 @@ class LossTerms:
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
+            passes = TOGETHER if _goes_backward_once(process) else EACH
             counts = process.events["value"][process.measures(COARSE)].astype(np.int64)
             for least in sorted({int(count) for count in counts if count > 1}, reverse=True):
-                yield Hypothesis(self.name, SUBJECT, {"at_least": least}, scope=Scope.PINNED, family="terms")
+                claim: dict[str, Any] = {"at_least": least, "passes": passes}
+                yield Hypothesis(self.name, SUBJECT, claim, scope=Scope.PINNED, family="terms")
             for what in WORDS:
                 for value in sorted(_labelled(process, what)):
-                    yield Hypothesis(self.name, SUBJECT, {"of": what, "value": value}, scope=Scope.PINNED)
+                    claim = {"of": what, "passes": passes, "value": value}
+                    yield Hypothesis(self.name, SUBJECT, claim, scope=Scope.PINNED)
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
         make = _examples if "at_least" in claim else _labelled_examples
@@ -100,6 +108,8 @@ def _sizes(sets: str) -> str:
 
 def _labelled_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
     found = _labelled(process, claim["of"])
+    if claim["passes"] == TOGETHER:
+        found = _taken_together(process, found, claim["of"])
     if claim["of"] == MEANS:
         # A mean that became a sum and a division is no other mean.
         wanted = claim["value"].count(",")
@@ -118,6 +128,36 @@ def _labelled_examples(process: Process, position: int, claim: Mapping[str, Any]
         {"rank": rank_label(process, len(rows)), "time": _time(process, rows)},
         seen,
     )
+
+
+def _steps_before(process: Process, rows: Ints) -> Ints:
+    """How many optimizer steps had been taken before each row."""
+    ends = np.sort(np.array([step.end for step in process.steps], dtype=np.int64))
+    return np.searchsorted(ends, process.events["seq"][rows].astype(np.int64))
+
+
+def _goes_backward_once(process: Process) -> bool:
+    """Whether there is a single backward pass before each optimizer step, as without accumulation."""
+    groups = _steps_before(process, process.measures(FINE))
+    return len(np.unique(groups)) == len(groups)
+
+
+def _taken_together(process: Process, found: Mapping[str, Ints], what: str) -> Mapping[str, Ints]:
+    """The same for all backward passes before an optimizer step, at the row of the first of them."""
+    groups: dict[int, list[tuple[int, str]]] = {}
+    for value, rows in found.items():
+        for group, row in zip(_steps_before(process, rows).tolist(), rows.tolist(), strict=True):
+            groups.setdefault(group, []).append((row, value))
+    together: dict[str, list[int]] = {}
+    for members in groups.values():
+        together.setdefault(_merged([value for _, value in members], what), []).append(min(members)[0])
+    return {value: np.array(sorted(rows), dtype=np.int64) for value, rows in together.items()}
+
+
+def _merged(values: list[str], what: str) -> str:
+    separator = "; " if what == REACH else ", "
+    parts = [int(part) for value in values for part in value.split(separator)]
+    return separator.join(str(part) for part in sorted(set(parts) if what == REACH else parts))
 
 
 def _time(process: Process, rows: Ints) -> Labels:
@@ -139,6 +179,10 @@ def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Exam
     if not len(rows):
         return EMPTY
     counts = np.maximum(process.events["value"][coarse], process.events["value"][rows]).astype(np.int64)
+    if claim["passes"] == TOGETHER:
+        _, first, group = np.unique(_steps_before(process, rows), return_index=True, return_inverse=True)
+        counts = np.bincount(group.reshape(-1), weights=counts).astype(np.int64)
+        rows = rows[first]
     return Examples(
         np.asarray(counts >= claim["at_least"]),
         np.full(len(rows), position),

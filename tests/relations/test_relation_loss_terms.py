@@ -84,6 +84,42 @@ def test_two_backward_passes_in_a_step_have_losses_of_their_own(recorder: Record
     assert titles(recorder.judge(golden, lambda t: adversarial(t, critic_terms=1)), "LossTerms")
 
 
+def passes(t: Training, *losses: tuple[int, str, str]) -> None:
+    """A training that goes backward from each of these losses, their terms, reach and means, before it steps."""
+    rest = [loss for _ in range(6) for loss in losses]
+
+    def measure(_step: int) -> None:
+        terms, reach, means = rest.pop(0)
+        t.measure("loss.terms", float(terms))
+        t.measure("loss.terms.fine", float(terms))
+        t.measure(f"loss.reach={reach}")
+        t.measure(f"loss.means={means}")
+
+    Measured(backward=measure, microbatches=len(losses)).tell(t)
+
+
+WHOLE = (3, "2 (16 elements); 3 (24 elements)", "8, 8, 64")
+DISTANCE, PENALTY = (2, "2 (16 elements)", "8, 8"), (1, "3 (24 elements)", "64")
+
+
+def test_terms_that_go_backward_one_after_the_other(recorder: Recorder) -> None:
+    """The distance first, and the penalty when its graph is gone: the gradients are the same sum."""
+    golden = recorder.learn(lambda t: passes(t, WHOLE))
+    assert len(sentences(golden, "LossTerms")) == 3
+    assert not titles(recorder.judge(golden, lambda t: passes(t, DISTANCE, PENALTY)), "LossTerms")
+
+
+def test_a_term_that_goes_backward_never(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: passes(t, WHOLE))
+    assert len(titles(recorder.judge(golden, lambda t: passes(t, DISTANCE)), "LossTerms")) == 2
+
+
+def test_micro_batches_are_looked_at_each(recorder: Recorder) -> None:
+    """One of four that lost a term does not hide among the others."""
+    golden = recorder.learn(lambda t: passes(t, WHOLE, WHOLE, WHOLE, WHOLE))
+    assert titles(recorder.judge(golden, lambda t: passes(t, WHOLE, WHOLE, DISTANCE, WHOLE)), "LossTerms")
+
+
 def test_a_candidate_in_which_nothing_was_counted(recorder: Recorder) -> None:
     golden = recorder.learn(summing)
     assert not titles(recorder.judge(golden, lambda t: summing(t, measured=False)), "LossTerms")
