@@ -32,6 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--traincheck-report", metavar="FILE", help="write an HTML report")
     group.addoption("--traincheck-json", metavar="FILE", help="write the results as JSON")
     group.addoption("--traincheck-artifacts", metavar="DIR", help="keep traces, goldens and results here")
+    group.addoption(
+        "--traincheck-github",
+        choices=["auto", "on", "off"],
+        help="job summary and annotations of GitHub Actions (default: auto, where GitHub runs this)",
+    )
     parser.addini("traincheck", "as --traincheck", type="bool", default=False)
     parser.addini("traincheck_golden", "as --traincheck-golden", default="")
     parser.addini("traincheck_no_cache", "as --traincheck-no-cache", type="bool", default=False)
@@ -40,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("traincheck_report", "as --traincheck-report", default="")
     parser.addini("traincheck_json", "as --traincheck-json", default="")
     parser.addini("traincheck_artifacts", "as --traincheck-artifacts", default="")
+    parser.addini("traincheck_github", "as --traincheck-github", default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:

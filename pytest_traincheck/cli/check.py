@@ -23,6 +23,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     options.add_cache(parser)
     options.add_config(parser)
     options.add_reports(parser)
+    options.add_github(parser)
     parser.set_defaults(handle=run)
 
 
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         print()
         output.show(exceptions)
         results.append(exceptions)
-    return output.finish(arguments, results)
+    return output.finish(arguments, results, {spec.name: config.root / spec.cwd for spec in specs})
 
 
 def _bad_goldens(config: Config, specs: list[PipelineSpec], golden: str) -> list[tuple[str, Exception]]:

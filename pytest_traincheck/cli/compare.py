@@ -26,6 +26,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--timeout", type=options.seconds, default=DEFAULT_TIMEOUT, metavar="S", help="seconds per run")
     parser.add_argument("--name", type=options.name, help="name in reports (default: that of the script)")
     options.add_reports(parser)
+    options.add_github(parser)
     parser.set_defaults(handle=run)
 
 
@@ -51,4 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
     except INPUT_ERRORS as error:
         return output.refuse(arguments, [(request.pipeline, error)])
     output.show(result)
-    return output.finish(arguments, [result])
+    # A commit is run in a worktree, in the directory that corresponds to this one.
+    directory = Path(request.candidate)
+    return output.finish(arguments, [result], {result.pipeline: directory if directory.is_dir() else request.cwd})

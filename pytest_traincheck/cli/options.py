@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_traincheck.config import Config, ConfigError, PipelineSpec, load
+from pytest_traincheck.report.github_step import Mode
 
 
 def add_reports(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +40,17 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 def add_cache(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-cache", action="store_true", help="learn the golden of a git ref again, whatever the cache holds"
+    )
+
+
+def add_github(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--github",
+        type=Mode,
+        choices=list(Mode),
+        default=Mode.AUTO,
+        metavar="auto|on|off",
+        help="job summary and annotations of GitHub Actions (default: auto, where GitHub runs this)",
     )
 
 

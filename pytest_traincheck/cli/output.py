@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 
 from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.cli.status import Status, status_of
+from pytest_traincheck.report.github_step import Mode, publish
 from pytest_traincheck.report.html import write_html
 from pytest_traincheck.report.json_report import write_json
 from pytest_traincheck.report.junit import write_junit
@@ -42,9 +44,13 @@ def write_reports(arguments: argparse.Namespace, results: Sequence[CheckResult])
             write(path, results)
 
 
-def finish(arguments: argparse.Namespace, results: Sequence[CheckResult]) -> Status:
-    """Write the reports and say how it ended."""
+def finish(
+    arguments: argparse.Namespace, results: Sequence[CheckResult], directories: Mapping[str, Path] | None = None
+) -> Status:
+    """Write the reports, tell GitHub where the pipelines ran in known `directories`, and say how it ended."""
     write_reports(arguments, results)
+    if directories is not None:
+        publish(arguments.github, results, directories, print)
     return status_of(results)
 
 
@@ -52,5 +58,7 @@ def refuse(arguments: argparse.Namespace, errors: Sequence[tuple[str, Exception]
     """Bad input: say so on stderr, and in the report files too, so that a reader of those is not left with nothing."""
     for _, error in errors:
         print(f"traincheck: error: {error}", file=sys.stderr)
-    write_reports(arguments, [CheckResult(name, errors=(RunError("", str(error)),)) for name, error in errors])
+    results = [CheckResult(name, errors=(RunError("", str(error)),)) for name, error in errors]
+    write_reports(arguments, results)
+    publish(getattr(arguments, "github", Mode.OFF), results, {}, print)
     return Status.BAD_INPUT

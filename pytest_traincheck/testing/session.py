@@ -267,6 +267,11 @@ class Session:
 
             write_html(self.settings.report, results)
             self.written.append(f"report: {self.settings.report}")
+        if results:
+            from pytest_traincheck.report.github_step import publish
+
+            directories = {name: self.loaded.root / spec.cwd for name, spec in self.selected.items()}
+            publish(self.settings.github, results, directories, self.written.append)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, object, object]:

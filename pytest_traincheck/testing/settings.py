@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_traincheck.report.github_step import Mode
 from pytest_traincheck.workflow.intended import Acceptance
 
 
@@ -23,6 +24,7 @@ class Settings:
     report: Path | None
     json: Path | None
     artifacts: Path | None
+    github: Mode
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -38,7 +40,16 @@ def settings_of(config: pytest.Config) -> Settings:
         report=_path(config, "traincheck_report"),
         json=_path(config, "traincheck_json"),
         artifacts=_path(config, "traincheck_artifacts"),
+        github=_github(config),
     )
+
+
+def _github(config: pytest.Config) -> Mode:
+    value = config.getoption("traincheck_github") or config.getini("traincheck_github") or Mode.AUTO.value
+    try:
+        return Mode(value)
+    except ValueError as error:
+        raise pytest.UsageError(f"traincheck_github is {value!r}. Write auto, on or off.") from error
 
 
 def _path(config: pytest.Config, name: str) -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +80,17 @@ class TrainingRepository:
             timeout=600,
             check=False,
         )
+
+
+@dataclass(frozen=True)
+class FailedJob:
+    """The repository, what pytest printed, and the files it wrote."""
+
+    repository: TrainingRepository
+    process: subprocess.CompletedProcess[str]
+    summary: Path
+    artifacts: Path
+    json: Path
 
 
 def environment() -> dict[str, str]:

@@ -1,0 +1,150 @@
+"""What GitHub Actions shows: a job summary, and one annotation per incident at the line of the source.
+
+Formats: "Workflow commands for GitHub Actions" (escaping of `::error`, ten error annotations a step, 1 MiB of summary).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from pytest_traincheck.check.result import CheckResult, Incident, Outcome
+from pytest_traincheck.golden.wording import one_line, plural
+from pytest_traincheck.report import wording
+from pytest_traincheck.report.markdown import fenced, inline
+
+ANNOTATIONS_LIMIT = 10
+"""Error annotations that GitHub keeps of one step."""
+
+SUMMARY_LIMIT = 2**20
+"""Bytes of the job summary of one step."""
+
+_MESSAGE_LIMIT = 4000
+_DIFF_WIDTH = 300
+_RESERVE = 300
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a pipeline ran: the top of the repository, and the directory that its source lines are relative to."""
+
+    top: Path
+    cwd: Path
+
+
+def annotation_lines(results: Sequence[CheckResult], places: Mapping[str, Place]) -> list[str]:
+    """Workflow commands, a line each: an error for each incident and each run that failed, the causes first.
+
+    When there are more than GitHub keeps, a last line says how many are left out. `places` are by pipeline.
+    """
+    errors = [line for result in results for line in _annotations(result, places.get(result.pipeline))]
+    more = len(errors) - ANNOTATIONS_LIMIT
+    if more <= 0:
+        return errors
+    note = f"{plural(more, 'more incident')}; the job summary and the reports list all of them."
+    return [*errors[:ANNOTATIONS_LIMIT], _command("notice", {"title": "traincheck"}, note)]
+
+
+def _annotations(result: CheckResult, place: Place | None) -> Iterator[str]:
+    for error in result.errors:
+        side = f"{error.side}: " if error.side else ""
+        text = "\n".join(filter(None, [f"{side}{one_line(error.message)}", one_line(error.remedy)]))
+        yield _command("error", {"title": f"traincheck {one_line(result.pipeline)}: the pipeline did not run"}, text)
+    for incident in result.incidents:
+        root = incident.root
+        where = {} if place is None else _position(root.source, place)
+        title = f"traincheck {one_line(result.pipeline)}: {one_line(root.invariant.subject)}"
+        facts = [f"{label}: {text}" for label, text in wording.details(root)]
+        facts.append(f"rule: {root.invariant.id} ({root.invariant.relation}, {incident.kind.value})")
+        yield _command("error", {**where, "title": title}, "\n".join([one_line(root.title), *facts]))
+
+
+def _position(source: str, place: Place) -> dict[str, str]:
+    """File and line from the top of the repository; nothing for a file outside of it."""
+    file, _, line = source.rpartition(":")
+    if not file or not line.isdecimal():
+        return {}
+    path = (place.cwd / file).resolve()
+    top = place.top.resolve()
+    return {"file": str(PurePosixPath(path.relative_to(top))), "line": line} if path.is_relative_to(top) else {}
+
+
+def _command(name: str, properties: Mapping[str, str], message: str) -> str:
+    """A workflow command on one line. In properties a colon and a comma end something, so they are escaped as well."""
+    escaped = ",".join(
+        f"{key}={_escaped(value).replace(':', '%3A').replace(',', '%2C')}" for key, value in properties.items()
+    )
+    return f"::{name} {escaped}::{_escaped(message[:_MESSAGE_LIMIT])}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def summary(results: Sequence[CheckResult], room: int = SUMMARY_LIMIT) -> str:
+    """The job summary as Markdown, of at most `room` bytes: what does not fit is left out from the end, and counted."""
+    kept: list[str] = []
+    left = room - _RESERVE
+    blocks = [*_overview(results), *(block for result in results for block in _details(result))]
+    for number, block in enumerate(blocks):
+        left -= len(block.encode()) + 1
+        if left < 0:
+            kept.append(f"\n_{len(blocks) - number} further lines or blocks do not fit here; the reports have them._\n")
+            break
+        kept.append(block)
+    return "\n".join([*kept, ""])
+
+
+def _overview(results: Sequence[CheckResult]) -> Iterator[str]:
+    failed = sum(result.outcome is Outcome.FAIL for result in results)
+    broken = sum(result.outcome is Outcome.ERROR for result in results)
+    parts = [f"{count} {word}" for count, word in ((failed, "failed"), (broken, "did not run")) if count]
+    verdict = f"{', '.join(parts)} of {plural(len(results), 'pipeline')}" if parts else "passed"
+    yield f"## traincheck: {verdict if results else 'nothing was checked'}\n"
+    if results:
+        yield "| pipeline | verdict | incidents | rules |"
+        yield "| --- | --- | --- | --- |"
+    for result in results:
+        cells = [
+            f"`{result.pipeline}`",
+            wording.verdict_word(result),
+            str(len(result.incidents)),
+            wording.counts(result),
+        ]
+        yield _row(cells)
+
+
+def _details(result: CheckResult) -> Iterator[str]:
+    if not (result.incidents or result.errors or result.notes):
+        return
+    yield f"\n### {inline(result.pipeline)}\n"
+    for error in result.errors:
+        side = f"{error.side}: " if error.side else ""
+        yield f"{inline(f'{side}{error.message}')} {inline(error.remedy)}\n"
+        output = wording.output_lines(error)
+        if output:
+            yield fenced([line[:_DIFF_WIDTH] for line in output], "text")
+    if result.incidents:
+        yield "| | what broke | golden | candidate | where |"
+        yield "| --- | --- | --- | --- | --- |"
+    for incident in result.incidents:
+        root = incident.root
+        yield _row([str(incident.rank), root.title, root.golden, root.candidate, wording.where(root)])
+    for incident in result.incidents:
+        if incident.diff is not None:
+            yield _diff(incident)
+    for number, note in enumerate(result.notes):
+        yield ("\n" if not number else "") + f"- {inline(note)}"
+
+
+def _diff(incident: Incident) -> str:
+    assert incident.diff is not None
+    lines = [wording.clean(line)[:_DIFF_WIDTH] for line in incident.diff.hunk.split("\n")]
+    place = inline(f"{incident.rank}. {incident.diff.file} ({incident.diff.how})")
+    # Markdown is read inside a `details` element after an empty line.
+    return f"\n<details><summary>diff of {place}</summary>\n\n{fenced(lines, 'diff')}\n\n</details>"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(inline(cell) for cell in cells)} |"

@@ -1,0 +1,60 @@
+"""The step of a GitHub job that we run in: whether there is one, and where it takes its summary and annotations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+
+from pytest_traincheck.check.result import CheckResult
+from pytest_traincheck.launch.git import find_repository
+from pytest_traincheck.report import github
+from pytest_traincheck.report.errors import ReportError
+
+
+class Mode(str, Enum):
+    """Whether to tell GitHub: `auto` looks for the variables that GitHub Actions sets."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+def publish(
+    mode: Mode, results: Sequence[CheckResult], directories: Mapping[str, Path], write: Callable[[str], object]
+) -> None:
+    """Append to the job summary, and give each annotation to `write`, a line each.
+
+    `directories` are those that the pipelines ran in. Raises `ReportError` when the summary cannot be written.
+    """
+    if mode is Mode.OFF:
+        return
+    if mode is Mode.ON or os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in github.annotation_lines(results, _places(directories)):
+            write(line)
+    if path := os.environ.get("GITHUB_STEP_SUMMARY"):
+        _append(Path(path), results)
+
+
+def _append(path: Path, results: Sequence[CheckResult]) -> None:
+    try:
+        # Other commands of the step may have written there; GitHub drops the whole when it grows too large.
+        taken = path.stat().st_size if path.exists() else 0
+        text = github.summary(results, github.SUMMARY_LIMIT - taken)
+        with path.open("a", encoding="utf-8", errors="replace") as stream:
+            stream.write(text if taken + len(text.encode(errors="replace")) <= github.SUMMARY_LIMIT else "")
+    except OSError as error:
+        raise ReportError(
+            f"Cannot write the job summary to {path}: {error.strerror or error}. "
+            "Check GITHUB_STEP_SUMMARY, or switch it off with `--github off`."
+        ) from error
+
+
+def _places(directories: Mapping[str, Path]) -> dict[str, github.Place]:
+    places: dict[str, github.Place] = {}
+    for pipeline, cwd in directories.items():
+        repository = find_repository(cwd)
+        if repository is not None:
+            places[pipeline] = github.Place(repository.top, cwd)
+    return places
