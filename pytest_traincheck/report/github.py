@@ -134,6 +134,8 @@ def _details(result: CheckResult) -> Iterator[str]:
     for incident in result.incidents:
         if incident.diff is not None:
             yield _diff(incident)
+    if commands := wording.next_lines(result):
+        yield "\n" + fenced([wording.clean(line) for line in commands], "text")
     for number, note in enumerate(result.notes):
         yield ("\n" if not number else "") + f"- {inline(note)}"
 

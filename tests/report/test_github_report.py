@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from pytest_traincheck.check.result import (
     ChangedLines,
     CheckResult,
+    Commands,
     Incident,
     InvariantVerdict,
     RunError,
@@ -109,13 +110,16 @@ def test_a_run_that_failed_is_an_annotation_without_a_file() -> None:
 
 def test_the_summary_is_a_table_of_incidents() -> None:
     diff = ChangedLines("train.py", "@@ -1,2 +1 @@\n a\n-optimizer.step()", "same function")
+    commands = Commands(("traincheck", "check", "net"), ("traincheck", "refresh", "net"))
     result = replace(failed(), incidents=(Incident("id", 1, ROOT, (), diff),), notes=("the run was repeated",))
+    result = replace(result, commands=commands)
     page = rendered(github.summary([result]))
     assert "<h2>traincheck: 1 failed of 1 pipeline</h2>" in page
     assert "<td><code>SGD.step</code> is missing</td>" in page
     assert "<td>step 3 (train), ranks 0, 1, at train.py:41</td>" in page
     assert '<code class="language-diff">@@ -1,2 +1 @@\n a\n-optimizer.step()' in page
     assert "<li>the run was repeated</li>" in page
+    assert "reproduce: traincheck check net\nif intended: traincheck refresh net" in page
 
 
 def test_a_summary_of_what_passed_is_short() -> None:
