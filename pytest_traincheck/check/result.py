@@ -207,7 +207,7 @@ class CheckResult:
                 "violated": violated,
                 "not_evaluated": total - held - violated - accepted,
             },
-            "incidents": [_incident_json(incident) for incident in self.incidents],
+            "incidents": [incident_json(incident) for incident in self.incidents],
             "timing": {
                 "golden_run_s": round(self.timing.golden_run_s, 4),
                 "candidate_run_s": round(self.timing.candidate_run_s, 4),
@@ -244,7 +244,8 @@ def _side_json(side: SideInfo) -> dict[str, Any]:
     }
 
 
-def _incident_json(incident: Incident) -> dict[str, Any]:
+def incident_json(incident: Incident) -> dict[str, Any]:
+    """An incident as the JSON contract has it."""
     root = incident.root
     return {
         "id": incident.id,

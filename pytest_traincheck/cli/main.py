@@ -9,12 +9,12 @@ import traceback
 from collections.abc import Sequence
 
 from pytest_traincheck import __version__
-from pytest_traincheck.cli import accept, bisect, check, collect, compare, diff, infer, refresh, replay, show, trace
+from pytest_traincheck.cli import accept, bisect, check, collect, compare, diff, infer, refresh, replay, selftest, show, trace
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.launch.termination import exit_on_termination
 from pytest_traincheck.workflow import INPUT_ERRORS
 
-COMMANDS = (compare, check, refresh, accept, diff, show, collect, infer, trace, replay, bisect)
+COMMANDS = (compare, check, refresh, accept, diff, show, collect, infer, trace, replay, bisect, selftest)
 
 _DESCRIPTION = """\
 Learn training invariants from golden code and check a candidate against them.

@@ -129,6 +129,19 @@ def count(text: str) -> int:
     return int(text)
 
 
+def share(text: str) -> float:
+    """A share of one, or a percentage: "0.9", "90%" and "90" are the same."""
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if text.endswith("%") or value > 1:
+        value /= 100
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share; write it like 0.9 or 90%")
+    return value
+
+
 def name(text: str) -> str:
     # It becomes a directory below --artifacts, and must not lead out of it.
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", text):

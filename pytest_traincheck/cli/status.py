@@ -21,7 +21,12 @@ class Status(IntEnum):
 
 def status_of(results: Iterable[CheckResult]) -> Status:
     """The worst of several results; no result at all is bad input, since nothing was checked."""
-    outcomes = {result.outcome for result in results}
+    return status_of_outcomes(result.outcome for result in results)
+
+
+def status_of_outcomes(outcomes: Iterable[Outcome]) -> Status:
+    """The same for how results ended."""
+    outcomes = set(outcomes)
     if not outcomes:
         return Status.BAD_INPUT
     if Outcome.ERROR in outcomes:

@@ -15,6 +15,8 @@ RUN_ID = "TRAINCHECK_RUN_ID"
 # Read by the probe's `own_tree`.
 OWN_TREE = "TRAINCHECK_OWN_TREE"
 FORBIDDEN_TREES = "TRAINCHECK_FORBIDDEN_TREES"
+MUTANT = "TRAINCHECK_MUTANT"
+"""The kind of mistake that is planted into the run, see `pytest_traincheck.mutants`."""
 
 
 def child_environment(
@@ -28,6 +30,7 @@ def child_environment(
     seed_env: str | None = None,
     source_root: Path | None = None,
     forbidden_roots: Sequence[Path] = (),
+    mutant: str = "",
 ) -> dict[str, str]:
     """`base` with what a run adds to it. `base` already holds the user's own variables for this run."""
     env = dict(base)
@@ -41,6 +44,10 @@ def child_environment(
         env[FORBIDDEN_TREES] = os.pathsep.join(map(str, forbidden_roots))
     env[TRACE_DIR] = str(run_dir)
     env[RUN_ID] = run_id
+    # A mistake is only ever planted on purpose: what the shell happens to say does not count.
+    env.pop(MUTANT, None)
+    if mutant:
+        env[MUTANT] = mutant
     env.pop(SEED, None)
     if seed is not None:
         env[SEED] = str(seed)

@@ -48,6 +48,8 @@ class RunRequest:
     source_root: Path | None = None
     forbidden_roots: tuple[Path, ...] = ()
     side: str = "candidate"
+    mutant: str = ""
+    """A kind of `pytest_traincheck.mutants` to plant, `census` to count where each could be planted."""
 
 
 class RunStatus(str, Enum):
@@ -158,6 +160,7 @@ def _prepare(request: RunRequest) -> _Prepared:
         seed_env=request.seed_env,
         source_root=request.source_root.resolve() if request.source_root is not None else None,
         forbidden_roots=request.forbidden_roots,
+        mutant=request.mutant,
     )
     program = command_line.resolve_program(command.argv[0], interpreter, request.cwd, env["PATH"])
     return _Prepared(command, (program, *command.argv[1:]), env, interpreter)
@@ -166,7 +169,7 @@ def _prepare(request: RunRequest) -> _Prepared:
 def _clear(run_dir: Path) -> None:
     """Make the directory, without what an earlier run left there. Files that are not ours stay."""
     run_dir.mkdir(parents=True, exist_ok=True)
-    for path in (*run_dir.glob("proc-*"), *(run_dir / name for name in _OURS)):
+    for path in (*run_dir.glob("proc-*"), *run_dir.glob("mutants-*.txt"), *(run_dir / name for name in _OURS)):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

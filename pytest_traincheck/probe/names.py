@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from pathlib import Path
@@ -22,14 +23,14 @@ _PUBLIC = (
 _INSTALLED = ("site-packages", "dist-packages")
 _STDLIB = tuple({str(Path(sysconfig.get_paths()[key]).resolve()) for key in ("stdlib", "platstdlib")})
 _TORCH = str(Path(torch.__file__).parent)
-_PROBE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parent.parent) + os.sep
 
 
 def is_user_file(filename: str) -> bool:
-    """Whether a code object's file is the user's: not installed, not of the standard library, not the probe."""
+    """Whether a code object's file is the user's: not installed, not of the standard library, not this package's."""
     if filename.startswith("<"):
         return filename in ("<stdin>", "<string>") or filename.startswith("<ipython")
-    if filename.startswith((_PROBE, _TORCH)) or any(part in filename for part in _INSTALLED):
+    if filename.startswith((_PACKAGE, _TORCH)) or any(part in filename for part in _INSTALLED):
         return False
     return not filename.startswith(_STDLIB)
 

@@ -13,7 +13,7 @@ _ABSENT = object()
 
 # Torch's tracers and tables compare functions by identity, so they keep the originals.
 _SCANNED_TORCH = ("torch.nn", "torch.optim", "torch.utils.data", "torch.distributed", "torch.amp", "torch.cuda.amp")
-_PRIVATE = ("_traincheck_probe", __name__.rpartition(".")[0])
+_PRIVATE = ("_traincheck_probe", "_traincheck_mutants", __name__.rpartition(".")[0])
 
 
 class _Patch:

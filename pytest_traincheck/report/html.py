@@ -57,8 +57,10 @@ class _ModuleRow:
 
 def to_text(results: Sequence[CheckResult]) -> str:
     """The page for one or several results."""
-    template = _environment().get_template("report.html.j2")
-    return template.render(results=results, worst=_worst(results), version=__version__)
+    template = template_environment().get_template("report.html.j2")
+    return template.render(
+        results=results, worst=worst_outcome([result.outcome for result in results]), version=__version__
+    )
 
 
 def write_html(path: Path, results: Sequence[CheckResult]) -> None:
@@ -66,7 +68,8 @@ def write_html(path: Path, results: Sequence[CheckResult]) -> None:
     write_report(path, to_text(results), "HTML report")
 
 
-def _environment() -> jinja2.Environment:
+def template_environment() -> jinja2.Environment:
+    """Templates, and what they are written with."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pytest_traincheck.report", "templates"),
         autoescape=True,
@@ -143,9 +146,10 @@ def _tree_key(path: str, result: CheckResult) -> list[int]:
     return [order.get(".".join(parts[:length]), -1) for length in range(1, len(parts) + 1)]
 
 
-def _worst(results: Sequence[CheckResult]) -> Outcome:
-    outcomes = {result.outcome for result in results} or {Outcome.ERROR}
-    return next(outcome for outcome in (Outcome.ERROR, Outcome.FAIL, Outcome.PASS) if outcome in outcomes)
+def worst_outcome(outcomes: Sequence[Outcome]) -> Outcome:
+    """The worst of several; an error where nothing was checked."""
+    known = set(outcomes) or {Outcome.ERROR}
+    return next(outcome for outcome in (Outcome.ERROR, Outcome.FAIL, Outcome.PASS) if outcome in known)
 
 
 def _groups(result: CheckResult) -> list[_Group]:

@@ -88,6 +88,7 @@ def record(
     *,
     seed: int | None,
     extra_args: str = "",
+    mutant: str = "",
     engine: Engine,
     progress: Progress,
 ) -> Recorded:
@@ -107,6 +108,7 @@ def record(
         source_root=plan.source_root,
         forbidden_roots=plan.forbidden_roots,
         side=plan.side,
+        mutant=mutant,
     )
     progress.start(" ".join(f"{_label(plan.side, seed)}: {plan.command} {extra_args}".split()))
     try:

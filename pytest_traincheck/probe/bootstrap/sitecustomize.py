@@ -15,6 +15,7 @@ from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
 _NAME = "_traincheck_probe"
+_MUTANTS = "_traincheck_mutants"
 
 
 def _run_next_sitecustomize() -> None:
@@ -53,23 +54,31 @@ def _note_failure(run_dir: str, error: BaseException) -> None:
         return  # nowhere to write: the launcher sees a run without a trace and reports that
 
 
-def _load_probe(run_dir: str) -> None:
-    """Import the probe by file path, since this package may not be installed in the user's environment."""
-    package = _HERE.parent
+def _import_package(name: str, directory: Path) -> None:
+    """Import the package in `directory` under another name, whatever is installed here."""
     spec = importlib.util.spec_from_file_location(
-        _NAME, package / "__init__.py", submodule_search_locations=[str(package)]
+        name, directory / "__init__.py", submodule_search_locations=[str(directory)]
     )
     if spec is None or spec.loader is None:
-        raise ImportError(f"no probe package at {package}")
+        raise ImportError(f"no package at {directory}")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[_NAME] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
+
+
+def _load_probe(run_dir: str) -> None:
+    """Import the probe by file path, since this package may not be installed in the user's environment."""
+    _import_package(_NAME, _HERE.parent)
     imports = importlib.import_module(f"{_NAME}.imports")
     importlib.import_module(f"{_NAME}.own_tree").install_from_environment()
 
     def install() -> None:
         try:
             importlib.import_module(f"{_NAME}.install").start_from_environment()
+            if os.environ.get("TRAINCHECK_MUTANT"):
+                # After the probe, so that it sees a planted mistake as if the user had made it.
+                _import_package(_MUTANTS, _HERE.parent.parent / "mutants")
+                importlib.import_module(f"{_MUTANTS}.install").start_from_environment()
         except Exception as error:  # noqa: BLE001 - a probe that cannot start must not stop the user's program
             _note_failure(run_dir, error)
 

@@ -1,0 +1,88 @@
+"""`traincheck selftest`: plant known mistakes into configured pipelines and see whether their goldens notice."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+
+from rich.console import Console
+
+from pytest_traincheck.check.result import CheckResult, RunError
+from pytest_traincheck.cli import options
+from pytest_traincheck.cli.status import Status, status_of_outcomes
+from pytest_traincheck.launch.progress import progress_for
+from pytest_traincheck.report.selftest.html import write_html
+from pytest_traincheck.report.selftest.json_report import write_json
+from pytest_traincheck.report.selftest.junit import write_junit
+from pytest_traincheck.report.selftest.terminal import render_kinds, render_selftest
+from pytest_traincheck.selftest.result import SelftestResult
+from pytest_traincheck.workflow import INPUT_ERRORS
+from pytest_traincheck.workflow.selftest import SelftestRequest, chosen_kinds, selftest
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("selftest", help="plant known mistakes into pipelines, report the kill rate")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="pipelines (default: all)")
+    parser.add_argument(
+        "--kinds",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only these kinds of mistakes, or a group; repeatable",
+    )
+    parser.add_argument("--list", action="store_true", help="show the kinds of mistakes and end")
+    parser.add_argument(
+        "--fail-under", type=options.share, metavar="RATE", help="exit status 1 below this kill rate: 0.9 or 90%%"
+    )
+    parser.add_argument(
+        "--jobs", type=options.count, metavar="N", help="runs at a time (default: what the machine has)"
+    )
+    options.add_config(parser)
+    options.add_reports(parser)
+    parser.set_defaults(handle=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    width = shutil.get_terminal_size((100, 24)).columns
+    try:
+        kinds = chosen_kinds(arguments.kinds)
+        if arguments.list:
+            print(render_kinds(kinds, width))
+            return Status.CLEAN
+        config = options.configuration(arguments)
+        specs = options.chosen(config, arguments.names)
+    except INPUT_ERRORS as error:
+        return _refuse(arguments, " ".join(arguments.names), error)
+    request = SelftestRequest(tuple(arguments.kinds), arguments.fail_under, arguments.jobs, arguments.artifacts)
+    found: list[SelftestResult] = []
+    for spec in specs:
+        try:
+            result = selftest(config, spec, request, progress_for())
+        except INPUT_ERRORS as error:
+            return _refuse(arguments, spec.name, error)
+        _show(result, width)
+        found.append(result)
+    _write(arguments, found)
+    return status_of_outcomes(result.outcome for result in found)
+
+
+def _show(result: SelftestResult, width: int) -> None:
+    text = render_selftest(result, width)
+    if sys.stdout.isatty():
+        Console(width=width, highlight=False).print(text)
+    else:
+        print(text.plain)
+
+
+def _write(arguments: argparse.Namespace, found: list[SelftestResult]) -> None:
+    for path, write in ((arguments.json, write_json), (arguments.junit, write_junit), (arguments.html, write_html)):
+        if path is not None:
+            write(path, found)
+
+
+def _refuse(arguments: argparse.Namespace, name: str, error: Exception) -> Status:
+    """Bad input: said on stderr, and in the report files too."""
+    print(f"traincheck: error: {error}", file=sys.stderr)
+    _write(arguments, [SelftestResult(CheckResult(name, errors=(RunError("", str(error)),)))])
+    return Status.BAD_INPUT

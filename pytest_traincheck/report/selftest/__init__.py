@@ -1,0 +1,1 @@
+"""Reports of `traincheck selftest`: terminal, JSON, JUnit, HTML. Pure functions of its results."""
