@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of mistake. `mistake` and `meaning` are sentences, `needs` completes "there is no ..."."""
+    """One kind of mistake. `mistake` and `meaning` are sentences, `needs` completes "it has no ..."."""
 
     name: str
     group: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,44 +24,34 @@ _INITIALISERS = (
 )
 
 
-@plants("initialisation-scaled")
-def _initialisation_scaled(mutation: Mutation) -> None:
-    done: list[Any] = []
+def _on_first_weight(mutation: Mutation, spoil: Callable[[torch.Tensor], object]) -> None:
+    """`spoil` the first weight after each of its initialisations: a model often replaces that of its layers."""
+    first: list[torch.Tensor] = []
 
     def make(original: Function) -> Function:
         def initialise(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             result = original(tensor, *args, **kwargs)
-            ours = not done and isinstance(tensor, torch.nn.Parameter) and tensor.dim() > 1 and not tensor.is_meta
-            if ours and mutation.here():
-                done.append(True)
+            if not first and isinstance(tensor, torch.nn.Parameter) and tensor.dim() > 1 and not tensor.is_meta:
+                first.append(tensor)
+            if first and tensor is first[0] and mutation.here():
                 with torch.no_grad():
-                    tensor.mul_(3.0)
+                    spoil(tensor)
             return result
 
         return initialise
 
     for name in _INITIALISERS:
         replace(torch.nn.init, name, make)
+
+
+@plants("initialisation-scaled")
+def _initialisation_scaled(mutation: Mutation) -> None:
+    _on_first_weight(mutation, lambda tensor: tensor.mul_(3.0))
 
 
 @plants("initialisation-skipped")
 def _initialisation_skipped(mutation: Mutation) -> None:
-    done: list[Any] = []
-
-    def make(original: Function) -> Function:
-        def initialise(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            result = original(tensor, *args, **kwargs)
-            ours = not done and isinstance(tensor, torch.nn.Parameter) and tensor.dim() > 1 and not tensor.is_meta
-            if ours and mutation.here():
-                done.append(True)
-                with torch.no_grad():
-                    tensor.zero_()
-            return result
-
-        return initialise
-
-    for name in _INITIALISERS:
-        replace(torch.nn.init, name, make)
+    _on_first_weight(mutation, lambda tensor: tensor.zero_())
 
 
 @plants("tied-weights-broken")

@@ -199,7 +199,7 @@ def _run_all(
     """All mutants, in the order of the kinds; as many at a time as there are jobs."""
     planned = [kind for kind in kinds if places.get(kind.name)]
     fates = {
-        kind.name: Mutant(kind, Fate.NOT_APPLICABLE, detail=f"there is no {kind.needs}")
+        kind.name: Mutant(kind, Fate.NOT_APPLICABLE, detail=f"no {kind.needs}")
         for kind in kinds
         if not places.get(kind.name)
     }

@@ -431,12 +431,10 @@ def draws_repeat_themselves() -> bool:
 
 @story("initialisation-scaled", "initialisation-skipped")
 def two_initialised_weights() -> list[float]:
-    found = []
-    for _ in range(2):
-        w = nn.Parameter(torch.empty(1, 1))
+    first, second = (nn.Parameter(torch.empty(1, 1)) for _ in range(2))
+    for w in (first, second, first):  # the layer's own initialisation, and then the model's
         nn.init.uniform_(w, 1.0, 1.0)
-        found.append(w.item())
-    return found
+    return [first.item(), second.item()]
 
 
 @story("tied-weights-broken")

@@ -13,8 +13,8 @@ HEADINGS: Mapping[Fate, str] = {
     Fate.SURVIVED: "survived: it trained otherwise, and the golden did not notice",
     Fate.KILLED: "killed: the check found it",
     Fate.CRASHED: "killed by the run itself: it did not finish",
-    Fate.NOT_APPLICABLE: "not applicable: there is no place for it",
-    Fate.EQUIVALENT: "equivalent: it trained the same to the last bit, so there is nothing to find",
+    Fate.NOT_APPLICABLE: "not applicable: the pipeline has no place for it",
+    Fate.EQUIVALENT: "equivalent: it trained the same to the last bit, so there was nothing to find",
 }
 """What is said above the mutants of each fate, in the order in which they are shown."""
 
@@ -24,7 +24,7 @@ def percent(rate: float) -> str:
     return f"{int(100 * rate + 1e-9)} %"
 
 
-def summary(result: SelftestResult) -> str:
+def summary(result: SelftestResult, *, with_rate: bool = True) -> str:
     """The kill rate and what it rests on."""
     if result.unchanged.errors:
         return "the pipeline did not run"
@@ -35,7 +35,9 @@ def summary(result: SelftestResult) -> str:
     if not total:
         return "no mistake that was asked for has a place in it"
     killed = total - len(result.of(Fate.SURVIVED))
-    text = f"{killed} of {plural(total, 'mistake')} killed ({percent(result.kill_rate)})"
+    text = f"{killed} of {plural(total, 'mistake')} killed"
+    if with_rate:
+        text += f" ({percent(result.kill_rate)})"
     crashed = len(result.of(Fate.CRASHED))
     if crashed:
         text += f", {crashed} of them by the run itself"
