@@ -9,7 +9,20 @@ import traceback
 from collections.abc import Sequence
 
 from pytest_traincheck import __version__
-from pytest_traincheck.cli import accept, bisect, check, collect, compare, diff, infer, refresh, replay, selftest, show, trace
+from pytest_traincheck.cli import (
+    accept,
+    bisect,
+    check,
+    collect,
+    compare,
+    diff,
+    infer,
+    refresh,
+    replay,
+    selftest,
+    show,
+    trace,
+)
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.launch.termination import exit_on_termination
 from pytest_traincheck.workflow import INPUT_ERRORS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 import time
@@ -48,6 +49,10 @@ UNCHANGED = "unchanged"
 _MOST_JOBS = 8
 _PATIENCE, _LEAST_TIMEOUT = 6.0, 60.0
 """A mutant may take so many times as long as the run without a mistake, and at least so many seconds."""
+
+
+_RAISED = re.compile(r"\b[A-Za-z_.]*(?:Error|Exception)\b(?:: .*)?")
+"""The last line of a traceback, with or without the rank in front of it."""
 
 
 class _Stopped(Exception):
@@ -284,9 +289,8 @@ def _fate(bench: _Bench, kind: Kind, name: str) -> Mutant:
 
 
 def _why(failure: RunFailed) -> str:
-    """What the launcher says, and the last thing that the run itself wrote to stderr."""
-    lines = [line.strip() for line in failure.error.output.splitlines() if line.strip()]
-    raised = [line for line in lines if "Error" in line.partition(":")[0]]
+    """What the launcher says, and the last error that the run itself wrote, whichever rank wrote it."""
+    raised = _RAISED.findall(failure.error.output)
     return failure.error.message + (f": {raised[-1]}" if raised else "")
 
 
