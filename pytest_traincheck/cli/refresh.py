@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 
 from pytest_traincheck.check.result import CheckResult
@@ -10,6 +11,7 @@ from pytest_traincheck.cli import options, output
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.workflow import Acceptance, Refresh, refresh
+from pytest_traincheck.workflow.next_steps import PLACEHOLDER
 from pytest_traincheck.workflow.refresh_text import refresh_text, refused_text, shell
 from pytest_traincheck.workflow.unused import unused_goldens, unused_text
 
@@ -18,7 +20,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("refresh", help="learn the goldens of configured pipelines again, and show the diff")
     parser.add_argument("names", nargs="*", metavar="NAME", help="pipelines (default: all)")
     parser.add_argument("--ref", metavar="REF", help="learn from this git ref (default: the working tree)")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="why; stored in the golden")
+    parser.add_argument("--reason", default="", type=_reason, metavar="TEXT", help="why; stored in the golden")
     meant = parser.add_mutually_exclusive_group()
     meant.add_argument(
         "--accept", action="append", default=[], metavar="ID",
@@ -28,6 +30,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     options.add_config(parser)
     options.add_artifacts(parser)
     parser.set_defaults(handle=run)
+
+
+def _reason(text: str) -> str:
+    if text == PLACEHOLDER:
+        raise argparse.ArgumentTypeError(f"{text!r} stands for a reason; say why, or leave it out")
+    return text
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -75,4 +83,5 @@ def _accepting(arguments: argparse.Namespace, identity: str) -> str:
         words += ["--accept", name]
     if not identity:
         words.append("--all")
-    return shell([*words, "--reason", arguments.reason or "..."])
+    reason = shlex.quote(arguments.reason) if arguments.reason else f'"{PLACEHOLDER}"'
+    return f"{shell(words)} --reason {reason}"
