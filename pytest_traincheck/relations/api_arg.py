@@ -12,6 +12,7 @@ from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import call_context
+from pytest_traincheck.relations.defaults import without_defaults
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -51,7 +52,6 @@ MEANINGFUL = frozenset(
         "attn_mask",
         "key_padding_mask",
         "scale",
-        "enable_gqa",
         "hard",
         "tau",
         "padding_idx",
@@ -220,7 +220,8 @@ def _arguments(process: Process) -> Mapping[tuple[str, str], set[str]]:
         columns = np.stack([process.api.codes[rows], events["args"][rows].astype(np.int64)], axis=1)
         for code, number in np.unique(columns, axis=0).tolist() if len(rows) else ():
             api = process.api.values[code]
-            for argument, value in (process.raw.symbols["args"][number].get("values") or {}).items():
+            values = without_defaults(api, process.raw.symbols["args"][number].get("values") or {})
+            for argument, value in values.items():
                 if not _is_meaningful(api, argument) or (isinstance(value, Mapping) and "tensor" not in value):
                     continue
                 found.setdefault((api, argument), set()).add(argument_text(value))
@@ -239,7 +240,7 @@ def _argument_examples(process: Process, position: int, claim: Mapping[str, Any]
     used, inverse = np.unique(process.events["args"][rows], return_inverse=True)
     texts = []
     for number in used.tolist():
-        values = symbols[number].get("values") or {}
+        values = without_defaults(claim["api"], symbols[number].get("values") or {})
         texts.append(argument_text(values[claim["argument"]]) if claim["argument"] in values else "")
     present = np.array([text != "" for text in texts], dtype=bool)[inverse]
     rows, inverse = rows[present], inverse[present]

@@ -145,9 +145,13 @@ class Calls:
         return self._below[key]
 
     def variable_apart(self, kind: str, name: str, at: float, other: float) -> float:
-        """Distance of the values of a variable at a time of golden and one of the candidate; 0 if golden has none."""
+        """Distance of the values of a variable at a time of golden and one of the candidate; 0 if golden has none.
+
+        A buffer that the candidate does not have at all is part of how the program computes, as a mask that it now
+        makes anew, and not of what it is given.
+        """
         value = self.golden.value(kind, name, at)
-        if value is None:
+        if value is None or (kind == "buffer" and (kind, name) not in self.candidate.values):
             return 0.0
         counterpart = self.candidate.value(kind, name, other)
         if counterpart is None:
