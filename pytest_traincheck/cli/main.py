@@ -22,12 +22,13 @@ from pytest_traincheck.cli import (
     selftest,
     show,
     trace,
+    upgrade,
 )
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.launch.termination import exit_on_termination
 from pytest_traincheck.workflow import INPUT_ERRORS
 
-COMMANDS = (compare, check, refresh, accept, diff, show, collect, infer, trace, replay, bisect, selftest)
+COMMANDS = (compare, check, refresh, accept, diff, show, collect, infer, trace, replay, bisect, selftest, upgrade)
 
 _DESCRIPTION = """\
 Learn training invariants from golden code and check a candidate against them.

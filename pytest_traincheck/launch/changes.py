@@ -24,6 +24,8 @@ MAX_BYTES = 256 * 1024
 SUFFIXES = frozenset({".py", ".pyi", ".toml", ".yaml", ".yml", ".json", ".cfg", ".ini", ".sh"})
 """Code and configuration. Documentation never changes how a model trains."""
 
+PROSE = frozenset({".md", ".rst"})
+
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv", "golden_invariants"})
 
 Changes = dict[str, tuple[str, str]]
@@ -58,6 +60,26 @@ def since_commit(commit: str, repository: Path) -> Changes:
     for old, new in _named_by_git(repository, known, None)[:MAX_FILES] if known else ():
         _add(changes, new or old, _read_commit(repository, known or "", old), read_text(repository, new))
     return changes
+
+
+def code_differs(golden: str | Path, candidate: Path, store: Path) -> bool:
+    """Whether anything that may change a training differs between a commit, or a directory, and another directory.
+
+    Data counts too, so for a commit every file does that git knows, but for prose and the golden store, and of the
+    others what may be source: reports and traces lie about in many trees. Of two directories only source files are
+    compared.
+    """
+    if isinstance(golden, Path):
+        return golden.resolve() != candidate.resolve() and bool(between(Tree(golden), Tree(candidate)))
+    try:
+        changed = git_output(candidate, "diff", "--name-only", "-z", "--no-relative", "--no-ext-diff", golden, "--")
+        added = git_output(candidate, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", ":/")
+        top = Path(git(candidate, "rev-parse", "--show-toplevel")).resolve()
+    except GitError:
+        return True
+    names = [name for name in changed.split("\0") if name and PurePosixPath(name).suffix not in PROSE]
+    names += [name for name in added.split("\0") if _is_source(name) and not name.endswith(".json")]
+    return any(not (top / name).is_relative_to(store.resolve()) for name in names)
 
 
 def commit_of_file(path: Path) -> str:

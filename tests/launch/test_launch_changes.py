@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_traincheck.launch import changes
-from pytest_traincheck.launch.changes import Tree, between, commit_of_file, read_text, since_commit
+from pytest_traincheck.launch.changes import Tree, between, code_differs, commit_of_file, read_text, since_commit
 
 Git = Callable[..., str]
 
@@ -123,3 +123,30 @@ def test_the_commit_of_a_file_is_the_last_that_changed_it(project_with_history: 
     assert commit_of_file(tmp_path / "nowhere" / "x") == ""
     (project_with_history / "sub" / "value.txt").write_text("edited")
     assert commit_of_file(project_with_history / "sub" / "value.txt") == ""
+
+
+def test_code_differs_from_a_commit_where_a_training_may(project_with_history: Path, git: Git) -> None:
+    top = project_with_history
+    store = top / "golden_invariants"
+    assert code_differs("golden", top, store)
+    git(top, "add", ".")
+    git(top, "commit", "--quiet", "-m", "all")
+    head = git(top, "rev-parse", "HEAD").strip()
+    assert not code_differs(head, top, store)
+    for name in ("README.md", "golden_invariants/net.jsonl", "report.json", "trace/events.bin"):
+        write(top, **{name.replace("/", "__"): "x"})
+    assert not code_differs(head, top, store)
+    git(top, "add", "README.md", "golden_invariants")
+    assert not code_differs(head, top, store)
+    # Data that is in the repository counts, and so does a script that is not yet.
+    (top / "sub" / "value.txt").write_text("other data")
+    assert code_differs(head, top / "sub", store)
+    git(top, "checkout", "--quiet", "sub/value.txt")
+    write(top, lib__new_py="x")
+    assert code_differs(head, top / "sub", store)
+
+
+def test_code_differs_between_directories(two: tuple[Path, Path]) -> None:
+    old, new = two
+    assert code_differs(old, new, new / "golden_invariants")
+    assert not code_differs(old, old, old / "golden_invariants")

@@ -1,0 +1,139 @@
+"""Code or library: what broke, told from the same rules checked on both codes with both libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from pytest_traincheck.check.result import CheckResult, Incident, Outcome
+
+
+class Code(str, Enum):
+    """Whose code ran."""
+
+    GOLDEN = "golden"
+    CANDIDATE = "candidate"
+
+
+class Libraries(str, Enum):
+    """Which environment it ran in."""
+
+    OLD = "old"
+    NEW = "new"
+
+
+class Cause(str, Enum):
+    """What an incident needs to show."""
+
+    LIBRARY = "library"
+    CODE = "code"
+    EITHER = "either"
+    TOGETHER = "both together"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One of the four combinations that was checked against golden code with old libraries."""
+
+    code: Code
+    libraries: Libraries
+    result: CheckResult
+
+    @property
+    def is_broken(self) -> bool:
+        return self.result.outcome is not Outcome.PASS
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """One sentence, and the cause of each incident of the last cell, in their order."""
+
+    sentence: str
+    causes: tuple[Cause, ...]
+
+
+def last_cell(cells: Sequence[Cell]) -> Cell:
+    """What is about to be merged: the candidate's code, where it differs from golden's, with the new libraries."""
+    found = _cell(cells, Code.CANDIDATE, Libraries.NEW) or _cell(cells, Code.GOLDEN, Libraries.NEW)
+    assert found is not None, "the new libraries are always tried"
+    return found
+
+
+def attribute(cells: Sequence[Cell]) -> Attribution:
+    """What broke it. Where the code does not differ there is one cell, and what breaks there is the library's."""
+    last = last_cell(cells)
+    library = _cell(cells, Code.GOLDEN, Libraries.NEW)
+    code = _cell(cells, Code.CANDIDATE, Libraries.OLD)
+    if library is None or code is None:
+        causes = tuple(Cause.LIBRARY for _ in last.result.incidents)
+        return Attribution(_alone(last), causes)
+    causes = tuple(_cause(incident, library.result, code.result) for incident in last.result.incidents)
+    return Attribution(_of_both(library, code, last, causes), causes)
+
+
+def _cell(cells: Sequence[Cell], code: Code, libraries: Libraries) -> Cell | None:
+    return next((cell for cell in cells if cell.code is code and cell.libraries is libraries), None)
+
+
+def _cause(incident: Incident, library: CheckResult, code: CheckResult) -> Cause:
+    by_library, by_code = _shares(incident, library), _shares(incident, code)
+    if by_library and by_code:
+        return Cause.EITHER
+    if by_library:
+        return Cause.LIBRARY
+    return Cause.CODE if by_code else Cause.TOGETHER
+
+
+def _shares(incident: Incident, other: CheckResult) -> bool:
+    """Whether its root is broken there too. What is a consequence here may be a root where its cause is missing."""
+    return any(incident.root.invariant.id == item.invariant.id for each in other.incidents for item in each.violations)
+
+
+def _alone(last: Cell) -> str:
+    if not last.is_broken:
+        return "The new libraries broke nothing."
+    if last.result.errors:
+        return "The library alone broke it: the code does not run through with the new libraries."
+    return "The library alone broke it."
+
+
+def _of_both(library: Cell, code: Cell, last: Cell, causes: Sequence[Cause]) -> str:
+    broken = (library.is_broken, code.is_broken)
+    if not last.is_broken:
+        return _MENDED[broken]
+    if broken == (False, False):
+        return "Only both together broke it: each change alone passes."
+    more = causes.count(Cause.TOGETHER)
+    rest = f" {_number(more)} more only both together." if more and more < len(causes) else ""
+    if broken == (True, False):
+        run = "golden's code does not run through with the new libraries." if library.result.errors else ""
+        return _sentence("The library alone broke it", run) + rest
+    if broken == (False, True):
+        run = "the candidate's code does not run through with the old libraries either." if code.result.errors else ""
+        return _sentence("The code alone broke it", run) + rest
+    if causes and all(cause is Cause.EITHER for cause in causes):
+        return "The library and the code each broke it: either change alone fails in the same way."
+    return "The library and the code each broke something." + rest
+
+
+def _sentence(text: str, more: str) -> str:
+    return f"{text}: {more}" if more else f"{text}."
+
+
+def _number(count: int) -> str:
+    return "One incident" if count == 1 else f"{count} incidents"
+
+
+_MENDED = {
+    (False, False): "Neither the libraries nor the code broke anything.",
+    (
+        True,
+        False,
+    ): "The new libraries break golden's code, and the candidate's code is ready for them: together they pass.",
+    (
+        False,
+        True,
+    ): "The candidate's code fails with the old libraries and passes with the new ones: merge both together.",
+    (True, True): "Each change alone fails and both together pass: merge both together.",
+}

@@ -1,0 +1,88 @@
+"""`traincheck upgrade`: golden and candidate code with old and new libraries: which of the two broke what."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from pytest_traincheck.cli import options, output
+from pytest_traincheck.cli.status import Status, status_of
+from pytest_traincheck.launch.progress import progress_for
+from pytest_traincheck.launch.sides import resolve_side
+from pytest_traincheck.report.upgrade.html import write_html
+from pytest_traincheck.report.upgrade.json_report import write_json
+from pytest_traincheck.report.upgrade.junit import write_junit
+from pytest_traincheck.report.upgrade.result import UpgradeResult
+from pytest_traincheck.report.upgrade.terminal import render_upgrade
+from pytest_traincheck.workflow import INPUT_ERRORS
+from pytest_traincheck.workflow.upgrade import golden_ref, upgrade
+from pytest_traincheck.workflow.upgrade_environments import find_environments
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("upgrade", help="check pipelines with other library versions: code or library?")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="pipelines (default: all)")
+    new = parser.add_mutually_exclusive_group(required=True)
+    new.add_argument(
+        "--with", dest="requirements", action="append", metavar="REQUIREMENT",
+        help='what the new environment has, like "transformers==4.51.3"; repeatable',
+    )  # fmt: skip
+    new.add_argument("--python", metavar="EXE", help="interpreter of a new environment that is there already")
+    parser.add_argument(
+        "--golden", metavar="DIR|REF", help="code that is right (default: the configuration's, or HEAD)"
+    )
+    options.add_cache(parser)
+    options.add_config(parser)
+    options.add_reports(parser)
+    parser.set_defaults(handle=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        config = options.configuration(arguments)
+        specs = options.chosen(config, arguments.names)
+        # Everything that can be wrong with the input is found before minutes are spent on an installation.
+        ref = golden_ref(config, arguments.golden)
+        resolve_side(ref, config.root)
+        environments = find_environments(config, arguments.requirements or (), arguments.python, progress_for())
+    except INPUT_ERRORS as error:
+        return output.refuse(arguments, [(" ".join(arguments.names), error)])
+    results: list[UpgradeResult] = []
+    for spec in specs:
+        try:
+            result = upgrade(
+                config,
+                spec,
+                environments,
+                ref,
+                progress_for(),
+                use_cache=not arguments.no_cache,
+                artifacts=arguments.artifacts,
+            )
+        except INPUT_ERRORS as error:
+            return output.refuse(arguments, [(spec.name, error)])
+        _show(result, first=not results)
+        results.append(result)
+    return _finish(arguments, results)
+
+
+def _show(result: UpgradeResult, *, first: bool) -> None:
+    width = shutil.get_terminal_size((100, 24)).columns
+    text = render_upgrade(result, width=width)
+    if not first:
+        print()
+    if sys.stdout.isatty():
+        Console(width=width, highlight=False).print(text)
+    else:
+        print(text.plain)
+
+
+def _finish(arguments: argparse.Namespace, results: Sequence[UpgradeResult]) -> Status:
+    for path, write in ((arguments.json, write_json), (arguments.junit, write_junit), (arguments.html, write_html)):
+        if path is not None:
+            write(path, results)
+    return status_of(result.last for result in results)

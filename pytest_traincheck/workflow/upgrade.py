@@ -1,0 +1,221 @@
+"""A library upgrade: golden and candidate code with old and new libraries, to tell which of the two broke what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_traincheck.check.attribution import Cause, Cell, Code, Libraries, attribute, last_cell
+from pytest_traincheck.check.library_call import LibraryCall, library_call
+from pytest_traincheck.check.result import CheckResult, SideInfo
+from pytest_traincheck.config import STORED, Config, PipelineSpec
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.launch.changes import code_differs
+from pytest_traincheck.launch.git import find_commit, find_repository
+from pytest_traincheck.launch.progress import Progress
+from pytest_traincheck.launch.sides import CheckedOutSide, SideSource, open_side, resolve_side, separation
+from pytest_traincheck.report.upgrade.result import UpgradeResult, VersionRow
+from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.workflow.changed_lines import between_sides
+from pytest_traincheck.workflow.engine import Engine, default_engine
+from pytest_traincheck.workflow.judging import check_candidate, keep_artifacts, rules_of
+from pytest_traincheck.workflow.learning import learn_side
+from pytest_traincheck.workflow.live_golden import LiveGolden, obtain
+from pytest_traincheck.workflow.plans import plan_of
+from pytest_traincheck.workflow.runs import (
+    CANDIDATE,
+    GOLDEN,
+    RunFailed,
+    SidePlan,
+    Workspace,
+    mean_seconds,
+    side_info,
+    workspace,
+)
+from pytest_traincheck.workflow.upgrade_environments import Environments
+
+
+def golden_ref(config: Config, asked: str | None) -> str:
+    """Which code is golden: what was asked for, the ref of the configuration, HEAD, or the directory itself."""
+    if asked:
+        return asked
+    if config.golden != STORED:
+        return config.golden
+    repository = find_repository(config.root)
+    has_commit = repository is not None and find_commit(repository.top, "HEAD") is not None
+    return "HEAD" if has_commit else str(config.root)
+
+
+def upgrade(
+    config: Config,
+    spec: PipelineSpec,
+    environments: Environments,
+    ref: str,
+    progress: Progress,
+    *,
+    use_cache: bool = True,
+    artifacts: Path | None = None,
+    engine: Engine | None = None,
+) -> UpgradeResult:
+    """Learn from golden code with old libraries and check the other combinations against it.
+
+    Where the code does not differ it runs in place, and the new libraries are the only other combination. Without
+    `use_cache` the golden of a commit is learned again, whatever is kept of it.
+    Raises `SideError` for a ref that cannot be used.
+    """
+    engine = engine or default_engine()
+    with ExitStack() as stack:
+        space = stack.enter_context(workspace(artifacts, spec.name))
+        candidate = stack.enter_context(open_side(resolve_side(str(config.root), config.root)))
+        source = resolve_side(ref, config.root)
+        differs = code_differs(source.commit if source.is_ref else source.directory, candidate.path, config.store)
+        golden = stack.enter_context(open_side(source)) if differs else candidate
+        check = _Upgrade(config, spec, environments, golden, candidate, space, engine, progress)
+        return check.run(source if differs and source.is_ref else None, differs, use_cache)
+
+
+@dataclass(frozen=True)
+class _Golden:
+    """What the cells are checked against. `seconds` are those of a run and of learning."""
+
+    golden: Golden
+    side: SideInfo
+    seconds: tuple[float, float]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Upgrade:
+    config: Config
+    spec: PipelineSpec
+    environments: Environments
+    golden: CheckedOutSide
+    candidate: CheckedOutSide
+    space: Workspace
+    engine: Engine
+    progress: Progress
+
+    def run(self, commit: SideSource | None, differs: bool, use_cache: bool) -> UpgradeResult:
+        empty = UpgradeResult(
+            pipeline=self.spec.name,
+            reference=CheckResult(self.spec.name),
+            rules=0,
+            cells=(),
+            calls=(),
+            versions=tuple(
+                VersionRow(change.name, change.old, change.new, change.asked) for change in self.environments.changes
+            ),
+            old_python=str(self.environments.old.python),
+            new_python=str(self.environments.new.python),
+            notes=self.environments.notes,
+        )
+        try:
+            learned = self._learn() if commit is None else self._obtain(commit, use_cache)
+        except RunFailed as failure:
+            plan = self._plan(Code.GOLDEN, Libraries.OLD)
+            side = SideInfo(plan.commit, path=str(self.golden.path), command=plan.command)
+            reference = CheckResult(self.spec.name, errors=(failure.error,), golden=side, notes=failure.notes)
+            return replace(empty, reference=reference)
+        wanted = [(Code.GOLDEN, Libraries.NEW)]
+        if differs:
+            wanted += [(Code.CANDIDATE, Libraries.OLD), (Code.CANDIDATE, Libraries.NEW)]
+        cells = _without_diffs(tuple(self._cell(learned, code, libraries) for code, libraries in wanted))
+        return replace(
+            empty,
+            reference=CheckResult(self.spec.name, golden=learned.side),
+            rules=len(learned.golden.invariants),
+            cells=cells,
+            calls=self._calls(cells),
+            notes=(*empty.notes, *learned.notes),
+        )
+
+    def _learn(self) -> _Golden:
+        """Of the tree as it lies there, which no cache can know."""
+        plan = self._plan(Code.GOLDEN, Libraries.OLD)
+        learned = learn_side(
+            plan,
+            self.space,
+            pipeline=self.spec.name,
+            spec=self.spec.fingerprint(),
+            seeds=self.spec.seeds,
+            vary=self.spec.vary,
+            engine=self.engine,
+            progress=self.progress,
+        )
+        seconds = mean_seconds(learned.runs), learned.seconds
+        return _Golden(learned.golden, side_info(plan, learned.runs, self.golden.path), seconds, learned.notes)
+
+    def _obtain(self, commit: SideSource, use_cache: bool) -> _Golden:
+        found = obtain(
+            LiveGolden(self.config, self.spec, commit, use_cache), self.progress, space=self.space, engine=self.engine
+        )
+        return _Golden(found.golden, found.side, (found.golden_run_s, found.infer_s), found.notes)
+
+    def _cell(self, learned: _Golden, code: Code, libraries: Libraries) -> Cell:
+        plan = self._plan(code, libraries)
+        side = self._side(code)
+        space = Workspace(self.space.path / _folder(code, libraries), self.space.kept)
+        result = check_candidate(
+            plan,
+            space,
+            learned.golden,
+            seed=self.spec.seeds[0],
+            same_spec=True,
+            rules=rules_of(self.config),
+            path=side.path,
+            golden_side=learned.side,
+            engine=self.engine,
+            progress=self.progress,
+        )
+        timing = replace(result.timing, golden_run_s=learned.seconds[0], infer_s=learned.seconds[1])
+        result = between_sides(replace(result, timing=timing), self.golden, side, plan.cwd)
+        space.path.mkdir(parents=True, exist_ok=True)
+        keep_artifacts(space, result, learned.golden)
+        return Cell(code, libraries, result)
+
+    def _calls(self, cells: Sequence[Cell]) -> tuple[LibraryCall | None, ...]:
+        last = last_cell(cells)
+        if not last.result.incidents:
+            return ()
+        run_dir = self.space.path / _folder(last.code, last.libraries) / CANDIDATE
+        try:
+            run = self.engine.load_run(run_dir)
+        except TraceError:
+            run = None
+        cwd = self._side(last.code).path / self.spec.cwd
+        modules = self.environments.modules()
+        return tuple(library_call(incident, run, modules, cwd) for incident in last.result.incidents)
+
+    def _side(self, code: Code) -> CheckedOutSide:
+        return self.golden if code is Code.GOLDEN else self.candidate
+
+    def _plan(self, code: Code, libraries: Libraries) -> SidePlan:
+        side, other = self._side(code), self._side(Code.CANDIDATE if code is Code.GOLDEN else Code.GOLDEN)
+        source_root, forbidden = separation(side, other)
+        installation = self.environments.old if libraries is Libraries.OLD else self.environments.new
+        reference = code is Code.GOLDEN and libraries is Libraries.OLD
+        return replace(
+            plan_of(
+                self.config, self.spec, side, GOLDEN if reference else f"{libraries.value}-libraries, {code.value}-code"
+            ),
+            python=str(installation.python),
+            source_root=source_root,
+            forbidden_roots=forbidden,
+        )
+
+
+def _without_diffs(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    """The cells, without changed lines beside what the library broke: they have no part in it."""
+    last, causes = last_cell(cells), attribute(cells).causes
+    incidents = tuple(
+        replace(incident, diff=None) if cause is Cause.LIBRARY else incident
+        for incident, cause in zip(last.result.incidents, causes, strict=True)
+    )
+    rest = tuple(cell for cell in cells if cell is not last)
+    return (*rest, replace(last, result=replace(last.result, incidents=incidents)))
+
+
+def _folder(code: Code, libraries: Libraries) -> str:
+    return f"{libraries.value}-libraries-{code.value}-code"

@@ -1,0 +1,116 @@
+"""Code or library: the sentence for every combination of what broke, and the cause of each incident."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_traincheck.check.attribution import Cause, Cell, Code, Libraries, attribute, last_cell
+from pytest_traincheck.check.result import CheckResult, Incident, RunError, Violation
+from pytest_traincheck.golden.model import Invariant, Kind, Scope
+
+
+def broken(*subjects: str, consequences: str = "") -> CheckResult:
+    """A check with an incident about each subject; `consequences` is folded under the first."""
+    incidents = []
+    for rank, subject in enumerate(subjects, start=1):
+        follows = (violation(consequences),) if consequences and rank == 1 else ()
+        incidents.append(Incident(f"{subject}-{rank}", rank, violation(subject), follows))
+    return CheckResult("tiny", incidents=tuple(incidents))
+
+
+def violation(subject: str) -> Violation:
+    rule = Invariant("Count", subject, {}, (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, f"{subject} is called.", 8, 3)
+    return Violation(rule, f"{subject} broke", "", "", 1, "train", (0,), 1)
+
+
+CLEAN = CheckResult("tiny")
+FAILED = CheckResult("tiny", errors=(RunError("candidate", "ended with exit status 1"),))
+LOSS, CLIP = "torch.nn.functional.cross_entropy", "torch.nn.utils.clip_grad_norm_"
+
+
+def four(library: CheckResult, code: CheckResult, both: CheckResult) -> list[Cell]:
+    return [
+        Cell(Code.GOLDEN, Libraries.NEW, library),
+        Cell(Code.CANDIDATE, Libraries.OLD, code),
+        Cell(Code.CANDIDATE, Libraries.NEW, both),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("library", "code", "both", "sentence", "causes"),
+    [
+        (CLEAN, CLEAN, CLEAN, "Neither the libraries nor the code broke anything.", ()),
+        (broken(LOSS), CLEAN, broken(LOSS), "The library alone broke it.", (Cause.LIBRARY,)),
+        (CLEAN, broken(CLIP), broken(CLIP), "The code alone broke it.", (Cause.CODE,)),
+        (CLEAN, CLEAN, broken(LOSS), "Only both together broke it: each change alone passes.", (Cause.TOGETHER,)),
+        (
+            broken(LOSS),
+            broken(CLIP),
+            broken(CLIP, LOSS),
+            "The library and the code each broke something.",
+            (Cause.CODE, Cause.LIBRARY),
+        ),
+        (
+            broken(LOSS),
+            broken(LOSS),
+            broken(LOSS),
+            "The library and the code each broke it: either change alone fails in the same way.",
+            (Cause.EITHER,),
+        ),
+        (
+            broken(LOSS),
+            CLEAN,
+            broken(LOSS, CLIP),
+            "The library alone broke it. One incident more only both together.",
+            (Cause.LIBRARY, Cause.TOGETHER),
+        ),
+        (
+            FAILED,
+            CLEAN,
+            FAILED,
+            "The library alone broke it: golden's code does not run through with the new libraries.",
+            (),
+        ),
+        (
+            broken(LOSS),
+            CLEAN,
+            CLEAN,
+            "The new libraries break golden's code, and the candidate's code is ready for them: together they pass.",
+            (),
+        ),
+        (
+            CLEAN,
+            FAILED,
+            CLEAN,
+            "The candidate's code fails with the old libraries and passes with the new ones: merge both together.",
+            (),
+        ),
+    ],
+)
+def test_two_codes_and_two_libraries(
+    library: CheckResult, code: CheckResult, both: CheckResult, sentence: str, causes: tuple[Cause, ...]
+) -> None:
+    found = attribute(four(library, code, both))
+    assert (found.sentence, found.causes) == (sentence, causes)
+
+
+def test_a_consequence_in_one_cell_is_a_root_in_another() -> None:
+    """With the code's own mistake in front of it, what the library broke is folded under another root."""
+    cells = four(broken(CLIP, consequences=LOSS), CLEAN, broken(LOSS))
+    assert attribute(cells).causes == (Cause.LIBRARY,)
+
+
+@pytest.mark.parametrize(
+    ("result", "sentence"),
+    [
+        (CLEAN, "The new libraries broke nothing."),
+        (broken(LOSS), "The library alone broke it."),
+        (FAILED, "The library alone broke it: the code does not run through with the new libraries."),
+    ],
+)
+def test_where_the_code_is_the_same_there_is_one_cell(result: CheckResult, sentence: str) -> None:
+    cells = [Cell(Code.GOLDEN, Libraries.NEW, result)]
+    found = attribute(cells)
+    assert found.sentence == sentence
+    assert found.causes == tuple(Cause.LIBRARY for _ in result.incidents)
+    assert last_cell(cells).result is result
