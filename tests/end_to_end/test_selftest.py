@@ -96,6 +96,7 @@ def test_the_incident_names_the_mistake(result: dict[str, Any]) -> None:
     killed = next(mutant for mutant in result["mutants"] if mutant["kind"] == "loss-scaled")
     assert killed["applied"] == 4
     assert "the factor is 1/10" in killed["incident"]["title"]
+    assert killed["incident"]["source"] == f"train.py:{1 + TRAIN.splitlines().index('    loss.backward()')}"
 
 
 def test_a_crash_is_shown_apart_with_its_error(result: dict[str, Any]) -> None:

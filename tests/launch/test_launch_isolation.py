@@ -145,3 +145,20 @@ def test_an_interpreter_without_this_package(
         assert (outcome.run_dir / "stdout.txt").read_text() == f"{bare_venv} []\n" * times
         assert (outcome.run_dir / "stderr.txt").read_text() == ""
         assert json.loads((outcome.run_dir / "run.json").read_text())["python"] == str(bare_venv / "bin" / "python")
+
+
+def test_a_mistake_is_planted_on_purpose_only(tmp_path: Path) -> None:
+    """What a shell still holds from an experiment must not reach a run, least of all one of a golden."""
+
+    def environment(mutant: str) -> dict[str, str]:
+        return child_environment(
+            {"TRAINCHECK_MUTANT": "loss-scaled"},
+            run_dir=tmp_path,
+            run_id="1",
+            path_first=(),
+            interpreter=Path(sys.executable),
+            mutant=mutant,
+        )
+
+    assert "TRAINCHECK_MUTANT" not in environment("")
+    assert environment("step-twice")["TRAINCHECK_MUTANT"] == "step-twice"
