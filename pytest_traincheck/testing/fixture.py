@@ -98,7 +98,8 @@ class Traincheck:
             _fail(str(error))
         result = self._checked(name, golden, trace)
         if result.incidents:
-            _fail(wording.in_process_text(result, REFRESH_COMMAND + f" {self.item.nodeid!r}"))
+            accepted = "".join(f" --traincheck-accept {incident.id}" for incident in result.incidents)
+            _fail(wording.in_process_text(result, f"{REFRESH_COMMAND} {self.item.nodeid!r}{accepted}"))
 
     def _checked(self, name: str, golden: Golden, trace: Run) -> CheckResult:
         outcome = self.engine.check_run(golden, trace, same_spec=golden.spec == in_process_spec(name))

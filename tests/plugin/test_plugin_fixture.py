@@ -81,7 +81,10 @@ def test_fails_with_the_incident_and_no_internals(in_process, results):
     result = in_process.run("tests/test_net.py")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["1. zero_grad was never called", "if intended: pytest --traincheck-refresh 'tests/test_net.py::test_net'"]
+        [
+            "1. zero_grad was never called",
+            "if intended: pytest --traincheck-refresh 'tests/test_net.py::test_net' --traincheck-accept abc",
+        ]
     )
     assert "fixture.py" not in result.stdout.str()
 
@@ -141,6 +144,21 @@ def test_refresh_learns_the_runs_of_one_name_together(in_process):
     assert (golden.runs, golden.spec) == (3, "in-process:new")
     write_test(in_process, body + "    assert SEEN == [True, True, True]\n")
     in_process.run("tests/test_net.py").assert_outcomes(passed=1)
+
+
+def test_refresh_refuses_what_nobody_said_was_meant(in_process, results):
+    in_process.set(results["failed"]("net"))
+    path = in_process.root / "golden_invariants" / "net.jsonl"
+    before = path.read_bytes()
+    write_test(in_process, BLOCK)
+    refused = in_process.run("tests/test_net.py", "--traincheck-refresh")
+    refused.assert_outcomes(passed=1, errors=1)
+    refused.stdout.fnmatch_lines(
+        ["*intended: pytest --traincheck-refresh tests/test_net.py::test_net --traincheck-accept abc"]
+    )
+    assert path.read_bytes() == before
+    in_process.run("tests/test_net.py", "--traincheck-refresh", "--traincheck-accept", "abc").assert_outcomes(passed=1)
+    assert path.read_bytes() != before
 
 
 def test_refresh_writes_nothing_when_the_block_raised(in_process):
