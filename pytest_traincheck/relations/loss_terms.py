@@ -108,7 +108,7 @@ def _sizes(sets: str) -> str:
 
 def _labelled_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
     found = _labelled(process, claim["of"])
-    if claim["passes"] == TOGETHER:
+    if claim.get("passes", EACH) == TOGETHER:
         found = _taken_together(process, found, claim["of"])
     if claim["of"] == MEANS:
         # A mean that became a sum and a division is no other mean.
@@ -179,7 +179,7 @@ def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Exam
     if not len(rows):
         return EMPTY
     counts = np.maximum(process.events["value"][coarse], process.events["value"][rows]).astype(np.int64)
-    if claim["passes"] == TOGETHER:
+    if claim.get("passes", EACH) == TOGETHER:
         _, first, group = np.unique(_steps_before(process, rows), return_index=True, return_inverse=True)
         counts = np.bincount(group.reshape(-1), weights=counts).astype(np.int64)
         rows = rows[first]

@@ -224,3 +224,36 @@ def test_a_buffer_that_is_gone_is_nothing_that_is_given(
     said = [item.invariant.relation for incident in outcome.incidents for item in incident.violations]
     assert ("Replay" in said) is not clean, titles(outcome)
     assert claimed(outcome) > (6 if clean else 0)
+
+
+class Normed(torch.nn.Module):
+    """A batch norm between two layers, which takes so much of each batch into its statistics."""
+
+    def __init__(self, momentum: float) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)
+        self.norm = torch.nn.BatchNorm1d(8, momentum=momentum)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.norm(self.first(x)).relu())
+
+
+def test_what_a_call_leaves_behind_is_not_in_its_result(record: Record) -> None:
+    """Running statistics of another momentum: training goes on as in golden, and evaluation does not."""
+
+    def normed(momentum: float, seed: int = 0) -> Any:
+        def run() -> None:
+            torch.manual_seed(seed)
+            net = Normed(momentum)
+            stepping = torch.optim.SGD(net.parameters(), lr=0.1)
+            for _ in range(4):
+                stepping.zero_grad()
+                net(torch.randn(6, 4)).square().mean().backward()
+                stepping.step()
+
+        return run
+
+    golden = learn([record(normed(0.1, seed)) for seed in (0, 1, 2)], pipeline="normed", seeds=(0, 1, 2))
+    assert not titles(check_run(golden, record(normed(0.1)), same_spec=True))
+    (title,) = titles(check_run(golden, record(normed(0.9)), same_spec=True))
+    assert "momentum" in title
