@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from pytest_traincheck.check.result import CheckResult, Incident, Outcome
@@ -55,8 +55,6 @@ class SelftestResult:
     notes: tuple[str, ...] = ()
     floor: float | None = None
     """The least kill rate that was asked for."""
-    asked: tuple[str, ...] = field(default=())
-    """The globs of kinds that were asked for; empty for all."""
 
     @property
     def pipeline(self) -> str:
