@@ -56,14 +56,14 @@ def test_a_tree_that_is_reached_by_a_link(tmp_path: Path) -> None:
 def test_the_probe_never_moves(tmp_path: Path) -> None:
     """As when this package checks itself: its own tree is the other side's."""
     package = Path(own_tree.__file__).resolve().parents[2]
-    own = make(tmp_path / "own", "pytest_traincheck/probe/install.py", "pytest_traincheck/config.py")
+    own = make(tmp_path / "own", "pytest_traincheck/probe/own_tree.py", "pytest_traincheck/config.py")
     tree = OwnTree(str(own), [str(package)])
     assert tree.move(own_tree.__file__) == own_tree.__file__
     assert tree.move(str(package / "pytest_traincheck/config.py")) == str(own / "pytest_traincheck/config.py")
 
 
 FINDER = """
-import importlib.util, sys
+import importlib.machinery, importlib.util, sys
 
 class Finder:
     @classmethod
@@ -71,6 +71,11 @@ class Finder:
         if name == "hooked":
             return importlib.util.spec_from_file_location(name, ROOT + "/odd/hooked/__init__.py",
                                                           submodule_search_locations=[ROOT + "/odd/hooked"])
+
+        if name == "spread":
+            spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = [ROOT + "/odd/spread"]
+            return spec
 
 sys.meta_path.insert(0, Finder)
 """
@@ -89,6 +94,7 @@ MODULES = (
     "packages/one/src/deep.py",
     "odd/hooked/__init__.py",
     "odd/hooked/part.py",
+    "odd/spread/part.py",
 )
 
 
@@ -104,9 +110,10 @@ def test_directories_and_finders_of_editable_installs_lead_to_the_own_tree(
     )
     (site / "mine_finder.py").write_text(f"ROOT = {str(candidate)!r}\n{FINDER}")
     (project / "train.py").write_text(
-        "import deep, hooked, hooked.part, flat.net, inner.net, family, family.early, subprocess, sys\n"
-        "print([module.WHERE for module in (deep, hooked, hooked.part, flat.net, inner.net, family.early)])\n"
-        "print(len(list(family.__path__)))\n"
+        "import deep, hooked, hooked.part, spread.part, flat.net, inner.net, family, family.early, subprocess, sys\n"
+        "modules = (deep, hooked, hooked.part, spread.part, flat.net, inner.net, family.early)\n"
+        "print([module.WHERE for module in modules])\n"
+        "print(len(list(family.__path__)), *spread.__path__)\n"
         "subprocess.run([sys.executable, '-c', 'import hooked; print(hooked.WHERE)'], cwd='/', check=True)\n"
     )
     request = request_for("python train.py", python=str(interpreter), side="golden")
@@ -118,4 +125,4 @@ def test_directories_and_finders_of_editable_installs_lead_to_the_own_tree(
             assert printed.startswith("['candidate', 'candidate', 'candidate'")
             continue
         assert outcome.status is RunStatus.OK, outcome
-        assert (outcome.run_dir / "stdout.txt").read_text() == f"{[name] * 6}\n1\n{name}\n"
+        assert (outcome.run_dir / "stdout.txt").read_text() == f"{[name] * 7}\n1 {project}/odd/spread\n{name}\n"

@@ -55,6 +55,7 @@ def test_what_lies_in_the_working_directory_is_not_installed(
 ) -> None:
     before = surroundings(str(interpreter), {})
     (tmp_path / "mine.egg-info").mkdir()
+    (tmp_path / "platform.py").write_text("raise ValueError('a module of the project')\n")
     monkeypatch.chdir(tmp_path)
     module._ask.cache_clear()
     assert surroundings(str(interpreter), {}) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -85,6 +86,17 @@ def test_the_cause_fails_its_consequence_points_to_it_and_the_rest_is_skipped(pr
     )
     assert "Traceback" not in text
     assert "pytest_traincheck/" not in text
+
+
+def test_the_commands_stand_in_one_item_whatever_the_number_of_incidents(project, results):
+    result = results["failed"]("net")
+    (incident,) = result.incidents
+    (consequence,) = incident.consequences
+    second = replace(incident, id="def", rank=2, root=consequence, consequences=())
+    project.set(replace(result, incidents=(replace(incident, consequences=()), second)))
+    project.run("--traincheck", NET, "--junitxml=junit.xml").assert_outcomes(passed=1, failed=2, skipped=1)
+    failures = ElementTree.parse(project.root / "junit.xml").iter("failure")
+    assert [(item.text or "").count("reproduce: traincheck check net") for item in failures] == [1, 0]
 
 
 def test_a_run_that_failed_fails_ran_with_the_users_output_and_skips_the_rest(project, results):
