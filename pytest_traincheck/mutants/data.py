@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+import sys
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, RandomSampler, dataloader
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, dataloader
 from torch.utils.data._utils import worker
 from torch.utils.data.distributed import DistributedSampler
 
 from .mutation import Mutation, plants
-from .patching import Function, around_optimizer_steps, replace
+from .patching import Function, around_optimizer_steps, bound, replace
 
-_SEED, _WORKER = 8, 10
-"""Places of `base_seed` and `worker_id` among the arguments of a worker's loop."""
+_SEED, _INIT, _WORKER = 8, 9, 10
+"""Places of `base_seed`, `init_fn` and `worker_id` among the arguments of a worker's loop."""
 
 
 @plants("one-batch-reused")
@@ -41,15 +42,22 @@ def _one_batch_reused(mutation: Mutation) -> None:
 
 @plants("shuffling-dropped")
 def _shuffling_dropped(mutation: Mutation) -> None:
-    def make_iter(original: Function) -> Function:
-        def __iter__(self: RandomSampler) -> Iterator[int]:
-            if not self.replacement and mutation.here():
-                return iter(range(self.num_samples))
-            return iter(original(self))
+    def make_loader(original: Function) -> Function:
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            found = bound(original, (self, *args), kwargs)
+            given = found.arguments if found is not None else {}
+            sampled = isinstance(given.get("sampler"), RandomSampler)
+            if found is not None and (given.get("shuffle") or sampled) and mutation.here():
+                given["shuffle"] = None
+                if sampled:
+                    given["sampler"] = SequentialSampler(given["sampler"].data_source)
+                original(*found.args, **found.kwargs)
+            else:
+                original(self, *args, **kwargs)
 
-        return __iter__
+        return __init__
 
-    def make_init(original: Function) -> Function:
+    def make_sampler(original: Function) -> Function:
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
             original(self, *args, **kwargs)
             if self.shuffle and mutation.here():
@@ -57,8 +65,8 @@ def _shuffling_dropped(mutation: Mutation) -> None:
 
         return __init__
 
-    replace(RandomSampler, "__iter__", make_iter)
-    replace(DistributedSampler, "__init__", make_init)
+    replace(DataLoader, "__init__", make_loader)
+    replace(DistributedSampler, "__init__", make_sampler)
 
 
 @plants("set-epoch-ignored")
@@ -90,14 +98,28 @@ def _one_shard_for_all(mutation: Mutation) -> None:
 def _workers_seeded_alike(mutation: Mutation) -> None:
     def make(original: Function) -> Function:
         def _worker_loop(*args: Any, **kwargs: Any) -> Any:
-            # The loop adds its number to the seed.
-            if len(args) > _WORKER and args[_WORKER] and mutation.here():
-                args = (*args[:_SEED], args[_SEED] - args[_WORKER], *args[_SEED + 1 :])
+            if len(args) > _WORKER and (mutation.here() if args[_WORKER] else mutation.planned()):
+                args = (*args[:_INIT], _seeding(args[_INIT], args[_SEED]), *args[_INIT + 1 :])
             return original(*args, **kwargs)
 
         return _worker_loop
 
     replace(worker, "_worker_loop", make)
+
+
+def _seeding(init_fn: Any, seed: int) -> Function:
+    """A `worker_init_fn` that gives every worker the same seed, as many that are written by hand do."""
+
+    def seed_worker(worker_id: int) -> None:
+        if init_fn is not None:
+            init_fn(worker_id)
+        random.seed(seed)
+        torch.manual_seed(seed)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            numpy.random.seed(seed % 2**32)
+
+    return seed_worker
 
 
 @plants("batch-size-halved")
