@@ -29,6 +29,11 @@ def main(seed):
     print(seed, tinylib.loss(seed))
     plain(seed)
     opt.Sgd().step()
+    both = Boss(
+        Loader(
+            seed,
+        ),
+    )
 """
 
 
@@ -47,6 +52,8 @@ def incident(subject: str = "torch.autograd.backward", **changes: object) -> Inc
         (14, "tinylib.loss"),
         (16, "tinylib.optim.Sgd.step"),
         (15, ""),
+        (18, "tinylib.data.Loader"),
+        (21, "tinylib.Trainer"),
         (99, ""),
     ],
 )
