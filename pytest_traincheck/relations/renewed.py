@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.context import module_roots, rank_label
+from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
@@ -24,7 +24,8 @@ HALF, QUARTER = 0.5, 0.25
 class Renewed:
     """Of a tensor that a model is given, less than half is, place by place, what it was one training step before.
 
-    Batches may all differ (`Distinct`) and yet be made of the same examples for the most part.
+    Batches may all differ (`Distinct`) and yet be made of the same examples for the most part. The tensor is known by
+    the name that the model has for it, and not by the model, which may be put into another.
     """
 
     name = "Renewed"
@@ -35,27 +36,21 @@ class Renewed:
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
             for path in _paths(process):
-                rows, roots = _shares(process, path)
-                values = process.events["value"][rows]
-                for root, mine in roots.groups(np.arange(len(rows))).items():
-                    if root and float(values[mine].max()) <= QUARTER:
-                        claim = {"root": root, "input": path}
-                        yield Hypothesis(self.name, SUBJECT, claim, scope=Scope.PINNED)
+                shares = process.events["value"][process.measures(f"{KEPT}{path}")]
+                if len(shares) and float(shares.max()) <= QUARTER:
+                    yield Hypothesis(self.name, SUBJECT, {"input": path}, scope=Scope.PINNED)
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        return (
-            f"Most of `{claim['input']}` that `{claim['root']}` is given is not what it was one training step "
-            f"before{when}."
-        )
+        return f"Most of `{claim['input']}` that a model is given is not what it was one training step before{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "most of it"
         return Finding(
-            f"In golden most of `{claim['input']}` of `{claim['root']}` was new in every training step; in the "
+            f"In golden most of `{claim['input']}` that the model is given was new in every training step; in the "
             f"candidate {seen} is the same as a step before: examples are drawn again, or not drawn anew.",
             "drawn anew in every step",
             f"{seen} the same as a step before",
@@ -67,17 +62,8 @@ def _paths(process: Process) -> list[str]:
     return sorted(name.removeprefix(KEPT) for name in names if name.startswith(KEPT))
 
 
-def _shares(process: Process, path: str) -> tuple[Ints, Labels]:
-    """Rows of the shares of one input, and the root that was given it."""
-    rows = process.measures(f"{KEPT}{path}")
-    return rows, Labels.of(module_roots(process)[process.events["mod"][rows]], process.names.roots)
-
-
 def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
-    rows, roots = _shares(process, claim["input"])
-    if not len(rows):
-        return EMPTY
-    rows = rows[roots.isin([claim["root"]])]
+    rows = process.measures(f"{KEPT}{claim['input']}")
     if not len(rows):
         return EMPTY
     shares = process.events["value"][rows]
