@@ -156,7 +156,7 @@ def test_a_pipeline_that_breaks_its_golden_is_not_tested(planted: Planted, capsy
     """With an incident of its own, every mutant would count as killed."""
     planted.breaks_its_golden = True
     assert main(["selftest", "net"]) == 1
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())  # however wide the terminal
     assert "without any mistake it has 1 incident already, so nothing was planted" in printed
     assert "traincheck check net" in printed
     assert [request.mutant for request in planted.requests] == [CENSUS]
