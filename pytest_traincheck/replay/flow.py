@@ -227,8 +227,10 @@ class Flow:
             if other is None or not inputs:
                 return None
             slot = max(inputs, key=lambda name: inputs[name].size)
-            counterpart = self._candidate.inputs.get(other, {}).get(slot)
-            off = apart(inputs[slot], counterpart) if counterpart is not None else INFINITE
+            given = self._candidate.inputs.get(other, {})
+            # The same tensor under another name is the same: `forward` may call its arguments as it likes.
+            found = [given[slot]] if slot in given else list(given.values())
+            off = min((apart(inputs[slot], tensor) for tensor in found), default=INFINITE)
             return off if off <= agreement(epsilon(inputs[slot].dtype)) else None
         return None
 

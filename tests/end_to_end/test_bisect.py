@@ -56,6 +56,11 @@ def test_the_commit_that_lost_zero_grad_is_found(tmp_path: Path) -> None:
     assert not repository.git("for-each-ref", "refs/bisect")
 
 
+def interruptible() -> None:
+    """What a shell has started in the background ignores interrupts, and so would all that is started from there."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     repository = TrainingRepository(tmp_path / "repository")
     good = repository.git("rev-parse", "HEAD")
@@ -73,6 +78,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest_traincheck", "bisect", "net", "--good", "HEAD~1", "--bad", "HEAD"],
         cwd=repository.path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=interruptible,
     )  # fmt: skip
     deadline = time.monotonic() + 120
     while len(repository.git("worktree", "list").splitlines()) < 3 and time.monotonic() < deadline:

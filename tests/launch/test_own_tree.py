@@ -113,7 +113,7 @@ def test_directories_and_finders_of_editable_installs_lead_to_the_own_tree(
         "import deep, hooked, hooked.part, spread.part, flat.net, inner.net, family, family.early, subprocess, sys\n"
         "modules = (deep, hooked, hooked.part, spread.part, flat.net, inner.net, family.early)\n"
         "print([module.WHERE for module in modules])\n"
-        "print(len(list(family.__path__)), *spread.__path__)\n"
+        "print(len(list(family.__path__)), *spread.__path__, flush=True)\n"
         "subprocess.run([sys.executable, '-c', 'import hooked; print(hooked.WHERE)'], cwd='/', check=True)\n"
     )
     request = request_for("python train.py", python=str(interpreter), side="golden")

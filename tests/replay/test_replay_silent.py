@@ -11,10 +11,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
-from replays import PAD, Record, claimed, replayed, train  # noqa: E402
+from replays import PAD, Model, Record, claimed, replayed, train  # noqa: E402
 from torch import nn  # noqa: E402
 
 from pytest_traincheck.check import check_run  # noqa: E402
+from pytest_traincheck.check.result import Verdict  # noqa: E402
 
 
 def in_two_functions(logits: Any, labels: Any) -> Any:
@@ -149,3 +150,18 @@ def test_a_golden_that_does_not_repeat_itself_claims_nothing_there(record: Recor
         assert not replayed(golden, record(train()))
     finally:
         Attention.forward = plain  # type: ignore[method-assign]
+
+
+def test_a_forward_pass_that_calls_its_argument_otherwise(golden: Any, record: Record, monkeypatch: Any) -> None:
+    """What a step is given is known by its content where there is no loader."""
+    original = Model.forward
+
+    def forward(self: Any, ids: Any) -> Any:
+        return original(self, ids)
+
+    monkeypatch.setattr(Model, "forward", forward)
+    outcome = check_run(golden, record(train()), same_spec=True)
+    assert not outcome.incidents
+    steps = [item for item in outcome.verdicts if item.invariant.claim.get("of") in ("loss", "gradient", "step")]
+    assert steps
+    assert {item.verdict for item in steps} == {Verdict.HELD}
