@@ -285,7 +285,8 @@ class Flow:
             if begin is None or other is None:
                 return None
             at = begin[0], other[0]
-        names = [name for kind, name in self._golden.values if kind == "gradient"]
+        models = self._models_stepped(golden)
+        names = [name for kind, name in self._golden.values if kind == "gradient" and name.startswith(models)]
         found: dict[str, tuple[Tensor, float]] = {}
         for name in names:
             ours = self._golden.value("gradient", name, at[0])
@@ -303,6 +304,15 @@ class Flow:
             noise = floor * scale * math.sqrt(ours.size) / ours.norm if ours.norm else INFINITE
             excess[name] = off, allowance(eps, _CALLS, _CALLS) + carried(given) + noise
         return _worst("gradient", golden, candidate, excess)
+
+    def _models_stepped(self, golden: Call) -> tuple[str, ...]:
+        """How the names of the parameters begin that the next optimizer step consumes the gradients of. A generator's
+        loss leaves gradients in the discriminator too, which somebody clears sooner or later.
+        """
+        steps = [call for call in self._golden.calls.values() if call.kind == "optimizer" and call.end >= golden.end]
+        label = min(steps, key=lambda call: call.begin).optimizer if steps else ""
+        held = label.partition("[")[2].rpartition("]")[0]
+        return tuple(f"{root}." for root in held.split(", ")) if held else ("",)
 
     def _update(self, golden: Call, candidate: Call, given: float) -> Point | None:
         ours, theirs = self._golden.hyper.get(golden.index), self._candidate.hyper.get(candidate.index)
