@@ -312,7 +312,7 @@ class Flow:
         steps = [call for call in self._golden.calls.values() if call.kind == "optimizer" and call.end >= golden.end]
         label = min(steps, key=lambda call: call.begin).optimizer if steps else ""
         held = label.partition("[")[2].rpartition("]")[0]
-        return tuple(f"{root}." for root in held.split(", ")) if held else ("",)
+        return tuple(f"{root}." for root in held.split("+")) if held else ("",)
 
     def _update(self, golden: Call, candidate: Call, given: float) -> Point | None:
         ours, theirs = self._golden.hyper.get(golden.index), self._candidate.hyper.get(candidate.index)

@@ -16,6 +16,7 @@ from torch import nn  # noqa: E402
 
 from pytest_traincheck.check import check_run  # noqa: E402
 from pytest_traincheck.check.result import Verdict  # noqa: E402
+from pytest_traincheck.infer import learn  # noqa: E402
 
 
 def in_two_functions(logits: Any, labels: Any) -> Any:
@@ -165,3 +166,42 @@ def test_a_forward_pass_that_calls_its_argument_otherwise(golden: Any, record: R
     steps = [item for item in outcome.verdicts if item.invariant.claim.get("of") in ("loss", "gradient", "step")]
     assert steps
     assert {item.verdict for item in steps} == {Verdict.HELD}
+
+
+def adversarial(*, cleared_after: bool = False, scale: float = 1.0, together: bool = False) -> Any:
+    """Two networks that are trained in turn; the loss of the second leaves gradients in the first as well."""
+
+    def run() -> None:
+        torch.manual_seed(0)
+        critic, maker = nn.Linear(4, 1), nn.Bilinear(4, 4, 4)
+        if together:
+            steppers = [torch.optim.SGD([*critic.parameters(), *maker.parameters()], lr=0.1)]
+        else:
+            steppers = [torch.optim.SGD(critic.parameters(), lr=0.1), torch.optim.SGD(maker.parameters(), lr=0.1)]
+        for _ in range(3):
+            x = torch.randn(8, 4)
+            for turn, stepper in enumerate(steppers):
+                if not cleared_after:
+                    stepper.zero_grad()
+                judged = critic(maker(x, x) if turn or together else x)
+                loss = F.softplus(judged).mean()
+                for parameter in maker.parameters():
+                    loss = loss + (scale - 1.0) * (parameter - parameter.detach()).sum()
+                loss.backward()
+                stepper.step()
+                for each in steppers if cleared_after else ():
+                    each.zero_grad()
+
+    return run
+
+
+def test_gradients_that_no_step_consumes_do_not_matter(record: Record) -> None:
+    golden = learn([record(adversarial()), record(adversarial())], pipeline="two", seeds=(0, 1))
+    assert not replayed(golden, record(adversarial(cleared_after=True)))
+
+
+def test_gradients_of_all_models_that_one_optimizer_holds(record: Record) -> None:
+    """Those of one of the two are other ones, of the same loss."""
+    golden = learn([record(adversarial(together=True)) for _ in range(2)], pipeline="both", seeds=(0, 1))
+    top = replayed(golden, record(adversarial(together=True, scale=1.5)))[0]
+    assert "Bilinear.weight" in top.title
