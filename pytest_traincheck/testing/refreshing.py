@@ -79,7 +79,8 @@ class RefreshSession:
             self.config.workeroutput[WORKER_KEY] = sent  # type: ignore[attr-defined]
             return
         try:
-            self.goldens.update(own)
+            # Workers end in any order; what is told does not depend on it.
+            self.goldens = {**dict(sorted(self.goldens.items())), **own}
             self._finish(session)
         finally:
             self._held.close()

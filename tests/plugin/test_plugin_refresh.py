@@ -125,7 +125,7 @@ def test_paths_that_are_typed_say_what_to_refresh(refreshing):
 def test_workers_learn_and_the_controller_writes(refreshing, results):
     pytest.importorskip("xdist")
     result = refreshing.run_apart("--traincheck-refresh", "-n2", "--dist", "loadfile")
-    result.stdout.fnmatch_lines(["net: learned 2 rules, wrote *net.jsonl", "gan: learned 2 rules, wrote *gan.jsonl"])
+    result.stdout.fnmatch_lines(["gan: learned 2 rules, wrote *gan.jsonl", "net: learned 2 rules, wrote *net.jsonl"])
     assert (rules(refreshing, NET), rules(refreshing, GAN)) == (2, 2)
     (refreshing.root / "net.result").write_text(json.dumps(to_plain(results["failed"]("net"))))
     result = refreshing.run_apart("--traincheck-refresh", "-n2", "--dist", "loadfile")
