@@ -12,6 +12,7 @@ import itertools
 import os
 import weakref
 from collections.abc import Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -129,7 +130,7 @@ class Sketches:
         for name, value in arguments.items():
             if isinstance(value, torch.Tensor):
                 self._tensors(call, "in", {name: value})
-            elif not isinstance(value, bool) and hasattr(value, "__float__"):
+            elif isinstance(value, Real):  # NumPy's numbers are such, arrays are not
                 tensor = torch.tensor(float(value), dtype=torch.float64, device="cpu")
                 if (found := sketch(tensor)) is not None:
                     # Most are computed in single precision, and rounding is judged by the dtype.

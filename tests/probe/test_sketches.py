@@ -172,8 +172,8 @@ def test_optimizers_that_are_made_all_the_time_end_it(tmp_path: Path) -> None:
 
 
 def test_what_a_scheduler_is_told(tmp_path: Path) -> None:
-    """As a number or as a tensor, which are the same."""
-    for name, metric in (("number", 0.75), ("tensor", torch.tensor(0.75))):
+    """As a number of Python's or of NumPy's or as a tensor, which are the same."""
+    for name, metric in (("number", 0.75), ("numpy", np.float32(0.75)), ("tensor", torch.tensor(0.75))):
         with observe(tmp_path / name):
             net = nn.Linear(3, 1)
             optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -183,6 +183,24 @@ def test_what_a_scheduler_is_told(tmp_path: Path) -> None:
             scheduler.step(metric)
         told = rows(tmp_path / name)[np.array(slots(tmp_path / name)) == "in.metrics"]
         assert told["mean"].tolist() == [0.75]
+
+
+def test_what_is_no_number_is_not_sketched(tmp_path: Path) -> None:
+    """A scheduler of the user's own is told whatever it likes."""
+
+    class Own(torch.optim.lr_scheduler.LRScheduler):
+        def get_lr(self) -> list[Any]:
+            return self.base_lrs
+
+        def step(self, history: Any = None) -> None:
+            self.history = history
+            super().step()
+
+    with observe(tmp_path):
+        scheduler = Own(torch.optim.SGD(nn.Linear(3, 1).parameters(), lr=0.1))
+        scheduler.step(np.array([0.5, 0.25]))
+    (process,) = tmp_path.glob("proc-*")
+    assert json.loads((process / "meta.json").read_text())["probe_error_count"] == 0
 
 
 def batch(order: Any, labels: Any = None) -> dict[str, Any]:
