@@ -21,7 +21,7 @@ from pytest_traincheck.replay import Comparison
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Ints
 
-NEVER_GIVEN = "nothing was given what golden's was, as with another seed"
+NEVER_GIVEN = "no call was given golden's inputs, as with another seed"
 
 
 @dataclass(frozen=True)

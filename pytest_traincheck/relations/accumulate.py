@@ -58,7 +58,7 @@ class Accumulate:
         if claim["gradient"] == CLEAN:
             return f"Every backward pass in the closure of {name} starts from cleared gradients{when}."
         if claim["gradient"] == FRESH:
-            return f"No gradient that {name} consumes still holds a backward pass from before the previous step{when}."
+            return f"No gradient that {name} consumes is left over from an earlier step{when}."
         return f"Gradients are not cleared between the backward passes that {name} sums{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
@@ -108,8 +108,9 @@ def _examples(process: Process, position: int, what: str, optimizer_class: str) 
 
 
 def _closures(process: Process, optimizer_class: str) -> tuple[Ints, Ints, Bools]:
-    """Gradients that a backward pass inside an optimizer's step added to: rows of the steps, parameters, was "
-    "it cleared before."""
+    """Gradients that a backward pass inside an optimizer's step added to: rows of the steps, parameters, and whether
+    each was cleared before.
+    """
     variables = Variables.of(process)
     events = process.events
     changes = variables.rows

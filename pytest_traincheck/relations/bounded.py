@@ -12,6 +12,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.slots import part_of_batch
 
 BATCH, TOKENS = "batch", "tokens"
 LOADER = "torch.utils.data.DataLoader"
@@ -84,15 +85,16 @@ def _batches(process: Process, position: int, _claim: Mapping[str, Any]) -> Exam
 
 
 def _sizes_of(process: Process, call: int) -> str:
-    """How many rows each tensor of a batch has, by its name where it has one."""
+    """How many rows each tensor of a batch has, by its name or place."""
     value = process.raw.symbols["ret"][int(process.events["ret"][call])].get("value") if call >= 0 else None
-    fields = value.get("dict") if isinstance(value, Mapping) else None
+    value = value if isinstance(value, Mapping) else {}
+    fields = value.get("dict") or dict(enumerate(value.get("tuple") or value.get("list") or ()))
     shapes = {
-        name: field["tensor"]["shape"]
-        for name, field in (fields or {}).items()
+        str(name): field["tensor"]["shape"]
+        for name, field in fields.items()
         if isinstance(field, Mapping) and field.get("tensor", {}).get("shape")
     }
-    sizes = ", ".join(f"{shape[0]} in `{name}`" for name, shape in shapes.items())
+    sizes = ", ".join(f"{shape[0]} in {part_of_batch(name)}" for name, shape in shapes.items())
     return f"different numbers of rows: {sizes}" if sizes else "tensors with different numbers of rows"
 
 

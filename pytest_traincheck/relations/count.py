@@ -138,11 +138,13 @@ class Count:
                 golden,
                 "never called: every step is skipped",
             )
-        what = "never calls it" if never else f"calls it {seen} in step {_step(run, examples, broken)}"
+        step = _step(run, examples, broken)
+        now = f"does not call it in step {step}" if seen == "never" else f"calls it {seen} in step {step}"
+        there = "not called in this step" if seen == "never" else f"called {seen}"
         return Finding(
-            f"{code[0].upper() + code[1:]} was {golden} of golden; the candidate {what}.",
+            f"{code[0].upper() + code[1:]} was {golden} of golden; the candidate {'never calls it' if never else now}.",
             golden,
-            "never called" if never else f"called {seen}",
+            "never called" if never else there,
         )
 
 

@@ -70,9 +70,10 @@ class LossScale:
         passes = len(_ratios(first).rows) / max(first.windows, 1)
         averaged = passes > 1 and math.isclose(claim["factor"] * round(passes), 1.0, rel_tol=TOLERANCE)
         why = f", which averaged over the {round(passes)} micro-batches that a step accumulates" if averaged else ""
+        now = f"from {seen} times that" if claim["factor"] == 1 else f"the factor is {seen}"
         return Finding(
-            f"In golden `backward` started from {_multiple(claim)}{why}; in the candidate the factor is {seen}: the "
-            "loss is scaled or normalised differently.",
+            f"In golden `backward` started from {_multiple(claim)}{why}; in the candidate {now}: the loss is scaled or "
+            "normalised differently.",
             _multiple(claim),
             f"{seen} times",
         )

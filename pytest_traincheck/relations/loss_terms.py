@@ -18,12 +18,14 @@ SUBJECT = "torch.autograd.backward"
 REACH, MEANS = "loss.reach", "loss.means"
 LATE = 3
 WORDS = {
-    REACH: "The terms of the loss send gradients to parameters of {} elements",
+    REACH: "The terms of the loss send gradients to {}",
     MEANS: "The means in the loss go over {} elements",
 }
-HINTS = {
-    REACH: "of {}: a `detach` is missing or misplaced, or the loss is made of other terms",
-    MEANS: "over {}: shapes were broadcast, or another dimension is averaged",
+FINDINGS = {
+    REACH: "In golden the terms of the loss sent gradients to {}; in the candidate to {}: a `detach` is missing or "
+    "misplaced, or the loss is made of other terms.",
+    MEANS: "In golden the means in the loss went over {} elements; in the candidate over {}: shapes were broadcast, or "
+    "another dimension is averaged.",
 }
 COARSE, FINE = "loss.terms", "loss.terms.fine"
 TOGETHER, EACH = "together", "each"
@@ -66,16 +68,15 @@ class LossTerms:
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if "of" in claim:
-            return f"{WORDS[claim['of']].format(_spoken(claim['value']))}{when}."
+            return f"{WORDS[claim['of']].format(_spoken(claim['of'], claim['value']))}{when}."
         return f"The loss is a sum of at least {claim['at_least']} terms that carry gradients{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         if "of" in invariant.claim:
-            was = _spoken(invariant.claim["value"])
-            now = _spoken(examples.observed[int(broken[0])]) if examples.observed is not None else "others"
-            rule = WORDS[invariant.claim["of"]].format(was)
-            hint = HINTS[invariant.claim["of"]].format(now)
-            return Finding(f"In golden {rule[0].lower()}{rule[1:]}; in the candidate {hint}.", was, now)
+            what = invariant.claim["of"]
+            was = _spoken(what, invariant.claim["value"])
+            now = _spoken(what, examples.observed[int(broken[0])]) if examples.observed is not None else "others"
+            return Finding(FINDINGS[what].format(was, now), was, now)
         least = invariant.claim["at_least"]
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "fewer"
         return Finding(
@@ -86,8 +87,16 @@ class LossTerms:
         )
 
 
-def _spoken(value: str) -> str:
-    return value.replace("; ", ", and of ")
+def _spoken(what: str, value: str) -> str:
+    """`16; 24` as "sets of parameters with 16 and 24 elements"; numbers of elements as they are."""
+    if what == MEANS:
+        return value
+    *others, last = value.split("; ")
+    return (
+        f"sets of parameters with {', '.join(others)} and {last} elements"
+        if others
+        else (f"parameters with {last} elements")
+    )
 
 
 def _labelled(process: Process, what: str) -> Mapping[str, Ints]:

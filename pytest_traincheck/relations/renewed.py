@@ -12,6 +12,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.slots import argument
 
 SUBJECT = "torch.utils.data.DataLoader"
 KEPT = "kept."
@@ -44,15 +45,17 @@ class Renewed:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        return f"Most of `{claim['input']}` that a model is given is not what it was one training step before{when}."
+        return (
+            f"Most of the input {argument(claim['input'])} of a model changes from one training step to the next{when}."
+        )
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "most of it"
         return Finding(
-            f"In golden most of `{claim['input']}` that the model is given was new in every training step; in the "
-            f"candidate {seen} is the same as a step before: examples are drawn again, or not drawn anew.",
-            "drawn anew in every step",
+            f"In golden most of the input {argument(claim['input'])} of the model was new in every training step; in "
+            f"the candidate {seen} is the same as a step before: examples are drawn again, or not drawn anew.",
+            "mostly new in every step",
             f"{seen} the same as a step before",
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pytest_traincheck.replay.calls import Calls, Status
 from pytest_traincheck.replay.sides import Call, Side
+from pytest_traincheck.trace.slots import argument
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,9 @@ def _first(calls: Calls, among: Iterable[Call]) -> Difference | None:
             return Difference(found.candidate, f"`{name}` is called with {changed or 'other arguments'}")
         if found.why == "random":
             return Difference(found.candidate, f"`{name}` draws other random numbers")
-        return Difference(found.candidate, f"`{name}` is the first to be given something else, as `{found.why}`")
+        if f"in.{found.why}" in calls.golden.inputs.get(golden.index, {}):
+            return Difference(found.candidate, f"the first call with another input is `{name}` ({argument(found.why)})")
+        return Difference(found.candidate, f"the first call with other parameters is `{name}` (`{found.why}`)")
     return None
 
 

@@ -92,10 +92,10 @@ def test_each_mistake_has_its_fate(result: dict[str, Any]) -> None:
 
 
 def test_the_incident_names_the_mistake(result: dict[str, Any]) -> None:
-    """The golden was learned without it, whatever the shell said: what differs is the factor."""
+    """The golden was learned without it, whatever the shell said: what differs is what `backward` starts from."""
     killed = next(mutant for mutant in result["mutants"] if mutant["kind"] == "loss-scaled")
     assert killed["applied"] == 4
-    assert "the factor is 1/10" in killed["incident"]["title"]
+    assert "from 1/10 times that" in killed["incident"]["title"]
     assert killed["incident"]["source"] == f"train.py:{1 + TRAIN.splitlines().index('    loss.backward()')}"
 
 

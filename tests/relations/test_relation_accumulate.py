@@ -10,7 +10,7 @@ from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Scope
 from pytest_traincheck.infer import learn
 
-FRESH = "No gradient that `torch.optim.AdamW.step` consumes still holds a backward pass from before the previous step."
+FRESH = "No gradient that `torch.optim.AdamW.step` consumes is left over from an earlier step."
 WHOLE = "Gradients are not cleared between the backward passes that `torch.optim.AdamW.step` sums."
 CLEAN = "Every backward pass in the closure of `torch.optim.LBFGS.step` starts from cleared gradients."
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import pytest
 from judgements import sentences, titles
 from trace_builder import tensor
 from training_story import Measured, Recorder, Training
@@ -65,9 +67,18 @@ def test_tensors_of_a_batch_that_do_not_fit_together(recorder: Recorder) -> None
     ]
 
 
-def test_tensors_that_do_not_fit_together_are_named(recorder: Recorder) -> None:
+@pytest.mark.parametrize(
+    ("summary", "said"),
+    [
+        (
+            {"dict": {"input_ids": tensor(8, 5), "mask": tensor(5, 8), "scale": 2.0, "count": tensor()}},
+            "8 in `input_ids`, 5 in `mask`",
+        ),
+        ({"tuple": [tensor(8, 5), 2.0, tensor(5, 8)]}, "8 in part 0, 5 in part 2"),
+    ],
+)
+def test_tensors_that_do_not_fit_together_are_named(recorder: Recorder, summary: dict[str, Any], said: str) -> None:
     """The attention mask was padded along the wrong dimension."""
-    summary = {"dict": {"input_ids": tensor(8, 5), "mask": tensor(5, 8), "scale": 2.0, "count": tensor()}}
 
     def named(t: Training) -> None:
         model = t.model()
@@ -84,7 +95,7 @@ def test_tensors_that_do_not_fit_together_are_named(recorder: Recorder) -> None:
 
     assert titles(recorder.judge(recorder.learn(loaded), named), "Bounded") == [
         "In golden all tensors of a batch had one number of rows, at most the batch size; in the candidate the batch "
-        "has different numbers of rows: 8 in `input_ids`, 5 in `mask`."
+        f"has different numbers of rows: {said}."
     ]
 
 

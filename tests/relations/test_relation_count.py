@@ -48,7 +48,7 @@ def test_one_call_that_is_left_out_is_found_at_its_step(recorder: Recorder) -> N
     outcome = check_run(recorder.golden(Loop()), recorder.tell(forgets_once), same_spec=True)
     violation = broken(outcome, ONCE.format(CLIP))
     assert (violation.step, violation.source, violation.count) == (4, "train.py:15", 1)
-    assert "never in step 4" in violation.title
+    assert "does not call it in step 4" in violation.title
 
 
 def test_a_second_backward_is_too_many(recorder: Recorder) -> None:

@@ -75,7 +75,7 @@ def test_a_sum_of_two_losses_in_one_backward_pass(recorder: Recorder) -> None:
     assert MEAN in sentences(golden)
     # A loss that is computed and left out of the sum.
     outcome = recorder.judge(golden, lambda t: scaled(t, 0.5, losses=both))
-    assert "the factor is 1/2" in titles(outcome, "LossScale")[0]
+    assert "from 1/2 times that" in titles(outcome, "LossScale")[0]
 
 
 @pytest.mark.parametrize("functional", [True, False])
@@ -195,7 +195,7 @@ def test_a_mean_that_counts_the_padding(recorder: Recorder) -> None:
     (title,) = titles(outcome, "LossScale")
     assert title == (
         "In golden `backward` started from the sum of the loss over the targets that count, divided by their "
-        "number; in the candidate the factor is 0.75: the loss is scaled or normalised differently."
+        "number; in the candidate from 0.75 times that: the loss is scaled or normalised differently."
     )
 
 
@@ -217,4 +217,4 @@ def test_a_gradient_scaler_is_looked_through(recorder: Recorder) -> None:
     golden = recorder.learn(mixed)
     assert MEAN in sentences(golden)
     assert not titles(recorder.judge(golden, mixed), "LossScale")
-    assert "the factor is 2" in titles(recorder.judge(golden, lambda t: mixed(t, 2.0)), "LossScale")[0]
+    assert "from 2 times that" in titles(recorder.judge(golden, lambda t: mixed(t, 2.0)), "LossScale")[0]

@@ -144,7 +144,7 @@ def noting(t: Training, *names: str, late: bool = True) -> None:
 
 def test_where_the_terms_send_gradients(recorder: Recorder) -> None:
     golden = recorder.learn(lambda t: noting(t, REACH, late=False))
-    sentence = "The terms of the loss send gradients to parameters of 16, and of 24 elements."
+    sentence = "The terms of the loss send gradients to sets of parameters with 16 and 24 elements."
     assert sentences(golden, "LossTerms") == [sentence]
     assert rule(golden, sentence).scope is Scope.PINNED
     assert not titles(recorder.judge(golden, lambda t: noting(t, REACH, late=False)), "LossTerms")
@@ -155,8 +155,9 @@ def test_a_detach_that_is_missing(recorder: Recorder) -> None:
     golden = recorder.learn(lambda t: noting(t, REACH))
     outcome = recorder.judge(golden, lambda t: noting(t, "loss.reach=3 (24 elements); 5 (40 elements)"))
     assert titles(outcome, "LossTerms") == [
-        "In golden the terms of the loss send gradients to parameters of 16, and of 24 elements; in the candidate of "
-        "24, and of 40: a `detach` is missing or misplaced, or the loss is made of other terms."
+        "In golden the terms of the loss sent gradients to sets of parameters with 16 and 24 elements; in the "
+        "candidate to sets of parameters with 24 and 40 elements: a `detach` is missing or misplaced, or the loss is "
+        "made of other terms."
     ]
     assert violations(outcome, "LossTerms")[0].step == 0
 
@@ -179,8 +180,8 @@ def test_shapes_that_were_broadcast(recorder: Recorder) -> None:
     """`(values.unsqueeze(1) - returns) ** 2` is a table in place of a column; its mean is a number all the same."""
     outcome = recorder.judge(recorder.learn(lambda t: noting(t, MEANS)), lambda t: noting(t, "loss.means=64, 64"))
     assert titles(outcome, "LossTerms") == [
-        "In golden the means in the loss go over 8, 64 elements; in the candidate over 64, 64: shapes were broadcast, "
-        "or another dimension is averaged."
+        "In golden the means in the loss went over 8, 64 elements; in the candidate over 64, 64: shapes were "
+        "broadcast, or another dimension is averaged."
     ]
 
 

@@ -9,7 +9,7 @@ from training_story import Measured, Recorder, Training
 
 from pytest_traincheck.golden.model import Scope
 
-RULE = "Most of `items` that a model is given is not what it was one training step before."
+RULE = "Most of the input `items` of a model changes from one training step to the next."
 
 
 def given(t: Training, shares: Sequence[float] = (0.0, 0.1, 0.05), *, path: str = "items") -> None:
@@ -32,7 +32,7 @@ def test_what_is_drawn_anew_is_a_rule(recorder: Recorder) -> None:
 def test_negatives_that_are_drawn_from_the_same_seed_in_every_batch(recorder: Recorder) -> None:
     outcome = recorder.judge(recorder.learn(given), lambda t: given(t, (0.82, 0.79, 0.8)))
     assert titles(outcome, "Renewed") == [
-        "In golden most of `items` that the model is given was new in every training step; in the candidate 82 % of it "
+        "In golden most of the input `items` of the model was new in every training step; in the candidate 82 % of it "
         "is the same as a step before: examples are drawn again, or not drawn anew."
     ]
 
