@@ -23,7 +23,7 @@ LARGEST = 1 << 24
 """Elements of a tensor that are looked at: of a larger one, as many that are evenly spaced."""
 
 _ROW = 4096
-_EXTREME, _UNUSUAL = 9000.0, 1000.0
+EXTREME, _UNUSUAL = 9000.0, 1000.0
 """A number is extreme when it is this large, and this many times as large as what is usual beside it."""
 
 _FAINT = 1e-4
@@ -65,15 +65,15 @@ def _without_extremes(numbers: torch.Tensor) -> tuple[torch.Tensor, int]:
     """The numbers with zero in place of those that are there to mask others, and a hash of which those are."""
     sizes = numbers.abs()
     largest = float(sizes.max())
-    if largest < _EXTREME:
+    if largest < EXTREME:
         return numbers, 0
-    rest = sizes < _EXTREME
+    rest = sizes < EXTREME
     count = int(rest.sum())
     if not count:
         return numbers, 0
     usual = float(torch.where(rest, numbers, 0.0).norm()) / math.sqrt(count)
     # A comparison with NaN is false, so NaN is extreme like an infinity.
-    ordinary = sizes < max(_EXTREME, _UNUSUAL * usual)
+    ordinary = sizes < max(EXTREME, _UNUSUAL * usual)
     if bool(ordinary.all()):
         return numbers, 0
     marks = torch.where(ordinary, 0, torch.where(numbers < 0, 1, 2)).to(torch.uint8)

@@ -22,6 +22,7 @@ from . import numerics
 from .context import Call, ThreadState, quiet, unobservable
 from .sketch import Sketch, faint, sketch
 from .sketch_rows import together
+from .sketch_scores import CENTRED, scores
 from .summary import dtype_name
 from .walk import ITEMS, tensors
 
@@ -95,6 +96,8 @@ class Sketches:
             self._look_at_random(call, "before")
             if call.api.type in _SKETCHED:
                 self._tensors(call, "in", arguments)
+                if (weighed := scores(call.api.name, arguments)) is not None:
+                    self._tensors(call, CENTRED, {"input": weighed})
             elif call.api.type == "scheduler":
                 self._metrics(call, arguments)
 

@@ -44,11 +44,12 @@ def deviation(subject: str, claim: Claim, first_source: str) -> Finding:
 
 
 def _result(_subject: str, claim: Claim, place: str) -> Finding:
+    what, does = (claim.beside, "weighs other scores") if claim.beside else ("result", "returns something else")
     return Finding(
-        f"`{claim.name}` returns something else than in golden, though inputs, parameters and random state are the "
+        f"`{claim.name}` {does} than in golden, though inputs, parameters and random state are the "
         f"same{_inside(claim)}.",
-        "result as recorded, from the same inputs, parameters and random state",
-        f"result {_apart(claim)}{place}",
+        f"{what} as recorded, from the same inputs, parameters and random state",
+        f"{what} {_apart(claim)}{place}",
     )
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
 from pytest_traincheck.golden.recording import TRAINING
 from pytest_traincheck.replay.align import aligned
+from pytest_traincheck.replay.passed_on import weighs_otherwise
 from pytest_traincheck.replay.sides import INFINITE, Call, Side, Tensor, apart
-from pytest_traincheck.replay.tolerance import agreement, allowance, carried, epsilon
+from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, carried, epsilon
+
+SCORES = "scores"
+"""What of a module is not golden's where its result does not show it."""
 
 
 class Status(Enum):
@@ -26,7 +30,8 @@ class Status(Enum):
 class Compared:
     """One golden call and its counterpart. `given` and `off` are relative distances of inputs and results.
 
-    `why` says for a call that cannot be compared what it was that differs: a slot, a variable, `arguments`, `random`.
+    `why` says for a call that cannot be compared what it was that differs: a slot, a variable, `arguments`, `random`;
+    and of a module that deviates that it is not the result (`scores`): then `off` is about that.
     """
 
     golden: Call
@@ -63,11 +68,16 @@ class Calls:
     @cached_property
     def compared(self) -> Mapping[int, Compared]:
         """Golden call -> comparison, for the modules and functions that have a counterpart."""
-        return {
+        found = {
             call: self._compare(self.golden.calls[call], self.candidate.calls[other])
             for call, other in self.pairs.items()
             if self.golden.calls[call].kind in ("module", "function", "collective")
         }
+        for item in list(found.values()):
+            around = found.get(item.golden.parent)
+            if item.why and around is not None and (hidden := self._hidden(around, item)) is not None:
+                found[item.golden.parent] = hidden
+        return found
 
     @cached_property
     def roots(self) -> tuple[Compared, ...]:
@@ -99,6 +109,17 @@ class Calls:
         allowed = allowance(eps, self._terms[golden.index], self._inside[golden.index]) + carried(given)
         status = Status.SAME if off == 0 else Status.DRIFTED if off <= allowed else Status.DEVIATES
         return Compared(golden, candidate, status, given, off, allowed)
+
+    def _hidden(self, around: Compared, within: Compared) -> Compared | None:
+        """The comparison of a module whose result, rounded to few digits, does not show that it weighs otherwise."""
+        eps = self.precision[around.golden.index]
+        if around.status is not Status.DRIFTED or around.golden.kind != "module" or eps <= COARSE:
+            return None
+        pair = within.golden, within.candidate
+        apart = weighs_otherwise((self.golden, self.candidate), pair, eps, self.limit(within.golden.index))
+        if apart is None:
+            return None
+        return replace(around, status=Status.DEVIATES, off=apart[0], allowed=apart[1], why=SCORES)
 
     def inputs_apart(self, golden: Call, candidate: Call) -> tuple[float, str]:
         """Relative distance of what both were given, and what of it is not the same (empty: all of it is)."""

@@ -131,6 +131,7 @@ def _of_call(calls: Calls, found: Compared, candidate: Recorded, process: int) -
         allowed=found.allowed,
         first=first,
         first_row=int(candidate.rows[first.call.index]) if first is not None else -1,
+        beside=found.why,
     )
 
 

@@ -16,6 +16,8 @@ import numpy as np
 from pytest_traincheck.golden.recording import PHASE, Recording, Rows
 
 INFINITE = math.inf
+CENTRED = "centred"
+"""Slot of what a softmax weighs: its input, less what it ignores."""
 ROWS, PAIRS = "rows", "pairs"
 """Slots of hashes of a batch: the rows of a tensor, and the rows of two tensors that stand side by side."""
 
@@ -79,6 +81,8 @@ class Side:
             )  # fmt: skip
         self.inputs: dict[int, dict[str, Tensor]] = {}
         self.results: dict[int, dict[str, Tensor]] = {}
+        self.scores: dict[int, Tensor] = {}
+        """Softmax -> what it weighs."""
         self.hyper: dict[int, tuple[int, int]] = {}
         """Optimizer step -> time after which it works, and hash of its hyper-parameters."""
         self.together: dict[int, dict[str, int]] = {}
@@ -113,6 +117,8 @@ class Side:
                 if head == "var":
                     name = (strings[kind], strings[variable])
                     self.values.setdefault(name, []).append(tensor)
+                elif head == CENTRED:
+                    self.scores[call] = tensor
                 elif call >= 0:
                     into = self.inputs if head == "in" else self.results
                     into.setdefault(call, {})[slot] = tensor
@@ -222,6 +228,7 @@ def _rows(table: Rows, process: int) -> Iterator[tuple[int, Any]]:
 
 
 def _same(first: Tensor, second: Tensor) -> bool:
+    """Whether two sketches are the same to the last bit."""
     return (first.digest, first.norm, first.mean, first.projections) == (
         second.digest, second.norm, second.mean, second.projections,
     )  # fmt: skip
