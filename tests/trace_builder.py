@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROW = struct.Struct("<BBHIIIIIIIIIHBBIQd")
+SKETCH_ROW = struct.Struct("<IIIIIIQ6d")
 NAN = float("nan")
 RAISED, ENTRY, TRAINING, NONFINITE_RESULT = 1, 2, 4, 8
 ABSENT, ZERO, NONZERO, NONFINITE, FALSE, TRUE, VALUE, UNSEEN = range(8)
@@ -100,6 +101,7 @@ class TraceBuilder:
         self.rank, self.world_size, self.seed = rank, world_size, seed
         self.started = started
         self.rows: list[bytes] = []
+        self.sketches: list[bytes] = []
         self.symbols: list[dict[str, Any]] = []
         self._counts: dict[str, int] = {}
         self._interned: dict[str, int] = {}
@@ -311,12 +313,18 @@ class TraceBuilder:
             )
         )  # fmt: skip
 
+    def generator(self, name: str, digest: int) -> None:
+        """A random generator has a new state."""
+        self._clock += 1
+        slot = self.intern("slot", name=f"rng.{name}", dtype="", shape=[])
+        self.sketches.append(SKETCH_ROW.pack(self._clock, 0, slot, 0, 0, 0, digest, *[0.0] * 6))
+
     def _context_number(self) -> int:
         backward = any(kind == "autograd" for _, kind, _ in self._open)
         return self.intern("ctx", **self._context, backward=backward, compiled=False)
 
     def write(self, **meta: Any) -> Path:
-        """Writes the three files; `meta` overrides fields of `meta.json`. Returns the process directory."""
+        """Writes the files; `meta` overrides fields of `meta.json`. Returns the process directory."""
         self.path.mkdir(parents=True)
         description = {
             "format": 1, "pid": 100 + self.rank, "ppid": 1, "rank": self.rank, "local_rank": self.rank,
@@ -330,4 +338,6 @@ class TraceBuilder:
         (self.path / "symbols.jsonl").write_text(lines, encoding="utf-8")
         # The probe's file is longer than what was written: zeros end the data.
         (self.path / "events.bin").write_bytes(b"".join(self.rows) + bytes(3 * ROW.size))
+        if self.sketches:
+            (self.path / "sketches.bin").write_bytes(b"".join(self.sketches))
         return self.path

@@ -10,6 +10,7 @@ import numpy as np
 from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import module_roots, rank_label
+from pytest_traincheck.relations.generators import STATES, drawn_from
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
@@ -17,7 +18,7 @@ from pytest_traincheck.trace.stages import TRAIN
 
 INPUT, LOADED = "model.input", "loaded"
 REPEATED = "batch.repeated"
-STREAMS = ("rng.torch", "rng.numpy", "rng.python", "rng.dataset")
+STREAMS = (*STATES, "rng.dataset")
 
 THINGS = {
     INPUT: "the inputs of the model",
@@ -47,15 +48,16 @@ class Distinct:
     name = "Distinct"
 
     def layer(self, claim: Mapping[str, Any]) -> int:
-        return 1
+        # A generator also stands still where a model that is put into eval mode draws no more.
+        return 4 if _of_generator(claim) else 1
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
-        for what in (INPUT, LOADED):
+        for what in (INPUT, LOADED, *STATES):
             yield self._claim(what, "steps")
         if any(len(process.measures(REPEATED)) for process in run.processes):
             yield Hypothesis(self.name, SUBJECTS[LOADED], {"of": LOADED, "between": "tensors"}, scope=Scope.PINNED)
         if run.peers:
-            for what in (INPUT, *STREAMS[:3]):
+            for what in (INPUT, *STATES):
                 yield self._claim(what, "ranks")
                 yield self._claim(what, "ranks", equal=True)
         if run.workers:
@@ -105,9 +107,15 @@ class Distinct:
         differ, same = f"differ between {_places(claim)}", f"are the same{seen}"
         if claim.get("equal"):
             differ, same = same + " on all ranks", differ
+        if _of_generator(claim):
+            same += ": the same numbers are drawn again, or none"
         golden, now = _singular(thing, differ), _singular(thing, same)
         return Finding(f"In golden {thing} {golden}; in the candidate {'it' if _one(thing) else 'they'} {now}.",
                        golden, now)  # fmt: skip
+
+
+def _of_generator(claim: Mapping[str, Any]) -> bool:
+    return claim["of"] in STATES and claim["between"] == "steps"
 
 
 def _one(thing: str) -> bool:
@@ -152,7 +160,7 @@ def before_training(process: Process, rows: Ints) -> Bools:
 
 def _between_steps(process: Process, position: int, what: str) -> Examples:
     rows, digests = _digests(process, what)
-    if len(rows) < 2:
+    if len(rows) < 2 or (what in STATES and what not in drawn_from(process)):
         return EMPTY
     roots = module_roots(process)[process.events["mod"][rows]] if what == INPUT else np.zeros(len(rows), dtype=np.int64)
     keys = np.stack([roots, digests], axis=1)
@@ -164,7 +172,8 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
     texts = ["", *(f" as in step {step}" for step in range(process.windows + 1))]
     texts += [f"{text}, an epoch earlier: data is not shuffled anew (see `set_epoch`)" for text in texts[1:]]
     codes = np.where(new, 0, process.window[rows[original]] + 1)
-    codes += np.where(~new & _epoch_between(process, rows[original], rows), process.windows + 1, 0)
+    if what not in STATES:
+        codes += np.where(~new & _epoch_between(process, rows[original], rows), process.windows + 1, 0)
     return Examples(
         np.asarray(new, dtype=bool),
         np.full(len(rows), position),

@@ -169,6 +169,71 @@ def test_batches_that_repeat_within_an_epoch_have_nothing_to_do_with_epochs(reco
         ]
 
 
+# Random generators
+
+GENERATOR = "Torch's random state differs between training steps."
+AGAIN = (
+    "In golden torch's random state differs between training steps; in the candidate it is the same as in step 1: the "
+    "same numbers are drawn again, or none."
+)
+
+
+def dropping(
+    after: Callable[[int, int], int], *, sketched: int = 2, within: Callable[[int], Sequence[int]] = lambda _step: ()
+) -> Callable[[Training], None]:
+    """A loop whose forward pass draws from torch's generator: the number of its state before each optimizer step, by
+    seed and step. In the sketched steps the states within are looked at.
+    """
+
+    def story(t: Training) -> None:
+        def forward(step: int) -> None:
+            for state in (*within(step), after(t.seed, step)) if step < sketched else ():
+                t.generator("torch", digest_of(state))
+
+        def stepping(step: int) -> None:
+            t.measure("rng.torch", digest=digest_of(after(t.seed, step)))
+
+        Measured(forward=forward, step=stepping).tell(t)
+
+    return story
+
+
+def counting(seed: int, step: int) -> int:
+    return 100 * seed + step
+
+
+def test_a_generator_that_is_set_back(recorder: Recorder) -> None:
+    """`torch.set_rng_state(begin)` at the end of each step: dropout leaves out the same units for ever."""
+    golden = recorder.learn(dropping(counting))
+    assert rule(golden, GENERATOR).scope is Scope.PINNED
+    assert not titles(recorder.judge(golden, dropping(counting)), "Distinct")
+    outcome = recorder.judge(golden, dropping(lambda seed, step: counting(seed, min(step, 1))))
+    assert titles(outcome, "Distinct") == [AGAIN]
+    (violation,) = violations(outcome, "Distinct")
+    assert (violation.step, violation.count) == (2, 4)
+
+
+def test_a_generator_that_is_seeded_in_every_step(recorder: Recorder) -> None:
+    """`torch.manual_seed(0)` stands in the loop, so that a step takes the states of the one before."""
+    seeded = dropping(lambda _seed, _step: 1, within=lambda _step: (0,))
+    assert titles(recorder.judge(recorder.learn(dropping(counting)), seeded), "Distinct") == [
+        AGAIN.replace("step 1", "step 0")
+    ]
+
+
+def test_a_generator_that_nobody_draws_from(recorder: Recorder) -> None:
+    """Its state is always the same, so that golden learns nothing; a candidate may have a generator of its own."""
+    still = dropping(lambda _seed, _step: 1, sketched=0)
+    assert GENERATOR not in sentences(recorder.learn(still))
+    assert not titles(recorder.judge(recorder.learn(dropping(counting)), still), "Distinct")
+
+
+def test_a_generator_that_is_set_aside(recorder: Recorder) -> None:
+    """Under `torch.random.fork_rng` each step has a seed of its own, and afterwards the state is what it was."""
+    forked = dropping(lambda _seed, _step: 1, within=lambda step: (10 + step, 20 + step))
+    assert not titles(recorder.judge(recorder.learn(dropping(counting)), forked), "Distinct")
+
+
 # Tensors of a batch
 
 TENSORS = "No two tensors of a batch have the same content."
