@@ -13,6 +13,8 @@ from pytest_traincheck.check.result import Violation
 from pytest_traincheck.golden.model import Kind
 from pytest_traincheck.relations import relations, vocabulary
 
+BACKWARD = "torch.autograd.backward"
+
 LATE_EFFECT = 3
 """From this layer on a violation speaks of an effect (of a call, on a variable, between ranks), which has a cause
 before it.
@@ -136,6 +138,8 @@ def aspect_of(violation: Violation) -> Aspect:
         return Aspect.STATISTICS if rule.claim.get("kind") == "buffer" else Aspect.COPY
     if rule.relation == "Consistent":
         return Aspect.AGREEMENT if "across" in rule.claim else Aspect.FORWARD
+    if _sizes_batches(violation):
+        return Aspect.CHOICE
     if rule.relation in ("Accumulate", "Schedule"):
         return Aspect.ACCUMULATION if rule.relation == "Accumulate" else Aspect.RATE
     if rule.relation in _ASPECTS:
@@ -181,6 +185,7 @@ def can_follow(effect: Violation, cause: Violation) -> bool:
         or _shifts_windows(cause, effect)
         or _nothing_to_schedule(cause, effect)
         or _rescales(cause, effect)
+        or _comes_with_batches(cause, effect)
     )
 
 
@@ -197,6 +202,9 @@ def _same_root(violation: Violation, other: Violation) -> bool:
         return bool(violation.variables) and set(violation.variables) == set(other.variables)
     if _too_often(violation) and _too_often(other):
         # Windows end with steps: one step left out doubles every count of its window.
+        return violation.step == other.step
+    if _left_out(violation) and _left_out(other) and BACKWARD in (ours.subject, theirs.subject):
+        # A step that nothing came before: its window lacks all that golden's had.
         return violation.step == other.step
     if _same_model(violation, other) or _same_model(other, violation):
         return True
@@ -247,6 +255,22 @@ def _rescales(cause: Violation, effect: Violation) -> bool:
     """
     called_differently = cause.invariant.relation in ("APIArg", "DataFlow") and aspect_of(cause) is Aspect.LOSS
     return called_differently and effect.invariant.relation == "LossScale"
+
+
+def _sizes_batches(violation: Violation) -> bool:
+    return violation.invariant.relation == "Bounded" and violation.invariant.kind is Kind.CONFIG
+
+
+def _comes_with_batches(cause: Violation, effect: Violation) -> bool:
+    """Batches of another size make sums of another length, other padding, and epochs of another length."""
+    if not _sizes_batches(cause):
+        return False
+    if effect.invariant.relation in ("LossScale", "LossTerms", "DataFlow"):
+        return True
+    if _evaluation_is_gone(effect) or aspect_of(effect) is Aspect.SCHEDULING:
+        return True
+    # What the program says shows in the first step; what shows later is up to the data.
+    return effect.step > cause.step and effect.invariant.relation == "APIArg" and "mode" not in effect.invariant.claim
 
 
 def _passes_on_mode(cause: Violation, effect: Violation) -> bool:
@@ -351,6 +375,11 @@ def flow_order(violation: Violation) -> int:
 
 def _counts_steps(violation: Violation) -> bool:
     return violation.invariant.relation == "Count" and violation.invariant.subject.endswith(".step")
+
+
+def _left_out(violation: Violation) -> bool:
+    """Whether something that comes in every step is missing in one of them."""
+    return violation.invariant.relation == "Count" and violation.candidate == "called never"
 
 
 def _too_often(violation: Violation) -> bool:

@@ -1,28 +1,36 @@
-"""Bounded: the size of a result follows from an argument: examples in a batch, tokens that were generated."""
+"""Bounded: the size of a result follows from an argument: examples in a batch, tokens that were generated. And for a
+batch, what that argument is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant
+from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.distinct import before_training
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.slots import part_of_batch
 
-BATCH, TOKENS = "batch", "tokens"
+BATCH, TOKENS, WANTED = "batch", "tokens", "batch size"
 LOADER = "torch.utils.data.DataLoader"
 SIZE = "max_new_tokens"
 MIXED = -1
+MOST = 4
+"""Different batch sizes up to which they are configured: a sampler that varies them has none."""
 
 
 class Bounded:
     """All tensors of a batch have as many rows as the DataLoader put examples into it, no more than its `batch_size`;
     `generate` returns no more new tokens than `max_new_tokens`.
+
+    The batch size of training is a setting like a learning rate: it has the value that golden has. A last batch that is
+    shorter does not change it.
     """
 
     name = "Bounded"
@@ -34,16 +42,21 @@ class Bounded:
         for process in run.processes:
             if len(process.measures("batch.size")):
                 yield Hypothesis(self.name, LOADER, {"of": BATCH})
+                sizes = sorted(set(_wanted(process)[1].tolist()))
+                if 0 < len(sizes) <= MOST:
+                    yield Hypothesis(self.name, LOADER, {"of": WANTED, "sizes": sizes}, Kind.CONFIG, Scope.PINNED)
             for api in sorted({process.api[int(row)] for row in _generations(process)[0]}):
                 yield Hypothesis(self.name, api, {"of": TOKENS, "api": api})
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        make = _batches if claim["of"] == BATCH else _generated
+        make = {BATCH: _batches, TOKENS: _generated, WANTED: _configured}[claim["of"]]
         return Examples.concatenate([make(process, number, claim) for number, process in enumerate(run.processes)])
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if claim["of"] == BATCH:
             return f"All tensors of a batch have the same number of rows, no more than the batch size{when}."
+        if claim["of"] == WANTED:
+            return f"The batch size of training is {_either(claim['sizes'])}{when}."
         return f"`{subject}` returns no more new tokens than `{SIZE}`{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
@@ -54,6 +67,13 @@ class Bounded:
                 f"the batch has {seen}.",
                 "as many rows as examples",
                 seen,
+            )
+        if invariant.claim["of"] == WANTED:
+            sizes = _either(invariant.claim["sizes"])
+            return Finding(
+                f"The batch size of training was {sizes} in golden, is {seen} in the candidate.",
+                f"batch_size = {sizes}",
+                f"batch_size = {seen}",
             )
         api = invariant.claim["api"]
         return Finding(
@@ -81,6 +101,31 @@ def _batches(process: Process, position: int, _claim: Mapping[str, Any]) -> Exam
         np.zeros(len(rows), dtype=np.int64),
         {"rank": rank_label(process, len(rows))},
         Labels.of(np.arange(len(texts)), texts),
+    )
+
+
+def _either(sizes: Sequence[int]) -> str:
+    return " or ".join(map(str, sizes))
+
+
+def _wanted(process: Process) -> tuple[Ints, Ints]:
+    """The batch sizes of the loaders that training batches come from, and their rows."""
+    rows = process.measures("batch.size")
+    rows = rows[before_training(process, rows)] if len(rows) else rows
+    return rows, process.events["value"][rows].astype(np.int64)
+
+
+def _configured(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    rows, sizes = _wanted(process)
+    if not len(rows):
+        return EMPTY
+    return Examples(
+        np.isin(sizes, claim["sizes"]),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {"rank": rank_label(process, len(rows))},
+        Labels.of(np.arange(len(rows)), [str(size) for size in sizes.tolist()]),
     )
 
 

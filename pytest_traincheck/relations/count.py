@@ -51,17 +51,19 @@ class Count:
                     and api != vocabulary.MASKING
                 )
                 alternatives = [("step", "once"), ("step", "some")] if exact else [("step", "some")]
-                runwide = [("run", "some")]
-                if len(process.rows_of_type("scaler")) or api.endswith(RESTORE):
-                    # A gradient scaler skips a step when gradients overflow: which window a call falls into is up to
-                    # the data.
+                if api.endswith(RESTORE):
                     alternatives, exact = [], False
                 scope = Scope.PINNED if optimizer or api.startswith(FORWARD) else Scope.TRANSFERABLE
-                for per, times in alternatives + runwide:
+                family = f"count {api}"
+                for per, times in alternatives:
                     claim = {"api": api, "per": per, "times": times}
-                    # What must come up in a run depends on how long the run is.
-                    own = Scope.PINNED if per == "run" else scope
-                    yield Hypothesis(self.name, subject, claim, Kind.BEHAVIOUR, own, family=f"count {api}")
+                    yield Hypothesis(self.name, subject, claim, Kind.BEHAVIOUR, scope, family=family)
+                if len(process.rows_of_type("scaler")):
+                    # A scaler that skips every step leaves no step to count in.
+                    family = f"{family} in a run"
+                # What must come up in a run depends on how long the run is.
+                claim = {"api": api, "per": "run", "times": "some"}
+                yield Hypothesis(self.name, subject, claim, Kind.BEHAVIOUR, Scope.PINNED, family=family)
                 if exact and _at_most_once(process, rows):
                     once = Hypothesis(self.name, subject, {"api": api, "per": "step", "times": "once"})
                     limit = {"api": api, "per": "step", "times": "at most once"}
@@ -131,7 +133,7 @@ class Count:
             )
         golden = f"called {TIMES[claim['times']]} in every {place}"
         code = _code(claim["api"])
-        if never and claim["api"].partition("|")[0].endswith(".step") and _is_scaled(run):
+        if never and _steps_optimizer(claim["api"]) and _is_scaled(run):
             return Finding(
                 f"{code} was {golden} of golden; the candidate never calls it: `torch.amp.GradScaler` skips every "
                 "step, as it does while scaled gradients overflow.",
@@ -146,6 +148,11 @@ class Count:
             golden,
             "never called" if never else there,
         )
+
+
+def _steps_optimizer(api: str) -> bool:
+    name = _subject(api)[0]
+    return name.endswith(".step") and ".lr_scheduler." not in name and not name.endswith("GradScaler.step")
 
 
 def _is_scaled(run: Run) -> bool:
@@ -262,7 +269,9 @@ def _per_step(process: Process, position: int, rows: Ints, api: str, times: str)
         # Two losses with parameters of their own may go backward apart or in one sum: what counts is each gradient.
         counts = np.where(counts > 0, np.maximum(Gradients.of(process).passes_per_window, 1), 0)
     holds = {"once": counts == 1, "some": counts >= 1, "at most once": counts <= 1}[times]
-    anchors = _step_rows(process)
+    whole = np.setdiff1d(np.arange(process.windows), skipped_windows(process))
+    holds, counts = holds[whole], counts[whole]
+    anchors = _step_rows(process)[whole]
     context = step_context(process, anchors)
     del context["optimizer"]  # The window belongs to the iteration, not to one optimizer.
     return Examples(
@@ -273,6 +282,25 @@ def _per_step(process: Process, position: int, rows: Ints, api: str, times: str)
         context,
         Labels.of(np.minimum(counts, 3), ("never", "once", "twice", "many times")),
     )
+
+
+def skipped_windows(process: Process) -> Ints:
+    """Windows of which it is up to the data what falls into them: a gradient scaler was asked for a step in them and
+    took none, as gradients had overflowed. Whether it takes the very first one is up to the data as well, so that what
+    golden does around that is not known.
+    """
+
+    def compute() -> Ints:
+        scaler = process.rows_of_type("scaler")
+        asked = scaler[[process.api[row].endswith("GradScaler.step") for row in scaler.tolist()]]
+        begins = process.events["seq"][asked].astype(np.int64)
+        taken = np.array([step.begin for step in process.steps], dtype=np.int64)
+        inside = process.inside("scaler")[[step.row for step in process.steps]] if len(taken) else taken == 0
+        within = np.searchsorted(begins, taken[inside]) - 1
+        skipped = np.setdiff1d(np.arange(len(asked)), within)
+        return np.unique(np.append(process.window[asked[skipped]], np.zeros(min(len(asked), 1), dtype=np.int64)))
+
+    return process.memo("skipped windows", compute)
 
 
 def _per_run(process: Process, position: int, rows: Ints) -> Examples:

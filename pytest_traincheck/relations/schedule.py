@@ -17,10 +17,13 @@ from pytest_traincheck.trace.labels import Ints, Labels
 
 LIMIT = 32
 """Longest schedule that is written into a golden, in steps."""
+BY_SCHEDULER = "scheduler steps"
+"""What rates are told by where a gradient scaler skips steps as the data has it, while the schedule goes on."""
 
 
 class Schedule:
-    """The learning rate takes the same values, step by step.
+    """The learning rate takes the same values, step by step; with a gradient scaler, after as many steps of the
+    schedulers.
 
     One that follows the loss differs between seeds and is no rule.
     """
@@ -34,11 +37,16 @@ class Schedule:
         for process in run.processes:
             for optimizer in sorted({step.optimizer for step in process.steps}):
                 label = process.names.optimizers[optimizer]
-                # A gradient scaler skips steps as the data has it, while the schedule goes on.
-                if len(process.rows_of_type("scaler")) or _follows_a_metric(process, optimizer):
+                if _follows_a_metric(process, optimizer):
                     continue
+                scaled = bool(len(process.rows_of_type("scaler")))
                 for group, rates in _schedules(process, optimizer).items():
-                    claim = {"optimizer": label, "group": group, "values": rates}
+                    values = _by_place(rates, _places(process, optimizer)) if scaled else rates
+                    if not values:
+                        continue
+                    claim = {"optimizer": label, "group": group, "values": values}
+                    if scaled:
+                        claim["by"] = BY_SCHEDULER
                     subject = f"{class_of(process, optimizer)}.lr"
                     yield Hypothesis(self.name, subject, claim, Kind.CONFIG, Scope.PINNED)
 
@@ -51,25 +59,30 @@ class Schedule:
         return Examples.concatenate(parts)
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        if len(set(claim["values"])) == 1:
-            rate = claim["values"][0]
-            return f"The learning rate of `{claim['optimizer']}` (group {claim['group']}) stays {rate:.4g}{when}."
-        rates = ", ".join(f"{rate:.4g}" for rate in claim["values"][:8])
+        known = _known(claim)
+        if len(set(known)) == 1:
+            return f"The learning rate of `{claim['optimizer']}` (group {claim['group']}) stays {known[0]:.4g}{when}."
+        rates = ", ".join("any" if rate is None else f"{rate:.4g}" for rate in claim["values"][:8])
         more = ", ..." if len(claim["values"]) > 8 else ""
-        return f"The learning rate of `{claim['optimizer']}` (group {claim['group']}) goes {rates}{more}{when}."
+        way = " with the steps of its schedulers" if claim.get("by") else ""
+        return f"The learning rate of `{claim['optimizer']}` (group {claim['group']}) goes {rates}{more}{way}{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         first = int(broken[0])
         seen = examples.observed[first] if examples.observed is not None else "?"
-        number = int(np.searchsorted(np.flatnonzero(examples.process == examples.process[first]), first))
-        was = f"{claim['values'][number]:.6g}" if number < len(claim["values"]) else "?"
-        constant = len(set(claim["values"])) == 1
+        process = run.processes[int(examples.process[first])]
+        step = next(step for step in process.steps if step.row == int(examples.row[first]))
+        number = step.number
+        if claim.get("by"):
+            number = _places(process, step.optimizer)[number]
+        was = f"{claim['values'][number]:.6g}"
+        constant = len(set(_known(claim))) == 1
         what = "The learning rate" if constant else "The learning-rate schedule"
         verbs = ("was", "is") if constant else ("gave", "gives")
+        place = f"after {number} steps of its schedulers" if claim.get("by") else f"at its step {number}"
         return Finding(
-            f"{what} of `{claim['optimizer']}` {verbs[0]} {was} at its step {number} in golden, {verbs[1]} {seen} in "
-            "the candidate.",
+            f"{what} of `{claim['optimizer']}` {verbs[0]} {was} {place} in golden, {verbs[1]} {seen} in the candidate.",
             f"learning rate {was}",
             f"learning rate {seen}",
         )
@@ -102,17 +115,52 @@ def _schedules(process: Process, optimizer: int) -> Mapping[int, list[float]]:
     return process.memo(("schedule", optimizer), compute)
 
 
+def _known(claim: Mapping[str, Any]) -> list[float]:
+    return [rate for rate in claim["values"] if rate is not None]
+
+
+def _places(process: Process, optimizer: int) -> list[int]:
+    """For each step of the optimizer how often its schedulers had been stepped since the training began."""
+
+    def compute() -> list[int]:
+        events = process.events
+        rows = process.rows_of_type("scheduler")
+        rows = rows[(events["opt"][rows] == optimizer) & ~process.inside("scheduler")[rows]]
+        backward = process.rows_of_type("autograd")
+        begun = rows[rows > (backward[0] if len(backward) else 0)]
+        ends = np.sort(events["end"][begun].astype(np.int64))
+        begins = [step.begin for step in process.steps if step.optimizer == optimizer]
+        places: list[int] = np.searchsorted(ends, begins).tolist()
+        return places
+
+    return process.memo(("places in the schedule", optimizer), compute)
+
+
+def _by_place(rates: list[float], places: list[int]) -> list[float | None]:
+    """The rate of each place up to the last, `None` where no step was taken; empty if there are two for one place."""
+    found: dict[int, float] = {}
+    for rate, place in zip(rates, places, strict=False):
+        if place < LIMIT and not math.isclose(found.setdefault(place, rate), rate, rel_tol=1e-6, abs_tol=1e-12):
+            return []
+    return [found.get(place) for place in range(max(found, default=-1) + 1)]
+
+
 def _examples(process: Process, position: int, optimizer: int, claim: Mapping[str, Any]) -> Examples:
     rates = _schedules(process, optimizer).get(int(claim["group"]), [])
-    wanted = claim["values"]
-    size = min(len(rates), len(wanted))
-    steps = [step.row for step in process.steps if step.optimizer == optimizer][:size]
-    holds = np.array([math.isclose(rates[i], wanted[i], rel_tol=1e-6, abs_tol=1e-12) for i in range(size)], dtype=bool)
+    places = _places(process, optimizer) if claim.get("by") else range(len(rates))
+    values = claim["values"]
+    steps = [step.row for step in process.steps if step.optimizer == optimizer]
+    found = [
+        (row, rate, values[place])
+        for row, rate, place in zip(steps, rates, places, strict=False)
+        if place < len(values) and values[place] is not None
+    ]
+    size = len(found)
     return Examples(
-        holds,
+        np.array([math.isclose(rate, wanted, rel_tol=1e-6, abs_tol=1e-12) for _, rate, wanted in found], dtype=bool),
         np.full(size, position),
-        np.array(steps, dtype=np.int64),
+        np.array([row for row, _, _ in found], dtype=np.int64),
         np.zeros(size, dtype=np.int64),
         {"rank": rank_label(process, size)},
-        Labels.of(np.arange(size), [text_of(rate) for rate in rates[:size]]) if size else None,
+        Labels.of(np.arange(size), [text_of(rate) for _, rate, _ in found]) if size else None,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from judgements import describe
 from training_story import CLIP, DROPOUT, LINEAR, PARAMETERS, STEP_LR, F, Loop, Recorder, Training
@@ -122,6 +124,37 @@ def test_numbers_follow_from_behaviour_at_the_same_step_or_before() -> None:
     )
     assert roots(number("gradient norm", step=2), number("loss", step=3), mode) == ["torch.nn.Module.train"]
     assert roots(number("loss", step=1), mode) == ["torch.nn.Module.train", "Net"]
+
+
+def batch_size() -> Violation:
+    found = violation("Bounded", "torch.utils.data.DataLoader", failure=Kind.CONFIG, of="batch size", sizes=[8])
+    return replace(found, seq=1)  # a batch is loaded before anything is done with it
+
+
+def test_what_comes_with_batches_of_another_size() -> None:
+    """Sums are of another length, epochs too, and a batch without padding needs no mask."""
+    evaluated = "torch.nn.Module.forward|Net in eval"
+    found = explain(
+        [
+            batch_size(),
+            violation("LossScale", BACKWARD, of="loss"),
+            violation("Count", "torch.nn.Module.forward", candidate="never called", api=evaluated, per="run"),
+            violation("APIArg", F + "scaled_dot_product_attention", step=3, argument="is_causal", value=False),
+            violation("Schedule", "torch.optim.SGD.lr", step=4, failure=Kind.CONFIG),
+            number("loss"),
+        ]
+    )
+    assert [incident.root.invariant.relation for incident in found] == ["Bounded"]
+
+
+def test_another_batch_size_explains_no_mistake_beside_it() -> None:
+    beside = [
+        violation("Count", CLIP, candidate="never called", api=CLIP, per="step", times="once"),
+        violation("APIArg", F + "dropout", argument="p", value=0.1),
+        violation("APIArg", "torch.nn.Module.forward", step=3, mode="training", value=True, module="Net"),
+        violation("Hyperparameter", "torch.optim.SGD", failure=Kind.CONFIG, rule="value", name="momentum"),
+    ]
+    assert len(explain([batch_size(), *beside])) == 1 + len(beside)
 
 
 def test_numbers_of_another_model_do_not_follow() -> None:

@@ -6,25 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from judgements import sentences, titles
-from trace_builder import tensor
+from judgements import sentences, titles, violations
+from trace_builder import Model, tensor
 from training_story import Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.golden.model import Kind, Scope
 
 ROWS = "All tensors of a batch have the same number of rows, no more than the batch size."
 TOKENS = "`__main__.Decoder.generate` returns no more new tokens than `max_new_tokens`."
 SIZE = 8
 
 
-def loaded(t: Training, lead: int = SIZE, last: int = SIZE, size: int = SIZE) -> None:
+def loaded(t: Training, lead: int = SIZE, last: int = SIZE, size: int = SIZE) -> Model:
     """Batches of `lead` rows, and a last one of `last`."""
 
     def measure(step: int) -> None:
         t.measure("batch.size", float(size))
         t.measure("batch.lead", float(last if step == 5 else lead))
 
-    Measured(batch=measure).tell(t)
+    return Measured(batch=measure).tell(t)
 
 
 def generating(t: Training, new: Sequence[int] = (12, 12, 9), limit: object = 12) -> None:
@@ -45,10 +45,55 @@ def test_a_batch_has_a_row_for_each_example(recorder: Recorder) -> None:
     assert not titles(recorder.judge(golden, loaded), "Bounded")
 
 
-def test_a_smaller_last_batch_and_another_batch_size_are_no_fault(recorder: Recorder) -> None:
+def test_a_smaller_last_batch_is_no_fault(recorder: Recorder) -> None:
     golden = recorder.learn(loaded)
     assert not titles(recorder.judge(golden, lambda t: loaded(t, last=3)), "Bounded")
-    assert not titles(recorder.judge(golden, lambda t: loaded(t, lead=32, last=32, size=32)), "Bounded")
+
+
+CONFIGURED = "The batch size of training is 8."
+
+
+def test_the_batch_size_is_a_setting(recorder: Recorder) -> None:
+    golden = recorder.learn(loaded)
+    assert [(item.scope, item.kind) for item in golden.invariants if item.sentence == CONFIGURED] == [
+        (Scope.PINNED, Kind.CONFIG)
+    ]
+    outcome = recorder.judge(golden, lambda t: loaded(t, lead=4, last=4, size=4))
+    assert titles(outcome, "Bounded") == ["The batch size of training was 8 in golden, is 4 in the candidate."]
+    (violation,) = violations(outcome, "Bounded")
+    assert (violation.step, violation.golden, violation.candidate) == (0, "batch_size = 8", "batch_size = 4")
+
+
+def test_batches_whose_size_is_nobodys_setting(recorder: Recorder) -> None:
+    """Buckets of similar length, each of another size; and batches that are not made by a loader."""
+
+    def bucketed(t: Training) -> None:
+        def measure(step: int) -> None:
+            t.measure("batch.size", float(2 + step))
+            t.measure("batch.lead", float(2 + step))
+
+        Measured(batch=measure).tell(t)
+
+    for story in (bucketed, Measured().tell):
+        assert not [text for text in sentences(recorder.learn(story)) if text.startswith("The batch size")]
+        assert not titles(recorder.judge(recorder.learn(loaded), Measured().tell), "Bounded")
+
+
+def test_the_batch_size_of_an_evaluation_may_change(recorder: Recorder) -> None:
+    def evaluated(t: Training, size: int = 64) -> None:
+        def measure() -> None:
+            t.measure("batch.size", float(size))
+            t.measure("batch.lead", float(size))
+
+        model = loaded(t)
+        t.mode(model, False)
+        with t.no_grad():
+            t.batch(measure)
+            t.forward(model, line="evaluate")
+
+    golden = recorder.learn(evaluated)
+    assert CONFIGURED in sentences(golden)
+    assert not titles(recorder.judge(golden, lambda t: evaluated(t, size=16)), "Bounded")
 
 
 def test_a_collate_function_that_makes_two_rows_of_one_example(recorder: Recorder) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from judgements import broken, describe, rule, sentences, violations
+from judgements import broken, describe, rule, sentences, titles, violations
 from trace_builder import Layer, tensor
-from training_story import BACKWARD, CLIP, DROPOUT, LINEAR, F, Loop, Measured, Recorder, Training
+from training_story import BACKWARD, CLIP, DROPOUT, LINEAR, STEP_LR, F, Loop, Measured, Recorder, Scaled, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Scope
@@ -286,3 +286,47 @@ def test_a_scaler_that_skips_every_step_is_named(recorder: Recorder) -> None:
     # Without a scaler nobody skips anything.
     title = broken(recorder.judge(golden, lambda t: scaled(t, scaler=False)), sentence).title
     assert title.endswith("of golden; the candidate never calls it.")
+
+
+SCHEDULED = f"`{STEP_LR}.step` is called exactly once in every training step."
+
+
+def overflows(seed: int, iteration: int) -> bool:
+    return iteration in (0, 2 + seed)
+
+
+@pytest.mark.parametrize("guarded", [False, True], ids=["always", "only after a step"])
+def test_a_scheduler_beside_a_scaler_that_skips_is_counted_where_none_is_skipped(
+    recorder: Recorder, guarded: bool
+) -> None:
+    usual = Scaled(overflows, guarded=guarded)
+    golden = recorder.learn(usual.tell)
+    assert SCHEDULED in sentences(golden, "Count")
+    for fine in (usual, Scaled(lambda _seed, iteration: iteration == 5, guarded=guarded), Scaled(guarded=guarded)):
+        assert not titles(recorder.judge(golden, fine.tell), "Count")
+    twice = recorder.judge(golden, Scaled(overflows, lambda _iteration: 2, guarded=guarded).tell)
+    assert broken(twice, SCHEDULED).candidate == "called twice"
+    seldom = recorder.judge(golden, Scaled(overflows, lambda iteration: (iteration + 1) % 2, guarded=guarded).tell)
+    assert broken(seldom, SCHEDULED).candidate == "called never"
+
+
+def test_a_guard_is_no_fault_where_golden_never_overflowed(recorder: Recorder) -> None:
+    golden = recorder.learn(Scaled(guarded=True).tell)
+    assert not titles(recorder.judge(golden, Scaled(overflows, guarded=True).tell), "Count")
+
+
+def test_a_scheduler_beside_a_scaler_that_vanished(recorder: Recorder) -> None:
+    golden = recorder.learn(Scaled(overflows).tell)
+    outcome = recorder.judge(golden, Scaled(overflows, lambda _iteration: 0).tell)
+    (incident,) = outcome.incidents
+    assert incident.root.title == (
+        f"`{STEP_LR}.step` was called at least once in every run of golden; the candidate never calls it."
+    )
+
+
+def test_a_step_that_nothing_came_before_is_one_incident(recorder: Recorder) -> None:
+    """`optimizer.step()` stands there twice: its window has no backward pass, no batch and no forward pass."""
+    outcome = recorder.judge(recorder.learn(Scaled().tell), Scaled(extra=3).tell)
+    (incident,) = [item for item in outcome.incidents if item.root.invariant.relation == "Count"]
+    assert incident.root.invariant.subject == "torch.autograd.backward"
+    assert len(incident.consequences) > 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from judgements import broken, describe, rule, sentences, violations
-from training_story import Loop, Recorder, Training
+from training_story import Loop, Recorder, Scaled, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Kind, Scope
@@ -86,3 +86,42 @@ def test_the_scheduler_of_one_group_is_named(recorder: Recorder) -> None:
     outcome = check_run(golden, recorder.tell(lambda t: two_rates(t, frozen_rate=True)), same_spec=True)
     (violation,) = violations(outcome, "Schedule")
     assert "(group 1)" in violation.invariant.sentence
+
+
+def later(seed: int, iteration: int) -> bool:
+    return iteration in (1, 3 + seed)
+
+
+def test_with_a_scaler_the_rate_goes_with_the_steps_of_the_scheduler(recorder: Recorder) -> None:
+    """Which steps are skipped is up to the data, so that the third step has another rate with another seed."""
+    golden = recorder.learn(Scaled(later).tell)
+    (sentence,) = sentences(golden, "Schedule")
+    assert sentence == (
+        "The learning rate of `AdamW[Net]` (group 0) goes 0.01, any, 0.0025, any, 0.000625, 0.0003125, 0.0001563, "
+        "7.813e-05 with the steps of its schedulers."
+    )
+    for seed in range(4):
+        assert not violations(recorder.judge(golden, Scaled(later).tell, seed=seed), "Schedule")
+    slower = recorder.judge(golden, Scaled(later, factor=0.9).tell)
+    (violation,) = violations(slower, "Schedule")
+    assert violation.title == (
+        "The learning-rate schedule of `AdamW[Net]` gave 0.0025 after 2 steps of its schedulers in golden, gives "
+        "0.0081 in the candidate."
+    )
+
+
+def test_with_a_scaler_a_rate_that_the_schedule_does_not_tell_is_no_rule(recorder: Recorder) -> None:
+    """The scheduler is not called, and the rate is assigned by hand: one place in the schedule has two rates."""
+
+    def by_hand(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for _ in range(6):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.backward(net)
+            with t.call("torch.amp.GradScaler.step", type="scaler"):
+                t.step(optimizer)
+            optimizer.rates[0] *= 0.5
+
+    assert not sentences(recorder.learn(by_hand), "Schedule")
