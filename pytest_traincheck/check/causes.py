@@ -379,7 +379,7 @@ def _counts_steps(violation: Violation) -> bool:
 
 def _left_out(violation: Violation) -> bool:
     """Whether something that comes in every step is missing in one of them."""
-    return violation.invariant.relation == "Count" and violation.candidate == "called never"
+    return violation.invariant.relation == "Count" and violation.candidate == "not called in this step"
 
 
 def _too_often(violation: Violation) -> bool:

@@ -173,7 +173,9 @@ def position(source: str) -> tuple[str, int]:
 def is_missing(violation: Violation) -> bool:
     """Whether something that golden did is not done at all, so that the source line is only where it was noticed."""
     rule = violation.invariant
-    if causes.has_vanished(violation) or violation.candidate.startswith(("called never", "no call of", "unchanged")):
+    if causes.has_vanished(violation) or violation.candidate.startswith(
+        ("not called in this step", "no call of", "unchanged")
+    ):
         return True
     return rule.relation == "Accumulate" and rule.claim.get("gradient") != "whole"
 

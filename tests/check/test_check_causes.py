@@ -104,7 +104,7 @@ def test_ranks_that_differ_follow_from_a_missing_collective(api: str) -> None:
 
 
 def test_ranks_that_differ_follow_from_what_only_one_of_them_does() -> None:
-    clip = violation("Count", CLIP, ranks=(1,), candidate="called never", api=CLIP, per="step", times="once")
+    clip = violation("Count", CLIP, ranks=(1,), candidate="not called in this step", api=CLIP, per="step", times="once")
     assert roots(ranks_differ("parameter"), clip) == [CLIP]
 
 
