@@ -36,11 +36,15 @@ class Reported:
 
 @dataclass(frozen=True)
 class Bundle:
-    """An opened bundle. `trace` is a private copy of the candidate's run directory, gone when the block is left."""
+    """An opened bundle. `trace` is a private copy of the candidate's run directory, gone when the block is left.
+
+    `report` is the JSON object of the check, from which `reported` is taken; it is as untrusted as the rest.
+    """
 
     place: str
     manifest: Manifest
     golden: Golden
+    report: Mapping[str, Any]
     reported: tuple[Reported, ...]
     trace: Path
 
@@ -63,7 +67,8 @@ def open_bundle(path: Path) -> Iterator[Bundle]:
         except (TraceError, OSError) as error:
             raise damaged(str(path), str(error)) from error
         golden = _golden(copy, trace, str(path))
-        yield Bundle(str(path), manifest, golden, _reported(copy / layout.REPORT, str(path)), trace)
+        report, reported = _report(copy / layout.REPORT, str(path))
+        yield Bundle(str(path), manifest, golden, report, reported, trace)
 
 
 def _copy(source: Source, manifest: Manifest, target: Path, place: str) -> None:
@@ -96,11 +101,13 @@ def _platform(meta: Path) -> str:
     return str(json.loads(meta.read_bytes()).get("platform", ""))
 
 
-def _reported(path: Path, place: str) -> tuple[Reported, ...]:
+def _report(path: Path, place: str) -> tuple[Mapping[str, Any], tuple[Reported, ...]]:
     try:
         content: Any = json.loads(path.read_bytes())
-        incidents = content["incidents"]
-        return tuple(Reported(_text(item["id"]), _text(item["title"]), _diff(item.get("diff"))) for item in incidents)
+        incidents = tuple(
+            Reported(_text(item["id"]), _text(item["title"]), _diff(item.get("diff"))) for item in content["incidents"]
+        )
+        return content, incidents
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise damaged(place, f"{layout.REPORT} is no report of a check ({error})") from error
 

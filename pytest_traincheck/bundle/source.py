@@ -27,6 +27,11 @@ class Source(Protocol):
         """At most `limit` bytes of a file. Raises `BundleError` when there is more, or no such file."""
 
 
+def is_bundle(path: Path) -> bool:
+    """Whether a path can be that of a bundle at all: a directory or a zip archive."""
+    return path.is_dir() or zipfile.is_zipfile(path)
+
+
 @contextmanager
 def open_source(path: Path) -> Iterator[Source]:
     """The files of the bundle at `path`. Raises `BundleError` when there is none."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_traincheck.bundle import is_bundle, open_bundle
 from pytest_traincheck.cli import options
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.config import Config
@@ -25,7 +26,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--owner", required=True, metavar="WHO", help="who answers for it")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why it is right for now")
     parser.add_argument("--expires", required=True, type=options.day, metavar="DATE", help="last day, as 2027-01-31")
-    parser.add_argument("--json-file", type=Path, metavar="FILE", help="its --json (default: the last check here)")
+    parser.add_argument(
+        "--json-file", type=Path, metavar="FILE", help="its --json, or its bundle (default: the last check here)"
+    )
     options.add_config(parser)
     parser.set_defaults(handle=run)
 
@@ -59,6 +62,9 @@ def _pipeline(config: Config, name: str | None) -> str:
 
 
 def _document(config: Config, pipeline: str, file: Path | None) -> Mapping[str, Any]:
+    if file is not None and is_bundle(file):
+        with open_bundle(file) as bundle:
+            return bundle.report
     document = last_check.recall(config, pipeline) if file is None else last_check.read(file)
     if document is not None:
         return document

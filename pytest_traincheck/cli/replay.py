@@ -23,4 +23,5 @@ def run(arguments: argparse.Namespace) -> int:
     except INPUT_ERRORS as error:
         return output.refuse(arguments, [(arguments.bundle.name, error)])
     output.show(result)
+    output.show_next(result)
     return output.finish(arguments, [result])

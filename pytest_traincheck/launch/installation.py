@@ -148,13 +148,21 @@ def _ask(python: Path, question: str, words: Sequence[str] = ()) -> Mapping[str,
 
 
 def version_changes(old: Installation, new: Installation, asked: Iterable[str] = ()) -> tuple[VersionChange, ...]:
-    """Every distribution whose version differs, those `asked` for first and in any case, then by name.
+    """Every distribution whose version differs, those `asked` for first and in any case.
 
-    What serves installing alone changes no training and is left out.
+    Then come those that both have, then what came or went with them, each by name. What serves installing alone changes
+    no training and is left out.
     """
     first: list[str] = [canonicalize_name(name) for name in asked]
     names = sorted(({*old.versions, *new.versions} - _INSTALLERS) | set(first))
-    ordered = sorted(names, key=lambda name: (first.index(name) if name in first else len(first), name))
+
+    def place(name: str) -> int:
+        """A new torch brings a dozen libraries, and its own version is what a person looks for."""
+        if name in first:
+            return first.index(name)
+        return len(first) + (name not in old.versions or name not in new.versions)
+
+    ordered = sorted(names, key=place)
     changes = (
         VersionChange(name, old.versions.get(name, ""), new.versions.get(name, ""), name in first) for name in ordered
     )

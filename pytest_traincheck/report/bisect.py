@@ -14,6 +14,7 @@ from pytest_traincheck.launch.bisection import Commit, Mark
 from pytest_traincheck.report.files import write_report
 from pytest_traincheck.report.layout import wrap
 from pytest_traincheck.report.terminal import render_incident_text
+from pytest_traincheck.report.wording import next_lines
 
 FORMAT = 1
 """Version of the JSON object."""
@@ -102,13 +103,16 @@ def _end(report: BisectReport, width: int) -> Iterator[str]:
             yield render_incident_text(report.incident, width)
     for note in report.notes:
         yield from wrap(one_line(note), width, indent="      ", first="note: ")
+    found = report.first_bad.result if report.first_bad is not None else None
+    if found is not None and (commands := next_lines(found, width)):
+        yield from ("", *commands)
 
 
 def document(report: BisectReport) -> dict[str, Any]:
     """The JSON object of a bisect."""
     first = report.first_bad
     incident = report.incident
-    shown = first.result.to_json()["incidents"] if first is not None and first.result is not None else []
+    found = first.result.to_json() if first is not None and first.result is not None else {}
     return {
         "format": FORMAT,
         "pipeline": report.pipeline,
@@ -117,7 +121,10 @@ def document(report: BisectReport) -> dict[str, Any]:
         "bad": _commit(report.bad),
         "first_bad": None if first is None else _commit(first.commit),
         "possible": [_commit(commit) for commit in report.possible],
-        "incident": next((item for item in shown if incident is not None and item["id"] == incident.id), None),
+        "incident": next(
+            (item for item in found.get("incidents", ()) if incident is not None and item["id"] == incident.id), None
+        ),
+        "commands": found.get("commands"),
         "tested": [
             {**_commit(item.commit), "verdict": item.mark.value, "reason": item.reason} for item in report.tested
         ],

@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from pytest_traincheck.check.result import CheckResult
-from pytest_traincheck.config import DEFAULT_STORE, ConfigError, load
+from pytest_traincheck.check.result import CheckResult, Outcome, SideInfo
+from pytest_traincheck.config import DEFAULT_STORE, ConfigError, PipelineSpec, load
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import IN_PROCESS, Golden
+from pytest_traincheck.launch.git import describe_head
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.testing import wording
+from pytest_traincheck.testing.keeping import kept_place
 from pytest_traincheck.testing.learned import PROPERTY, learned_of, refusal
 from pytest_traincheck.testing.settings import Settings, settings_of
 from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.workflow.bundling import Recipe, keep_bundle
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.intended import is_meant
-from pytest_traincheck.workflow.judging import NO_RULES, rules_of
+from pytest_traincheck.workflow.judging import NO_RULES, keep_artifacts, rules_of
+from pytest_traincheck.workflow.next_steps import fixture_commands
 from pytest_traincheck.workflow.policy import Rules, judge
 from pytest_traincheck.workflow.relearning import Relearned, described, former, merged, with_former_numbers
+from pytest_traincheck.workflow.runs import CANDIDATE, ArtifactsError, Workspace
 
 if TYPE_CHECKING:
     from pytest_traincheck.trace import Run
-
-REFRESH_COMMAND = "pytest --traincheck-refresh"
 
 
 @dataclass(frozen=True)
@@ -70,9 +75,8 @@ class Traincheck:
         """
         learned_of(self.item.config).used.add(name)
         golden = None if self.settings.refresh else self._golden(name)
-        run_dir = self.directory / f"run{self._count}"
-        self._count += 1
-        run_dir.mkdir(parents=True)
+        space = self._space(name)
+        run_dir = space.path / CANDIDATE
         from pytest_traincheck.probe import observe
 
         if seed is not None:
@@ -96,16 +100,48 @@ class Traincheck:
             golden = store.with_numbers(golden, store.golden_path(self.store, name), platform)
         except GoldenError as error:
             _fail(str(error))
-        result = self._checked(name, golden, trace)
+        result = self._checked(name, golden, recorded)
+        same_spec = golden.spec == in_process_spec(name)
+        spec = PipelineSpec(name, f"pytest {shlex.quote(self.item.nodeid)}", seeds=() if seed is None else (seed,))
+        result = keep_bundle(space, result, golden, Recipe(spec, same_spec, self.rules), self.engine)
+        keep_artifacts(space, result, golden)
         if result.incidents:
-            accepted = "".join(f" --traincheck-accept {incident.id}" for incident in result.incidents)
-            _fail(wording.in_process_text(result, f"{REFRESH_COMMAND} {self.item.nodeid!r}{accepted}"))
+            _fail(wording.in_process_text(result))
 
-    def _checked(self, name: str, golden: Golden, trace: Run) -> CheckResult:
-        outcome = self.engine.check_run(golden, trace, same_spec=golden.spec == in_process_spec(name))
+    def _space(self, name: str) -> Workspace:
+        """Where a run is recorded: with the other artifacts when these are kept, else below the test's own directory.
+
+        A refresh learns from all runs of a name at the end, so none of them may take the place of another.
+        """
+        if self.settings.artifacts is not None and not self.settings.refresh:
+            try:
+                return kept_place(self.settings.artifacts, name, self.item.nodeid)
+            except ArtifactsError as error:
+                _fail(str(error))
+        path = self.directory / f"run{self._count}"
+        self._count += 1
+        (path / CANDIDATE).mkdir(parents=True)
+        return Workspace(path, kept=False)
+
+    def _checked(self, name: str, golden: Golden, run: _Recorded) -> CheckResult:
+        outcome = self.engine.check_run(golden, run.trace, same_spec=golden.spec == in_process_spec(name))
         judged = judge(outcome.verdicts, outcome.incidents, self.rules)
         path = store.golden_path(self.store, name)
-        return since_golden(CheckResult(name, judged.verdicts, judged.incidents), golden.commit, path, Path.cwd())
+        result = CheckResult(
+            name,
+            judged.verdicts,
+            judged.incidents,
+            golden=SideInfo(golden.commit, golden.runs, golden.environment, str(path)),
+            candidate=SideInfo(runs=1, environment=read_environment(run.run_dir), path=str(Path.cwd())),
+            modules=outcome.modules,
+            renamed=outcome.renamed,
+        )
+        if result.outcome is not Outcome.FAIL:
+            return result
+        test = as_typed(self.item)
+        candidate = replace(result.candidate, commit=describe_head(path.parent))
+        result = replace(result, candidate=candidate, commands=fixture_commands(result, test))
+        return since_golden(result, golden.commit, path, Path.cwd())
 
     def _golden(self, name: str) -> Golden:
         try:
@@ -113,7 +149,7 @@ class Traincheck:
             if not path.exists():
                 raise GoldenError(
                     f"{name}: there is no golden at {path}.\n"
-                    f"Learn it and commit the file: {REFRESH_COMMAND} {self.item.nodeid!r}"
+                    f"Learn it and commit the file: pytest --traincheck-refresh {shlex.quote(as_typed(self.item))}"
                 )
             return store.read(path)
         except GoldenError as error:
@@ -139,7 +175,7 @@ class Traincheck:
             acceptance = self.settings.acceptance
             refused = [incident for incident in learned.result.incidents if not is_meant(incident, acceptance)]
             if refused:
-                _fail(refusal(name, refused, acceptance, (self.item.nodeid,)))
+                _fail(refusal(name, refused, acceptance, (as_typed(self.item),)))
 
     def _learned(self, name: str, runs: Sequence[_Recorded]) -> Relearned:
         path = store.golden_path(self.store, name)
@@ -148,7 +184,7 @@ class Traincheck:
         if old is not None:
             old, more = with_former_numbers(old, path, runs[0].run_dir)
             notes = (*notes, *more)
-            result = merged([self._checked(name, old, run.trace) for run in runs])
+            result = merged([self._checked(name, old, run) for run in runs])
         golden = self.engine.learn(
             [run.trace for run in runs],
             pipeline=name,
@@ -159,6 +195,13 @@ class Traincheck:
             reason="",
         )
         return described(path, old, golden, result=result, reason="", notes=notes)
+
+
+def as_typed(item: pytest.Item) -> str:
+    """The node id, which begins at pytest's root, as it is typed where pytest was started."""
+    path, *names = str(item.nodeid).split("::")
+    relative = os.path.relpath(item.config.rootpath / path, item.config.invocation_params.dir)
+    return "::".join([relative, *names])
 
 
 def in_process_spec(name: str) -> str:

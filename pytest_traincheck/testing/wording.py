@@ -44,7 +44,8 @@ def errors_text(result: CheckResult) -> str:
     return "\n\n".join(blocks)
 
 
-def in_process_text(result: CheckResult, accept: str) -> str:
-    """The incidents of training inside a test, and the command that accepts them."""
+def in_process_text(result: CheckResult) -> str:
+    """The incidents of training inside a test, and the commands that reproduce and accept them."""
     parts = [render_incident_text(incident, width=WIDTH) for incident in result.incidents]
-    return "\n\n".join([f"{result.pipeline}: the training broke rules of its golden", *parts, f"if intended: {accept}"])
+    rest = [*(f"note: {note}" for note in result.notes), *next_lines(result)]
+    return "\n\n".join([f"{result.pipeline}: the training broke rules of its golden", *parts, "\n".join(rest)])

@@ -14,9 +14,11 @@ from pytest_traincheck.workflow.configured import check_stored, read_stored
 from pytest_traincheck.workflow.intended import Acceptance, UnknownIncidentError
 from pytest_traincheck.workflow.live_check import check_live
 from pytest_traincheck.workflow.relearning import Refresh, Relearned, refresh, relearn
+from pytest_traincheck.workflow.runs import ArtifactsError
 
 INPUT_ERRORS = (
     AcceptError,
+    ArtifactsError,
     BisectError,
     BundleError,
     ConfigError,
@@ -35,6 +37,7 @@ __all__ = [
     "INPUT_ERRORS",
     "AcceptError",
     "Acceptance",
+    "ArtifactsError",
     "CompareRequest",
     "Refresh",
     "Relearned",

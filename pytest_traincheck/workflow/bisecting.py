@@ -18,7 +18,9 @@ from pytest_traincheck.report.bisect import BisectReport, Tested, incident_of
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.judging import check_candidate, rules_of
+from pytest_traincheck.workflow.last_check import remember
 from pytest_traincheck.workflow.live_golden import LiveGolden, Obtained, obtain
+from pytest_traincheck.workflow.next_steps import with_commands_at
 from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.runs import CANDIDATE, workspace
 
@@ -170,8 +172,18 @@ class _Search:
         golden: Obtained,
     ) -> BisectReport:
         first = next((item for item in tested if item.commit.hash == search.first_bad), None)
+        if first is not None and first.result is not None:
+            first = replace(first, result=self._told(first.result, rule, ends[0].short, first.commit.short))
         possible = tuple(describe_commit(search.tree, commit) for commit in search.possible)
         return BisectReport(self.request.spec.name, rule, *ends, tested, first, possible, golden.notes)
+
+    def _told(self, result: CheckResult, rule: str, good: str, commit: str) -> CheckResult:
+        """The result of the first bad commit, with commands about the incident that was looked for."""
+        incident, config = incident_of(result, rule), self.request.config
+        alone = replace(result, incidents=(incident,)) if incident is not None else result
+        told = replace(result, commands=with_commands_at(alone, config, good, commit).commands)
+        remember(config, told)
+        return told
 
 
 def _require_run(result: CheckResult) -> None:

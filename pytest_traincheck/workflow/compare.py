@@ -76,7 +76,7 @@ def script_name(command: str) -> str:
 def compare(request: CompareRequest, progress: Progress, engine: Engine | None = None) -> CheckResult:
     """Learn from the golden side, check the candidate. Run failures are errors in the result.
 
-    Raises `SideError` for a side that cannot be used, `OSError` when the artifacts cannot be written.
+    Raises `SideError` for a side that cannot be used, `ArtifactsError` when they cannot be kept.
     """
     engine = engine or default_engine()
     golden_source = resolve_side(request.golden, request.cwd)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,17 +24,61 @@ def with_commands(result: CheckResult, config: Config, golden: str) -> CheckResu
     if result.outcome is not Outcome.FAIL:
         return result
     where = _configuration(config)
-    reproduce = ["traincheck", "check", result.pipeline]
-    if golden != STORED or config.golden != STORED:
-        reproduce += ["--golden", shlex.quote(golden)]
-    ids = [incident.id for incident in result.incidents]
-    if golden == STORED:
-        named = [word for identity in ids for word in ("--accept", identity)]
-        accept = ["traincheck", "refresh", result.pipeline, *named, "--reason", f'"{PLACEHOLDER}"', *where]
-    else:
-        accept = ["traincheck", "accept", *ids, "--pipeline", result.pipeline]
-        accept += ["--owner", _owner(config.root), "--reason", f'"{PLACEHOLDER}"', "--expires", _last_day(), *where]
-    return replace(result, commands=Commands((*reproduce, *where), tuple(accept)))
+    live = golden if golden != STORED or config.golden != STORED else ""
+    accept = refresh_words(result, where) if golden == STORED else accept_words(result, config.root, where)
+    return replace(result, commands=Commands(check_words(result, live, where), accept))
+
+
+def with_commands_at(result: CheckResult, config: Config, golden: str, commit: str) -> CheckResult:
+    """The same for a result of another commit than the one that is checked out: that comes first."""
+    result = with_commands(result, config, golden)
+    if result.commands is None:
+        return result
+    checkout = ("git", "checkout", "--detach", commit, "&&")
+    return replace(result, commands=replace(result.commands, reproduce=(*checkout, *result.commands.reproduce)))
+
+
+def with_upgrade_commands(result: CheckResult, config: Config, environment: Sequence[str], golden: str) -> CheckResult:
+    """The same for new libraries. `environment` are the options that say which, `golden` is a commit or empty."""
+    if result.outcome is not Outcome.FAIL:
+        return result
+    where = _configuration(config)
+    words = ["traincheck", "upgrade", result.pipeline]
+    for option, value in zip(environment[::2], environment[1::2], strict=True):
+        words += [option, shlex.quote(value)]
+    words += ["--golden", shlex.quote(golden)] if golden else []
+    return replace(result, commands=Commands((*words, *where), accept_words(result, config.root, where)))
+
+
+def check_words(result: CheckResult, golden: str = "", where: Sequence[str] = ()) -> tuple[str, ...]:
+    """The check of one pipeline again, against the configured golden or that of a commit or directory."""
+    live = ("--golden", shlex.quote(golden)) if golden else ()
+    return ("traincheck", "check", shlex.quote(result.pipeline), *live, *where)
+
+
+def refresh_words(result: CheckResult, where: Sequence[str] = ()) -> tuple[str, ...]:
+    """A refresh of the stored golden that takes every incident of the result."""
+    named = [word for identity in _ids(result) for word in ("--accept", identity)]
+    name = shlex.quote(result.pipeline)
+    return ("traincheck", "refresh", name, *named, "--reason", f'"{PLACEHOLDER}"', *where)
+
+
+def accept_words(result: CheckResult, root: Path, where: Sequence[str] = ()) -> tuple[str, ...]:
+    """Exceptions on file for every incident of the result; the owner is git's user in `root`."""
+    name = shlex.quote(result.pipeline)
+    terms = ("--owner", _owner(root), "--reason", f'"{PLACEHOLDER}"', "--expires", _last_day())
+    return ("traincheck", "accept", *_ids(result), "--pipeline", name, *terms, *where)
+
+
+def fixture_commands(result: CheckResult, test: str) -> Commands:
+    """For training inside of a test; `test` is its node id, as it is typed where pytest was started."""
+    place = shlex.quote(test)
+    named = [word for identity in _ids(result) for word in ("--traincheck-accept", identity)]
+    return Commands(("pytest", place), ("pytest", "--traincheck-refresh", place, *named))
+
+
+def _ids(result: CheckResult) -> list[str]:
+    return [shlex.quote(incident.id) for incident in result.incidents]
 
 
 def _configuration(config: Config) -> list[str]:

@@ -13,6 +13,7 @@ from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.partial import check_part
 from pytest_traincheck.workflow.policy import Rules
+from pytest_traincheck.workflow.replay_commands import replayed_commands
 
 
 def replay_bundle(path: Path, engine: Engine | None = None) -> CheckResult:
@@ -21,7 +22,7 @@ def replay_bundle(path: Path, engine: Engine | None = None) -> CheckResult:
     Raises `BundleError` or `TraceError` for a bundle that cannot be used.
     """
     with open_bundle(path) as bundle:
-        return _checked(bundle, engine or default_engine())
+        return replayed_commands(_checked(bundle, engine or default_engine()), bundle)
 
 
 def _checked(bundle: Bundle, engine: Engine) -> CheckResult:

@@ -68,13 +68,28 @@ class Workspace:
     kept: bool
 
 
+class ArtifactsError(ValueError):
+    """The directory for artifacts cannot be used: why, and what to do now."""
+
+
+def kept_workspace(artifacts: Path, name: str) -> Workspace:
+    """The directory `name` below that for artifacts. Raises `ArtifactsError` when nothing can be written there."""
+    path = artifacts.absolute() / name
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path).close()
+    except OSError as error:
+        raise ArtifactsError(
+            f"No artifacts can be kept in {path}: {error.strerror or error}. Give a directory that can be written."
+        ) from error
+    return Workspace(path, kept=True)
+
+
 @contextmanager
 def workspace(artifacts: Path | None, pipeline: str) -> Iterator[Workspace]:
-    """The directory for the runs of one pipeline. Raises `OSError` when it cannot be made."""
+    """The directory for the runs of one pipeline. Raises `ArtifactsError` when it is to be kept and cannot be made."""
     if artifacts is not None:
-        path = artifacts.absolute() / pipeline
-        path.mkdir(parents=True, exist_ok=True)
-        yield Workspace(path, kept=True)
+        yield kept_workspace(artifacts, pipeline)
         return
     # A run that is still dying may write while it is removed; what is left then is the system's to clean.
     with tempfile.TemporaryDirectory(prefix="traincheck-", ignore_cleanup_errors=True) as name:

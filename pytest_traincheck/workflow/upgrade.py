@@ -21,8 +21,10 @@ from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.changed_lines import between_sides
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.judging import check_candidate, keep_artifacts, rules_of
+from pytest_traincheck.workflow.last_check import remember
 from pytest_traincheck.workflow.learning import learn_side
 from pytest_traincheck.workflow.live_golden import LiveGolden, obtain
+from pytest_traincheck.workflow.next_steps import with_upgrade_commands
 from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.runs import (
     CANDIDATE,
@@ -73,7 +75,14 @@ def upgrade(
         differs = code_differs(source.commit if source.is_ref else source.directory, candidate.path, config.store)
         golden = stack.enter_context(open_side(source)) if differs else candidate
         check = _Upgrade(config, spec, environments, golden, candidate, space, engine, progress)
-        return check.run(source if differs and source.is_ref else None, differs, use_cache)
+        found = check.run(source if differs and source.is_ref else None, differs, use_cache)
+    if not found.cells:
+        return found
+    # The same words mean the same tomorrow, when HEAD has moved on.
+    code = source.commit[:12] if source.is_ref else ref if ref != str(config.root) else ""
+    told = with_upgrade_commands(found.last, config, environments.options, code)
+    remember(config, told)
+    return found.with_last(told)
 
 
 @dataclass(frozen=True)

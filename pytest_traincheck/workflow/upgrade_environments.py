@@ -22,12 +22,16 @@ from pytest_traincheck.launch.sides import SideError
 
 @dataclass(frozen=True)
 class Environments:
-    """The two environments, what differs between them, and what is to be known about the new one."""
+    """The two environments, what differs between them, and what is to be known about the new one.
+
+    `options` are those of `traincheck upgrade` that name it: option and value in turn.
+    """
 
     old: Installation
     new: Installation
     changes: tuple[VersionChange, ...]
     notes: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
     def modules(self) -> frozenset[str]:
         """Top-level modules of what was upgraded: of the libraries asked for, or of all that differ."""
@@ -53,7 +57,8 @@ def find_environments(config: Config, wanted: Sequence[str], python: str | None,
         raise SideError(f"the environments do not differ: {what}. Ask for another version.")
     if old.version != new.version:
         changes = (VersionChange("python", old.version, new.version), *changes)
-    return Environments(old, new, changes, notes)
+    options = tuple(word for text in wanted for word in ("--with", text))
+    return Environments(old, new, changes, notes, options if python is None else ("--python", python))
 
 
 def _by_address(wanted: Sequence[str]) -> bool:

@@ -17,5 +17,5 @@ SPEC = PipelineSpec("story", "python train.py", seed_arg="--seed {seed}", seeds=
 RULES = Rules((), {}, datetime.date(2026, 1, 1))
 
 
-def recipe(rules: Rules = RULES) -> Recipe:
-    return Recipe(SPEC, same_spec=True, rules=rules)
+def recipe(rules: Rules = RULES, spec: PipelineSpec = SPEC) -> Recipe:
+    return Recipe(spec, same_spec=True, rules=rules)

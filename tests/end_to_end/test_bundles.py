@@ -45,6 +45,8 @@ def test_the_bundle_shows_the_same_without_training_elsewhere(failed_job: Failed
     assert result["golden"]["environment"] == original["golden"]["environment"]
     assert result["candidate"]["commit"] == original["candidate"]["commit"]
     assert "-    optimizer.zero_grad()" in replayed.stdout
+    assert result["commands"] == original["commands"]
+    assert "reproduce: traincheck check net\n" in replayed.stdout
     assert "torch.optim.SGD.zero_grad" in (tmp_path / "junit").read_text()
     assert "replayed from a bundle" in (tmp_path / "html").read_text()
 

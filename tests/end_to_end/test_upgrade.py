@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -85,6 +86,15 @@ def test_the_library_alone(shell: Shell, tmp_path: Path) -> None:
     assert report["upgrade"]["versions"] == [{"name": "tinylib", "old": "1.0", "new": "2.0", "asked": True}]
     assert "reduction" in report["incidents"][0]["title"]
     assert all(len(line) <= 80 for line in text.splitlines())
+    told = text[text.index("reproduce: ") :].replace("\\\n", " ").splitlines()
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=repository, check=True, capture_output=True, text=True)
+    commit = head.stdout[:12]
+    assert " ".join(told[0].split()) == f"reproduce: traincheck upgrade tiny --with tinylib==2.0 --golden {commit}"
+    # What is accepted holds for the next upgrade check, and for every other.
+    words = shlex.split(told[1].removeprefix("if intended: ").replace('"..."', '"sums are meant"'))
+    done = subprocess.run([sys.executable, "-m", "pytest_traincheck", *words[1:]], cwd=repository, env=shell.env)
+    assert done.returncode == 0
+    subprocess.run(["git", "checkout", "--quiet", "."], cwd=repository, check=True)
 
 
 def test_neither(shell: Shell, tmp_path: Path) -> None:

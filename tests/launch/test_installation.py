@@ -46,10 +46,15 @@ def test_what_was_asked_for_comes_first_and_installers_do_not_count() -> None:
     )
     assert version_changes(old, new, ["Transformers"]) == (
         VersionChange("transformers", "4.45.2", "5.0", asked=True),
+        VersionChange("tokenizers", "0.20.3", "0.22"),
         VersionChange("accelerate", "1.0", ""),
         VersionChange("hf-xet", "", "1.1"),
-        VersionChange("tokenizers", "0.20.3", "0.22"),
     )
+
+
+def test_a_new_torch_stands_before_the_libraries_that_it_brings() -> None:
+    changes = version_changes(installation(torch="2.13.0"), installation(torch="2.15.0", cuda_toolkit="13.2"))
+    assert [change.name for change in changes] == ["torch", "cuda-toolkit"]
 
 
 def test_what_was_asked_for_is_shown_even_where_its_version_is_the_same() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope
+from pytest_traincheck.workflow.replaying import replay_bundle
 
 RULES = (Invariant("Count", "torch.nn.Linear", {}, (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "it is called", 8, 2),)
 
@@ -80,9 +81,16 @@ def test_fixture_in_process(pytester, plugin):
     run(*plugin, "--traincheck-refresh").assert_outcomes(passed=1)
     run(*plugin).assert_outcomes(passed=1)
     path.write_text(TEST.replace("train(4)", "train(4, clear=False)"))
-    broken = run(*plugin)
+    broken = run(*plugin, "--traincheck-artifacts=kept")
     broken.assert_outcomes(failed=1)
     broken.stdout.fnmatch_lines(["tiny: the training broke rules of its golden", "1. *zero_grad*"])
+    (bundle,) = (pytester.path / "kept").glob("tiny-test_net-*/bundle")
+    broken.stdout.fnmatch_lines([f"note: kept what `traincheck replay {bundle.relative_to(pytester.path)}` needs*"])
+    replayed = replay_bundle(bundle)
+    assert replayed.incidents[0].root.invariant.relation == "Accumulate"
+    assert replayed.commands is not None
+    assert replayed.commands.reproduce == ("pytest", "test_net.py::test_net")
+    broken.stdout.fnmatch_lines([f"if intended: {' '.join(replayed.commands.accept)}"])
 
 
 HANGS = "import os, pathlib, time\npathlib.Path(os.environ['PID_FILE']).write_text(str(os.getpid()))\ntime.sleep(600)\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -83,9 +84,39 @@ def test_fails_with_the_incident_and_no_internals(in_process, results):
     result.stdout.fnmatch_lines(
         [
             "1. zero_grad was never called",
-            "if intended: pytest --traincheck-refresh 'tests/test_net.py::test_net' --traincheck-accept abc",
+            "reproduce: pytest tests/test_net.py::test_net",
+            "if intended: pytest --traincheck-refresh tests/test_net.py::test_net --traincheck-accept abc",
         ]
     )
+    assert "fixture.py" not in result.stdout.str()
+
+
+def test_the_commands_are_for_where_pytest_was_started(in_process, results, monkeypatch):
+    in_process.set(results["failed"]("net"))
+    write_test(in_process, BLOCK)
+    monkeypatch.chdir(in_process.root / "tests")
+    result = in_process.run("test_net.py")
+    result.stdout.fnmatch_lines(["reproduce: pytest test_net.py::test_net"])
+
+
+def test_each_test_keeps_what_it_recorded(in_process, results):
+    in_process.set(results["failed"]("net"))
+    write_test(in_process, BLOCK + f"def test_other(traincheck):\n{BLOCK}")
+    in_process.run("tests/test_net.py", "--traincheck-artifacts=kept").assert_outcomes(failed=2)
+    kept = sorted(path.name.rpartition("-")[0] for path in (in_process.root / "kept").iterdir())
+    assert kept == ["net-test_net", "net-test_other"]
+    for directory in (in_process.root / "kept").iterdir():
+        assert json.loads((directory / "result.json").read_text())["commands"]["accept"].startswith("pytest ")
+        assert (directory / "candidate" / "proc-1-1" / "meta.json").is_file()
+
+
+def test_artifacts_that_cannot_be_kept_are_one_message(in_process, results):
+    in_process.set(results["passed"]("net"))
+    (in_process.root / "kept").write_text("a file")
+    write_test(in_process, BLOCK)
+    result = in_process.run("tests/test_net.py", "--traincheck-artifacts=kept")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["No artifacts can be kept in *kept*Give a directory that can be written."])
     assert "fixture.py" not in result.stdout.str()
 
 

@@ -128,6 +128,7 @@ def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> History:
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "person@example.invalid")
     path = tmp_path / "repository"
     path.mkdir()
+    monkeypatch.chdir(path)
     (path / "traincheck.toml").write_text("[pipelines.net]\nrun = 'python train.py'\nseeds = [0]\n")
     history = History(path)
     history.git("init", "--quiet", "--initial-branch=main")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pytest_traincheck.check.attribution import Attribution, Cause, Cell, attribute, last_cell
@@ -64,6 +64,11 @@ class UpgradeResult:
     def last(self) -> CheckResult:
         """The verdict of the whole: that of what is about to be merged."""
         return last_cell(self.cells).result if self.cells else self.reference
+
+    def with_last(self, result: CheckResult) -> UpgradeResult:
+        """The same with another result of what is about to be merged."""
+        last = last_cell(self.cells)
+        return replace(self, cells=tuple(replace(cell, result=result) if cell is last else cell for cell in self.cells))
 
     @property
     def incidents(self) -> tuple[tuple[Incident, Cause, LibraryCall | None], ...]:

@@ -15,6 +15,7 @@ from pytest_traincheck.report.layout import wrap
 from pytest_traincheck.report.terminal import render_incident_text, render_result
 from pytest_traincheck.report.upgrade import wording
 from pytest_traincheck.report.upgrade.result import UpgradeResult
+from pytest_traincheck.report.wording import next_lines
 
 _Line = tuple[str, str]
 
@@ -51,6 +52,8 @@ def render_upgrade(result: UpgradeResult, width: int = 80) -> Text:
     for note in (*result.notes, *result.last.notes):
         lines += _labelled("note", one_line(note), width)
     lines += _labelled("new python", one_line(result.new_python), width, style="dim")
+    if commands := next_lines(result.last, width):
+        lines += [("", ""), *((line, "") for line in commands)]
     text = Text(no_wrap=True, overflow="ignore")
     for number, (line, style) in enumerate(lines):
         text.append(("\n" if number else "") + line, style or None)
