@@ -74,7 +74,6 @@ class RunOutcome:
     remedy: str = ""
     output: str = ""
     """Last lines of the user's own stdout and stderr, each under its name."""
-    retried: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -103,7 +102,7 @@ def execute(request: RunRequest, progress: Callable[[float], None] | None = None
         f"the {request.side} run of `{request.command}` aborted while its process group was torn down "
         f"(`{diagnosis.TEARDOWN_ABORT}`) and was run once more"
     )
-    return replace(second, retried=True, notes=(note, *second.notes))
+    return replace(second, notes=(note, *second.notes))
 
 
 def _attempt(request: RunRequest, progress: Callable[[float], None] | None) -> tuple[RunOutcome, str]:
@@ -216,7 +215,7 @@ def _judge(request: RunRequest, prepared: _Prepared, ended: Ended, shown: str, s
             message or f"{subject} ended well, but {request.run_dir / RUN_FILE} cannot be written: {error.strerror}"
         )
         remedy = remedy or "Make room on that disk, and keep the pipeline from writing there."
-    return RunOutcome(request.run_dir, status, ended.exit_code, ended.seconds, message, remedy, shown, False, notes)
+    return RunOutcome(request.run_dir, status, ended.exit_code, ended.seconds, message, remedy, shown, notes)
 
 
 def _status(ended: Ended) -> RunStatus:

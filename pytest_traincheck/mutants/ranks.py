@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from .mutation import Mutation, plants
-from .patching import Function, around_optimizer_steps, is_own_call, replace, replace_all
+from .patching import Function, Make, around_optimizer_steps, is_own_call, replace, replace_all
 
 
 def _is_last_rank() -> bool:
@@ -37,10 +37,11 @@ def _all_reduce_dropped(mutation: Mutation) -> None:
     replace_all(_owners(), "all_reduce", make)
 
 
-@plants("all-reduce-corrupted-on-one-rank")
-def _all_reduce_corrupted(mutation: Mutation) -> None:
+def _corrupting(mutation: Mutation) -> Make:
+    """A collective that leaves the last rank with numbers that are a hundredth too large."""
+
     def make(original: Function) -> Function:
-        def all_reduce(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        def collective(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             ours = is_own_call() and _is_last_rank() and tensor.is_floating_point() and not kwargs.get("async_op")
             result = original(tensor, *args, **kwargs)
             if ours and mutation.here():
@@ -48,9 +49,14 @@ def _all_reduce_corrupted(mutation: Mutation) -> None:
                     tensor.mul_(1.01)
             return result
 
-        return all_reduce
+        return collective
 
-    replace_all(_owners(), "all_reduce", make)
+    return make
+
+
+@plants("all-reduce-corrupted-on-one-rank")
+def _all_reduce_corrupted(mutation: Mutation) -> None:
+    replace_all(_owners(), "all_reduce", _corrupting(mutation))
 
 
 @plants("all-reduce-skipped")
@@ -69,18 +75,7 @@ def _all_reduce_skipped(mutation: Mutation) -> None:
 
 @plants("broadcast-corrupted-on-one-rank")
 def _broadcast_corrupted(mutation: Mutation) -> None:
-    def make(original: Function) -> Function:
-        def broadcast(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            ours = is_own_call() and _is_last_rank() and tensor.is_floating_point() and not kwargs.get("async_op")
-            result = original(tensor, *args, **kwargs)
-            if ours and mutation.here():
-                with torch.no_grad():
-                    tensor.mul_(1.01)
-            return result
-
-        return broadcast
-
-    replace_all(_owners(), "broadcast", make)
+    replace_all(_owners(), "broadcast", _corrupting(mutation))
 
 
 @plants("ranks-begin-apart")

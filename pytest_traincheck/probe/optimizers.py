@@ -11,7 +11,8 @@ from . import summary
 from .digest import number
 from .names import class_name, library_of
 from .symbols import Symbols
-from .variables import Emit, Var, Variables
+from .variable import Var
+from .variables import Emit, Variables
 
 
 class OptimizerInfo:

@@ -28,7 +28,7 @@ from .walk import ITEMS, tensors
 
 if TYPE_CHECKING:
     from .recorder import Recorder
-    from .variables import Var
+    from .variable import Var
 
 STEPS = 2
 """Optimizer steps (of the optimizer that has taken most) that are sketched, unless the environment says otherwise."""

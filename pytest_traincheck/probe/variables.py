@@ -16,6 +16,7 @@ from . import numerics
 from .modules import Modules, Root, walk
 from .summary import dtype_name
 from .symbols import Symbols
+from .variable import Slot, Var
 
 Emit = Callable[[int, int, int, int, float], None]
 """Writes a change: var id, old state, new state, digest, value."""
@@ -25,87 +26,6 @@ Measure = Callable[[str, int, float], None]
 
 _NOTED = 1024
 """Copies that are noted before those that were thrown away are looked for."""
-
-
-class Var:
-    """One variable and its last seen state."""
-
-    __slots__ = (
-        "digest", "elements", "first", "id", "kind", "name", "opt", "plain", "pointer", "ref", "root", "sample",
-        "size", "state", "version",
-    )  # fmt: skip
-
-    def __init__(self, kind: str, name: str, root: int = 0, opt: int = 0) -> None:
-        self.kind = kind
-        self.name = name
-        self.root = root
-        self.opt = opt
-        self.id = 0
-        self.first: Var | None = None
-        self.state = content.UNSEEN
-        self.digest = 0
-        self.ref: weakref.ref[torch.Tensor] | None = None
-        self.version = -1
-        self.pointer = 0
-        self.size = 0
-        self.plain = False
-        self.sample = b""
-        self.elements: torch.Tensor | None = None
-
-    def looks_same(self, tensor: torch.Tensor) -> bool:
-        """Whether nothing suggests a change: same tensor, same version, same memory, same kilobyte in the middle."""
-        if self.ref is None or self.ref() is not tensor or self.version < 0 or tensor._version != self.version:
-            return False
-        readable = tensor if self.plain else content.local(tensor)
-        if readable is None:
-            return False
-        if not self.sample:
-            return (readable.data_ptr() if readable.layout is torch.strided else 0) == self.pointer
-        return (
-            readable.data_ptr() == self.pointer
-            and readable.nbytes == self.size
-            and readable.is_contiguous()
-            and content.sample(self.pointer, self.size) == self.sample
-        )
-
-    def remember(self, tensor: torch.Tensor, readable: torch.Tensor, seen: content.Look) -> None:
-        if self.ref is None or self.ref() is not tensor:
-            self.ref = weakref.ref(tensor)
-        self.plain = readable is tensor  # and the same object stays so
-        self.version = -1 if tensor.is_inference() else tensor._version
-        _, _, self.pointer, self.size, self.sample = seen
-
-    def same_as(self, other: Var) -> None:
-        """Take over what `other` remembers of the same tensor."""
-        self.ref, self.plain, self.version = other.ref, other.plain, other.version
-        self.pointer, self.size, self.sample = other.pointer, other.size, other.sample
-
-
-class Slot:
-    """A place that holds a parameter or buffer: an entry of a module, or a member of an optimizer group."""
-
-    __slots__ = ("_key", "_owner", "_parameter", "flag", "grad", "var")
-
-    def __init__(self, owner: Any, key: str | None, var: Var, grad: Var | None, flag: Var | None) -> None:
-        self._owner = owner
-        self._key = key
-        self._parameter = grad is not None
-        self.var = var
-        self.grad = grad
-        self.flag = flag
-
-    def tensor(self) -> torch.Tensor | None:
-        """What the place holds now."""
-        owner = self._owner()
-        if owner is None or self._key is None:
-            return owner if isinstance(owner, torch.Tensor) else None
-        found: Any = (owner._parameters if self._parameter else owner._buffers).get(self._key)
-        # A lazy parameter has neither shape nor content before its module's first call.
-        if type(found) is torch.nn.Parameter:
-            return found  # nearly always, and its metaclass makes `isinstance` slow
-        if self._parameter and not isinstance(found, torch.nn.Parameter):
-            return None  # `torch.func.functional_call` has put something else in its place for a while
-        return found if isinstance(found, torch.Tensor) and not isinstance(found, content.Lazy) else None
 
 
 class Variables:

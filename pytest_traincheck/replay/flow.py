@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterator
 
 from pytest_traincheck.golden.recording import ENTRY, GRAD, TRAINING
-from pytest_traincheck.replay.batches import side_by_side
+from pytest_traincheck.replay.batches import paired_batches
 from pytest_traincheck.replay.calls import Calls
+from pytest_traincheck.replay.initial import initial_values
 from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.sides import INFINITE, Call, Side, Tensor, apart, moved_apart
 from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, carried, carried_by_signs, epsilon
@@ -21,10 +22,6 @@ _CALLS = 64
 """Calls that the tolerance of what a whole step computes allows for."""
 _NOISE = 64
 """Rounding units, of the largest gradient of a model, that the gradient of any other parameter may be off."""
-
-
-_FEW = 16
-"""Elements of a part of a batch that say which samples are in it."""
 _UPDATED = 8
 """Rounding units of a value that its change may be off."""
 
@@ -47,7 +44,7 @@ class Flow:
     def points(self) -> Iterator[Point]:
         """Everything that can be compared, in order of time; nothing after the first thing that deviates."""
         if not self._golden.since:
-            yield from self._initial()
+            yield from initial_values(self._golden, self._candidate)
         windows = sorted({call.window for call in self._golden.calls.values() if call.kind == "autograd"})
         comparable = True
         for window in windows:
@@ -64,40 +61,12 @@ class Flow:
             else:
                 comparable = True
 
-    # initial values
-
-    def _initial(self) -> Iterator[Point]:
-        ours, theirs = self._golden, self._candidate
-        looks = ours.first_look, theirs.first_look
-        if not all(looks) or not _seeded_alike(ours, theirs, looks):
-            return
-        call, other = _around(ours, looks[0]), _around(theirs, looks[1])
-        if call is None or other is None:
-            return
-        # What is tracked only later, a copy of parameters say, does not begin here.
-        first, begun = (
-            {
-                name: tensors[0]
-                for name, tensors in side.values.items()
-                if name[0] in ("parameter", "buffer") and tensors[0].at <= side.inside(around)
-            }
-            for side, around in ((ours, call), (theirs, other))
-        )
-        off = {name: apart(tensor, begun[name]) for name, tensor in first.items() if name in begun}
-        allowed = {name: allowance(epsilon(first[name].dtype) or epsilon("float32"), 1, 1) for name in off}
-        wrong = sorted((name for name in off if off[name] > allowed[name]), key=lambda name: first[name].at)
-        if any(_found_elsewhere(begun[name], name, first) for name in wrong):
-            return  # The same numbers were drawn for other parameters: layers made in another order.
-        worst = max(off, key=lambda name: off[name] - allowed[name], default=None)
-        if worst is not None:
-            yield Point("initial", call, other, off[worst], allowed[worst], tuple(name for _, name in wrong))
-
     # one step
 
     def _step(self, window: int) -> Iterator[Point | None]:
         """The points of one step in order; None where what follows cannot be compared."""
         start = self._start(window)
-        batches = list(self._paired_batches(window, start))
+        batches = list(paired_batches(self._calls, window, start))
         yield from batches
         if not all(point.holds for point in batches):
             return
@@ -188,34 +157,6 @@ class Flow:
                 return None
             worst = max(worst, *off)
         return worst
-
-    def _paired_batches(self, window: int, start: tuple[float, float]) -> Iterator[Point]:
-        """Batches of which the largest part is golden's: then the rest is, as labels that belong to their inputs.
-
-        Of batches that workers make nothing is said but which rows stand side by side: their random draws nobody sees.
-        """
-        for golden in self._golden.calls.values():
-            other = self._calls.pairs.get(golden.index)
-            if golden.kind != "data" or golden.window != window or other is None:
-                continue
-            candidate = self._candidate.calls[other]
-            yield from side_by_side(self._golden, self._candidate, golden, candidate)
-            if self._calls.workers:
-                continue
-            since = min(start[0], golden.begin), min(start[1], candidate.begin)
-            batch, made = self._golden.results.get(golden.index, {}), self._candidate.results.get(other, {})
-            if not batch or batch.keys() != made.keys():
-                continue
-            if not self._calls.same_draws(since, (golden.end, candidate.end)):
-                return
-            off = {slot: apart(tensor, made[slot]) for slot, tensor in batch.items()}
-            largest = max(tensor.size for tensor in batch.values())
-            kept = [slot for slot in batch if off[slot] == 0 and batch[slot].size == largest and _telling(batch[slot])]
-            wrong = [slot for slot in batch if off[slot] > agreement(epsilon(batch[slot].dtype))]
-            if kept:
-                names = tuple(slot.removeprefix("out.") for slot in wrong)
-                worst = max(off[slot] for slot in wrong) if wrong else 0.0
-                yield Point("batch", golden, candidate, worst, 0.0, names, kept[0].removeprefix("out."))
 
     def _anchor(self, window: int) -> float | None:
         wanted = TRAINING | GRAD | ENTRY
@@ -391,38 +332,12 @@ def _rounding(value: Tensor, change: float) -> float:
     return allowance(eps, _CALLS, _CALLS) + (_UPDATED * eps / change if change else 0.0)
 
 
-def _telling(tensor: Tensor) -> bool:
-    """Whether a part of a batch says which samples are in it: a mask, or one number repeated, does not."""
-    squares = tensor.norm**2
-    same = math.isclose(squares, tensor.size * tensor.mean**2, rel_tol=1e-9, abs_tol=1e-12)
-    binary = math.isclose(squares, tensor.size * tensor.mean, rel_tol=1e-9, abs_tol=1e-12)
-    return tensor.size >= _FEW and not same and not binary
-
-
 def _worst(what: str, golden: Call, candidate: Call, excess: dict[str, tuple[float, float]]) -> Point:
     if not excess:
         return Point(what, golden, candidate, 0.0, 0.0)  # nothing moved, as where the learning rate begins with 0
     wrong = sorted((name for name, (off, allowed) in excess.items() if off > allowed), key=lambda n: -excess[n][0])
     name = wrong[0] if wrong else max(excess, key=lambda n: excess[n][0] - excess[n][1])
     return Point(what, golden, candidate, *excess[name], tuple(wrong))
-
-
-def _seeded_alike(golden: Side, candidate: Side, until: tuple[float, float]) -> bool:
-    """Whether both drew the same from the beginning on, whatever the generators held before they were seeded."""
-    (draws, moved), (others, states) = golden.drawn(0, until[0]), candidate.drawn(0, until[1])
-    seeded, counterpart = ({name: found[1:] for name, found in each.items()} for each in (moved, states))
-    return draws == others and seeded == counterpart
-
-
-def _found_elsewhere(value: Tensor, name: tuple[str, str], first: dict[tuple[str, str], Tensor]) -> bool:
-    return any(other != name and tensor.norm and apart(tensor, value) == 0 for other, tensor in first.items())
-
-
-def _around(side: Side, at: float) -> Call | None:
-    """The call in which variables were first looked at, or the first one after that."""
-    inside = [call for call in side.calls.values() if call.begin < at <= call.end]
-    later = [call for call in side.calls.values() if call.begin >= at]
-    return inside[-1] if inside else later[0] if later else None
 
 
 def _end_before(side: Side, window: int) -> float:

@@ -12,6 +12,7 @@ from pytest_traincheck.check.result import CheckResult, Verdict
 from pytest_traincheck.golden.wording import one_line, plural
 from pytest_traincheck.report import wording
 from pytest_traincheck.report.files import write_report
+from pytest_traincheck.report.junit_document import document, suite_element
 from pytest_traincheck.report.subjects import SubjectReport, by_subject
 from pytest_traincheck.report.terminal import render_incident_text
 
@@ -21,14 +22,7 @@ RAN = "ran"
 
 def to_text(results: Sequence[CheckResult]) -> str:
     """The XML document."""
-    root = ElementTree.Element("testsuites")
-    for result in results:
-        root.append(_suite(result))
-    for key in ("tests", "failures", "errors", "skipped"):
-        root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
-    root.set("time", f"{sum(float(suite.get('time', '0')) for suite in root):.4f}")
-    ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+    return document([_suite(result) for result in results])
 
 
 def write_junit(path: Path, results: Sequence[CheckResult]) -> None:
@@ -40,15 +34,10 @@ def _suite(result: CheckResult) -> ElementTree.Element:
     name = one_line(result.pipeline)
     reports = by_subject(result)
     cases = [_ran_case(result, name), *(_subject_case(report, name, result) for report in reports)]
-    suite: ElementTree.Element = junit_xml.TestSuite(name, cases, properties=_suite_properties(result)).build_xml_doc()
-    # An attribute of the library's own that the xunit2 schema does not know.
-    suite.attrib.pop("disabled", None)
-    elements = suite.findall("testcase")
+    suite = suite_element(name, cases, _suite_properties(result))
     # The library knows properties of suites only; test cases may have them, as pytest's own have.
-    for element, report in zip(elements[1:], reports, strict=True):
+    for element, report in zip(suite.findall("testcase")[1:], reports, strict=True):
         _add_properties(element, _case_properties(report))
-    for element in elements:
-        element.attrib.setdefault("time", "0")
     return suite
 
 

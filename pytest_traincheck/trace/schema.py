@@ -17,9 +17,6 @@ import numpy.typing as npt
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.errors import TraceError
 
-FILES = ("meta.json", "symbols.jsonl", "events.bin", "sketches.bin")
-"""The files of a process directory; the last one may be missing."""
-
 TEXT_LIMIT = 4096
 """Characters of a name."""
 

@@ -17,10 +17,10 @@ from pytest_traincheck.launch.sides import SideError, SideSource, open_side, res
 from pytest_traincheck.report.bisect import BisectReport, Tested, incident_of
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
-from pytest_traincheck.workflow.judging import check_candidate, rules_of
 from pytest_traincheck.workflow.last_check import remember
-from pytest_traincheck.workflow.live_golden import LiveGolden, Obtained, obtain
+from pytest_traincheck.workflow.live_golden import LiveGolden, obtain
 from pytest_traincheck.workflow.next_steps import with_commands_at
+from pytest_traincheck.workflow.obtained import Obtained, check_against
 from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.runs import CANDIDATE, workspace
 
@@ -135,15 +135,13 @@ class _Search:
             source_root, forbidden = separation(side, here)
             plan = plan_of(config, spec, side, CANDIDATE)
             plan = replace(plan, source_root=source_root, forbidden_roots=forbidden)
-            result = check_candidate(
+            result = check_against(
+                golden,
                 plan,
                 space,
-                golden.golden,
-                seed=spec.seeds[0],
-                same_spec=True,
-                rules=rules_of(config),
+                config=config,
+                spec=spec,
                 path=side.path,
-                golden_side=golden.side,
                 engine=self.engine,
                 progress=self.progress,
             )

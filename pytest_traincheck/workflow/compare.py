@@ -114,10 +114,7 @@ def _run(
         learned = learn_side(
             golden_plan,
             space,
-            pipeline=request.pipeline,
-            spec=_spec(request, golden_plan).fingerprint(),
-            seeds=request.seeds,
-            vary=request.vary,
+            _spec(request, golden_plan),
             engine=engine,
             progress=progress,
         )

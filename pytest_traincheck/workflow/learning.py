@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
@@ -29,29 +29,30 @@ class Learned:
 def learn_side(
     plan: SidePlan,
     space: Workspace,
+    spec: PipelineSpec,
     *,
-    pipeline: str,
-    spec: str,
-    seeds: tuple[int, ...],
-    vary: Sequence[str] = (),
     reason: str = "",
     engine: Engine,
     progress: Progress,
 ) -> Learned:
     """Run the golden side once per seed and once per variation, and learn. Raises `RunFailed`."""
-    runs = [record(plan, space, f"golden-seed{seed}", seed=seed, engine=engine, progress=progress) for seed in seeds]
+    runs = [
+        record(plan, space, f"golden-seed{seed}", seed=seed, engine=engine, progress=progress) for seed in spec.seeds
+    ]
     varied = [
-        record(plan, space, f"golden-vary{number}", seed=seeds[0], extra_args=extra, engine=engine, progress=progress)
-        for number, extra in enumerate(vary)
+        record(
+            plan, space, f"golden-vary{number}", seed=spec.seeds[0], extra_args=extra, engine=engine, progress=progress
+        )
+        for number, extra in enumerate(spec.vary)
     ]
     started = time.perf_counter()
     golden = engine.learn(
         [run.trace for run in runs],
-        pipeline=pipeline,
-        spec=spec,
+        pipeline=spec.name,
+        spec=spec.fingerprint(),
         commit=plan.commit,
         environment=read_environment(runs[0].run_dir),
-        seeds=seeds,
+        seeds=spec.seeds,
         reason=reason,
         varied=[run.trace for run in varied],
     )

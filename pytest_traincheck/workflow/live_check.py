@@ -14,10 +14,11 @@ from pytest_traincheck.workflow.bundling import Recipe, keep_bundle
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.compare import CompareRequest, compare
 from pytest_traincheck.workflow.engine import Engine, default_engine
-from pytest_traincheck.workflow.judging import check_candidate, keep_artifacts, rules_of
+from pytest_traincheck.workflow.judging import keep_artifacts, rules_of
 from pytest_traincheck.workflow.last_check import remember
 from pytest_traincheck.workflow.live_golden import LiveGolden, obtain
 from pytest_traincheck.workflow.next_steps import with_commands
+from pytest_traincheck.workflow.obtained import check_against
 from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.runs import CANDIDATE, RunFailed, workspace
 
@@ -54,20 +55,10 @@ def check_live(
             sides = (SideInfo(source.commit, command=spec.run), SideInfo(plan.commit, command=spec.run))
             error = CheckResult(spec.name, errors=(failure.error,), golden=sides[0], candidate=sides[1])
             return replace(error, notes=failure.notes)
-        result = check_candidate(
-            plan,
-            space,
-            obtained.golden,
-            seed=spec.seeds[0],
-            same_spec=True,
-            rules=rules_of(config),
-            path=config.root,
-            golden_side=obtained.side,
-            engine=engine,
-            progress=progress,
+        result = check_against(
+            obtained, plan, space, config=config, spec=spec, path=config.root, engine=engine, progress=progress
         )
-        timing = replace(result.timing, golden_run_s=obtained.golden_run_s, infer_s=obtained.infer_s)
-        result = replace(result, timing=timing, notes=(*obtained.notes, *result.notes))
+        result = replace(result, notes=(*obtained.notes, *result.notes))
         result = since_golden(result, source.commit, config.root, plan.cwd)
         result = with_commands(result, config, source.commit[:12])
         remember(config, result)

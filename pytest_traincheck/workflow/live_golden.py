@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pytest_traincheck.check.result import SideInfo
 from pytest_traincheck.config import Config, PipelineSpec
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.launch.cache import Cache, CacheBusyError
 from pytest_traincheck.launch.command import CommandError
@@ -20,6 +19,7 @@ from pytest_traincheck.workflow import golden_cache
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.golden_cache import KeptGolden
 from pytest_traincheck.workflow.learning import Learned, learn_side
+from pytest_traincheck.workflow.obtained import Obtained
 from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.runs import GOLDEN, Workspace, mean_seconds, workspace
 
@@ -37,17 +37,6 @@ class LiveGolden:
     spec: PipelineSpec
     source: SideSource
     use_cache: bool = True
-
-
-@dataclass(frozen=True)
-class Obtained:
-    """A golden and where it came from. Seconds are those of learning it, 0.0 when it came from the cache."""
-
-    golden: Golden
-    side: SideInfo
-    golden_run_s: float = 0.0
-    infer_s: float = 0.0
-    notes: tuple[str, ...] = ()
 
 
 def obtain(
@@ -130,10 +119,7 @@ def _learn(
         learned: Learned = learn_side(
             plan,
             space,
-            pipeline=spec.name,
-            spec=spec.fingerprint(),
-            seeds=spec.seeds,
-            vary=spec.vary,
+            spec,
             engine=engine,
             progress=progress,
         )

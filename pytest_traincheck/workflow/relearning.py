@@ -126,10 +126,7 @@ def relearn(
             learned = learn_side(
                 plan,
                 space,
-                pipeline=spec.name,
-                spec=spec.fingerprint(),
-                seeds=spec.seeds,
-                vary=spec.vary,
+                spec,
                 reason=reason,
                 engine=engine,
                 progress=progress,

@@ -143,10 +143,7 @@ def _source(
     learned = learn_side(
         replace(plan, side=GOLDEN),
         space,
-        pipeline=spec.name,
-        spec=spec.fingerprint(),
-        seeds=spec.seeds,
-        vary=spec.vary,
+        spec,
         engine=engine,
         progress=progress,
     )

@@ -11,7 +11,6 @@ from pytest_traincheck.check.attribution import Cause, Cell, Code, Libraries, at
 from pytest_traincheck.check.library_call import LibraryCall, library_call
 from pytest_traincheck.check.result import CheckResult, SideInfo
 from pytest_traincheck.config import STORED, Config, PipelineSpec
-from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.changes import code_differs
 from pytest_traincheck.launch.git import find_commit, find_repository
 from pytest_traincheck.launch.progress import Progress
@@ -20,11 +19,12 @@ from pytest_traincheck.report.upgrade.result import UpgradeResult, VersionRow
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.changed_lines import between_sides
 from pytest_traincheck.workflow.engine import Engine, default_engine
-from pytest_traincheck.workflow.judging import check_candidate, keep_artifacts, rules_of
+from pytest_traincheck.workflow.judging import keep_artifacts
 from pytest_traincheck.workflow.last_check import remember
 from pytest_traincheck.workflow.learning import learn_side
 from pytest_traincheck.workflow.live_golden import LiveGolden, obtain
 from pytest_traincheck.workflow.next_steps import with_upgrade_commands
+from pytest_traincheck.workflow.obtained import Obtained, check_against
 from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.runs import (
     CANDIDATE,
@@ -32,8 +32,6 @@ from pytest_traincheck.workflow.runs import (
     RunFailed,
     SidePlan,
     Workspace,
-    mean_seconds,
-    side_info,
     workspace,
 )
 from pytest_traincheck.workflow.upgrade_environments import Environments
@@ -86,16 +84,6 @@ def upgrade(
 
 
 @dataclass(frozen=True)
-class _Golden:
-    """What the cells are checked against. `seconds` are those of a run and of learning."""
-
-    golden: Golden
-    side: SideInfo
-    seconds: tuple[float, float]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class _Upgrade:
     config: Config
     spec: PipelineSpec
@@ -140,46 +128,31 @@ class _Upgrade:
             notes=(*empty.notes, *learned.notes),
         )
 
-    def _learn(self) -> _Golden:
+    def _learn(self) -> Obtained:
         """Of the tree as it lies there, which no cache can know."""
         plan = self._plan(Code.GOLDEN, Libraries.OLD)
-        learned = learn_side(
-            plan,
-            self.space,
-            pipeline=self.spec.name,
-            spec=self.spec.fingerprint(),
-            seeds=self.spec.seeds,
-            vary=self.spec.vary,
-            engine=self.engine,
-            progress=self.progress,
-        )
-        seconds = mean_seconds(learned.runs), learned.seconds
-        return _Golden(learned.golden, side_info(plan, learned.runs, self.golden.path), seconds, learned.notes)
+        learned = learn_side(plan, self.space, self.spec, engine=self.engine, progress=self.progress)
+        return Obtained.of(learned, plan, self.golden.path)
 
-    def _obtain(self, commit: SideSource, use_cache: bool) -> _Golden:
-        found = obtain(
-            LiveGolden(self.config, self.spec, commit, use_cache), self.progress, space=self.space, engine=self.engine
-        )
-        return _Golden(found.golden, found.side, (found.golden_run_s, found.infer_s), found.notes)
+    def _obtain(self, commit: SideSource, use_cache: bool) -> Obtained:
+        wanted = LiveGolden(self.config, self.spec, commit, use_cache)
+        return obtain(wanted, self.progress, space=self.space, engine=self.engine)
 
-    def _cell(self, learned: _Golden, code: Code, libraries: Libraries) -> Cell:
+    def _cell(self, learned: Obtained, code: Code, libraries: Libraries) -> Cell:
         plan = self._plan(code, libraries)
         side = self._side(code)
         space = Workspace(self.space.path / _folder(code, libraries), self.space.kept)
-        result = check_candidate(
+        result = check_against(
+            learned,
             plan,
             space,
-            learned.golden,
-            seed=self.spec.seeds[0],
-            same_spec=True,
-            rules=rules_of(self.config),
+            config=self.config,
+            spec=self.spec,
             path=side.path,
-            golden_side=learned.side,
             engine=self.engine,
             progress=self.progress,
         )
-        timing = replace(result.timing, golden_run_s=learned.seconds[0], infer_s=learned.seconds[1])
-        result = between_sides(replace(result, timing=timing), self.golden, side, plan.cwd)
+        result = between_sides(result, self.golden, side, plan.cwd)
         space.path.mkdir(parents=True, exist_ok=True)
         keep_artifacts(space, result, learned.golden)
         return Cell(code, libraries, result)

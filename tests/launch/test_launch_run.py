@@ -47,7 +47,7 @@ def test_a_run_gets_its_seed_its_variables_and_the_probe(project: Path, request_
     )
     outcome = execute(request)
     assert outcome.status is RunStatus.OK, outcome
-    assert (outcome.exit_code, outcome.message, outcome.retried) == (0, "", False)
+    assert (outcome.exit_code, outcome.message, outcome.notes) == (0, "", ())
     said = json.loads((request.run_dir / "stdout.txt").read_text())
     assert said["argv"] == ["train.py", "--steps", "8", "--seed", "3", "--name", "two words"]
     env = said["env"]
@@ -272,7 +272,6 @@ def test_an_abort_in_teardown_is_retried_once_and_told(project: Path, request_fo
     write_aborting(project, 1, ending)
     outcome = execute(request_for("python train.py"))
     assert outcome.status is RunStatus.OK
-    assert outcome.retried
     assert "was run once more" in outcome.notes[0]
     assert (outcome.run_dir / "stdout.txt").read_text() == "attempt 2\n"
 
@@ -281,7 +280,7 @@ def test_a_second_abort_is_a_failure(project: Path, request_for: Make) -> None:
     write_aborting(project, 9, "os.abort()")
     outcome = execute(request_for("python train.py"))
     assert outcome.status is RunStatus.KILLED
-    assert outcome.retried
+    assert "was run once more" in outcome.notes[0]
     assert (project / "count").read_text() == "2"
 
 
@@ -289,7 +288,7 @@ def test_an_ordinary_failure_is_not_retried(project: Path, request_for: Make) ->
     write_aborting(project, 9, "sys.exit(1)")
     outcome = execute(request_for("python train.py"))
     assert outcome.status is RunStatus.FAILED
-    assert not outcome.retried
+    assert not outcome.notes
     assert (project / "count").read_text() == "1"
 
 

@@ -99,9 +99,9 @@ _SIGNATURES: dict[str, Callable[..., Any]] = {
     ),
 }
 # `Tensor.softmax(dim, dtype)` and `torch.softmax(input, dim, dtype)` have no `_stacklevel`.
-_SHORT: Callable[..., Any] = lambda input, dim, dtype=None: ...  # noqa: E731
-_MASKED_FILL: Callable[..., Any] = lambda input, mask, value: ...  # noqa: E731
-_TORCH_DROPOUT: Callable[..., Any] = lambda input, p, train: ...  # noqa: E731
+_SHORT: Callable[..., Any] = lambda input, dim, dtype=None: ...  # noqa: E731 - a signature, as those above
+_MASKED_FILL: Callable[..., Any] = lambda input, mask, value: ...  # noqa: E731 - a signature, as those above
+_TORCH_DROPOUT: Callable[..., Any] = lambda input, p, train: ...  # noqa: E731 - a signature, as those above
 
 
 _CONTENTS = {

@@ -11,6 +11,7 @@ import junit_xml
 from pytest_traincheck.check.result import Outcome
 from pytest_traincheck.golden.wording import one_line
 from pytest_traincheck.report.files import write_report
+from pytest_traincheck.report.junit_document import document, suite_element
 from pytest_traincheck.report.selftest import wording
 from pytest_traincheck.report.terminal import render_incident_text
 from pytest_traincheck.selftest.result import Fate, Mutant, SelftestResult
@@ -21,14 +22,7 @@ RATE = "kill rate"
 
 def to_text(results: Sequence[SelftestResult]) -> str:
     """The XML document."""
-    root = ElementTree.Element("testsuites")
-    for result in results:
-        root.append(_suite(result))
-    for key in ("tests", "failures", "errors", "skipped"):
-        root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
-    root.set("time", f"{sum(result.seconds for result in results):.4f}")
-    ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+    return document([_suite(result) for result in results], sum(result.seconds for result in results))
 
 
 def write_junit(path: Path, results: Sequence[SelftestResult]) -> None:
@@ -40,12 +34,7 @@ def _suite(result: SelftestResult) -> ElementTree.Element:
     name = one_line(result.pipeline)
     cases = [_rate(result, name), *(_case(mutant, name) for mutant in result.mutants)]
     properties = {"verdict": result.outcome.value, "kill rate": f"{result.kill_rate:.4f}"}
-    suite: ElementTree.Element = junit_xml.TestSuite(f"{name} selftest", cases, properties=properties).build_xml_doc()
-    # An attribute of the library's own that the xunit2 schema does not know.
-    suite.attrib.pop("disabled", None)
-    for element in suite.findall("testcase"):
-        element.attrib.setdefault("time", "0")
-    return suite
+    return suite_element(f"{name} selftest", cases, properties)
 
 
 def _rate(result: SelftestResult, name: str) -> junit_xml.TestCase:

@@ -1,0 +1,54 @@
+"""What parameters and buffers begin with, before the first training step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_traincheck.replay.point import Point
+from pytest_traincheck.replay.sides import Call, Side, Tensor, apart
+from pytest_traincheck.replay.tolerance import allowance, epsilon
+
+
+def initial_values(ours: Side, theirs: Side) -> Iterator[Point]:
+    """Parameters and buffers as they begin, where the same random numbers were drawn."""
+    looks = ours.first_look, theirs.first_look
+    if not all(looks) or not _seeded_alike(ours, theirs, looks):
+        return
+    call, other = _around(ours, looks[0]), _around(theirs, looks[1])
+    if call is None or other is None:
+        return
+    # What is tracked only later, a copy of parameters say, does not begin here.
+    first, begun = (
+        {
+            name: tensors[0]
+            for name, tensors in side.values.items()
+            if name[0] in ("parameter", "buffer") and tensors[0].at <= side.inside(around)
+        }
+        for side, around in ((ours, call), (theirs, other))
+    )
+    off = {name: apart(tensor, begun[name]) for name, tensor in first.items() if name in begun}
+    allowed = {name: allowance(epsilon(first[name].dtype) or epsilon("float32"), 1, 1) for name in off}
+    wrong = sorted((name for name in off if off[name] > allowed[name]), key=lambda name: first[name].at)
+    if any(_found_elsewhere(begun[name], name, first) for name in wrong):
+        return  # The same numbers were drawn for other parameters: layers made in another order.
+    worst = max(off, key=lambda name: off[name] - allowed[name], default=None)
+    if worst is not None:
+        yield Point("initial", call, other, off[worst], allowed[worst], tuple(name for _, name in wrong))
+
+
+def _seeded_alike(golden: Side, candidate: Side, until: tuple[float, float]) -> bool:
+    """Whether both drew the same from the beginning on, whatever the generators held before they were seeded."""
+    (draws, moved), (others, states) = golden.drawn(0, until[0]), candidate.drawn(0, until[1])
+    seeded, counterpart = ({name: found[1:] for name, found in each.items()} for each in (moved, states))
+    return draws == others and seeded == counterpart
+
+
+def _found_elsewhere(value: Tensor, name: tuple[str, str], first: dict[tuple[str, str], Tensor]) -> bool:
+    return any(other != name and tensor.norm and apart(tensor, value) == 0 for other, tensor in first.items())
+
+
+def _around(side: Side, at: float) -> Call | None:
+    """The call in which variables were first looked at, or the first one after that."""
+    inside = [call for call in side.calls.values() if call.begin < at <= call.end]
+    later = [call for call in side.calls.values() if call.begin >= at]
+    return inside[-1] if inside else later[0] if later else None
