@@ -117,7 +117,7 @@ def test_bias_correction_removed(record: Record, monkeypatch: pytest.MonkeyPatch
     assert not replayed(golden, record(train(optimizer=Uncorrected)))
     monkeypatch.setattr(Uncorrected, "corrected", False)
     (found,) = replayed(golden, record(train(optimizer=Uncorrected)))
-    assert "Uncorrected.step` moves " in found.title
+    assert "Uncorrected.step` updates " in found.title
 
 
 def test_a_gradient_that_is_not_what_the_forward_pass_says(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
