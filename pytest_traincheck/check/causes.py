@@ -13,8 +13,6 @@ from pytest_traincheck.check.result import Violation
 from pytest_traincheck.golden.model import Kind
 from pytest_traincheck.relations import relations, vocabulary
 
-BACKWARD = "torch.autograd.backward"
-
 LATE_EFFECT = 3
 """From this layer on a violation speaks of an effect (of a call, on a variable, between ranks), which has a cause
 before it.
@@ -133,7 +131,7 @@ def aspect_of(violation: Violation) -> Aspect:
     if rule.relation == "Hyperparameter":
         return Aspect.CLASS if changes_class(violation) else Aspect.CHOICE
     if rule.relation == "EventContain" and "change" in rule.claim:
-        return Aspect.ARRIVAL if rule.subject == "torch.autograd.backward" else Aspect.UPDATE
+        return Aspect.ARRIVAL if _is_backward(violation) else Aspect.UPDATE
     if rule.relation == "Moves":
         return Aspect.STATISTICS if rule.claim.get("kind") == "buffer" else Aspect.COPY
     if rule.relation == "Consistent":
@@ -203,7 +201,7 @@ def _same_root(violation: Violation, other: Violation) -> bool:
     if _too_often(violation) and _too_often(other):
         # Windows end with steps: one step left out doubles every count of its window.
         return violation.step == other.step
-    if _left_out(violation) and _left_out(other) and BACKWARD in (ours.subject, theirs.subject):
+    if _left_out(violation) and _left_out(other) and (_is_backward(violation) or _is_backward(other)):
         # A step that nothing came before: its window lacks all that golden's had.
         return violation.step == other.step
     if _same_model(violation, other) or _same_model(other, violation):
@@ -220,6 +218,8 @@ def _same_root(violation: Violation, other: Violation) -> bool:
 def _flows(cause: Violation, effect: Violation) -> bool:
     """Whether what the cause is about is upstream of the effect, no later, and on a way that leads there."""
     what, why = aspect_of(effect), aspect_of(cause)
+    if what is Aspect.NUMBER and effect.step == cause.step - 1 and _left_out(cause) and _is_backward(cause):
+        return True  # A second step without a backward pass of its own makes more of what the first one did.
     # A call that never comes may show before it is due; everything else comes before its effects.
     early = is_effect(cause) or cause.invariant.kind is Kind.CONFIG or what is Aspect.NUMBER
     if effect.step < cause.step and early and not has_vanished(cause):
@@ -375,6 +375,10 @@ def flow_order(violation: Violation) -> int:
 
 def _counts_steps(violation: Violation) -> bool:
     return violation.invariant.relation == "Count" and violation.invariant.subject.endswith(".step")
+
+
+def _is_backward(violation: Violation) -> bool:
+    return violation.invariant.subject == "torch.autograd.backward"
 
 
 def _left_out(violation: Violation) -> bool:

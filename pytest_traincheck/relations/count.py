@@ -58,8 +58,8 @@ class Count:
                 for per, times in alternatives:
                     claim = {"api": api, "per": per, "times": times}
                     yield Hypothesis(self.name, subject, claim, Kind.BEHAVIOUR, scope, family=family)
-                if len(process.rows_of_type("scaler")):
-                    # A scaler that skips every step leaves no step to count in.
+                if len(process.rows_of_type("scaler")) or _steps_optimizer(process, api):
+                    # Where no step is taken, or a scaler skips every one, there is none to count in.
                     family = f"{family} in a run"
                 # What must come up in a run depends on how long the run is.
                 claim = {"api": api, "per": "run", "times": "some"}
@@ -133,7 +133,7 @@ class Count:
             )
         golden = f"called {TIMES[claim['times']]} in every {place}"
         code = _code(claim["api"])
-        if never and _steps_optimizer(claim["api"]) and _is_scaled(run):
+        if never and _is_step(claim["api"]) and _is_scaled(run):
             return Finding(
                 f"{code} was {golden} of golden; the candidate never calls it: `torch.amp.GradScaler` skips every "
                 "step, as it does while scaled gradients overflow.",
@@ -150,7 +150,11 @@ class Count:
         )
 
 
-def _steps_optimizer(api: str) -> bool:
+def _steps_optimizer(process: Process, api: str) -> bool:
+    return _subject(api)[0] in {f"{kind}.step" for kind in process.optimizer_class if kind}
+
+
+def _is_step(api: str) -> bool:
     name = _subject(api)[0]
     return name.endswith(".step") and ".lr_scheduler." not in name and not name.endswith("GradScaler.step")
 
@@ -166,10 +170,9 @@ def _is_scaled(run: Run) -> bool:
 
 def _said_otherwise(process: Process, api: str) -> bool:
     """Steps of several optimizers are counted apart, those of a single one by its class alone."""
-    name, _, owner = api.partition("|")
-    if name not in {f"{kind}.step" for kind in process.optimizer_class if kind}:
+    if not _steps_optimizer(process, api):
         return False
-    return bool(owner) != (len({step.optimizer for step in process.steps}) > 1)
+    return bool(_subject(api)[1]) != (len({step.optimizer for step in process.steps}) > 1)
 
 
 def _step(run: Run, examples: Examples, broken: Ints) -> int:

@@ -157,6 +157,17 @@ def test_another_batch_size_explains_no_mistake_beside_it() -> None:
     assert len(explain([batch_size(), *beside])) == 1 + len(beside)
 
 
+def test_a_step_without_a_backward_pass_makes_more_of_the_one_before() -> None:
+    lacking = [
+        violation("Count", api, step=3, candidate="not called in this step", api=api, per="step", times="once")
+        for api in (CLIP, BACKWARD)
+    ]
+    moved = violation("Replay", "torch.nn.Parameter", step=2, failure=Kind.NUMERIC, of="variable")
+    assert roots(moved, *lacking) == [BACKWARD]
+    earlier = violation("Replay", "torch.nn.Parameter", step=1, failure=Kind.NUMERIC, of="variable")
+    assert roots(earlier, *lacking) == [BACKWARD, "torch.nn.Parameter"]
+
+
 def test_numbers_of_another_model_do_not_follow() -> None:
     mode = violation("APIArg", "torch.nn.Module.train", module="Net", mode="training", stage="train", value="on")
     assert roots(number("loss", root="Critic", step=1), mode) == ["torch.nn.Module.train", "Critic"]

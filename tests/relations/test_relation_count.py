@@ -257,6 +257,32 @@ def test_a_part_beside_the_whole_model_is_no_forward_pass(recorder: Recorder) ->
     assert broken(recorder.judge(golden, lambda t: parts(t, of="both", without=3)), FORWARD).step == 3
 
 
+# Steps that are never taken
+
+
+def stepping(t: Training, *, steps: bool = True) -> None:
+    net = t.model()
+    optimizer = t.adamw(list(net.parameters.values()))
+    t.mode(net, True)
+    for _ in range(6):
+        t.zero_grad(optimizer)
+        t.batch()
+        t.forward(net)
+        t.loss()
+        t.backward(net)
+        if steps:
+            t.step(optimizer)
+
+
+def test_a_training_that_takes_no_step(recorder: Recorder) -> None:
+    """Windows end with steps, so that there is none in which a step could be missed."""
+    outcome = recorder.judge(recorder.learn(stepping), lambda t: stepping(t, steps=False))
+    (incident,) = outcome.incidents
+    assert incident.root.title == (
+        "`torch.optim.AdamW.step` was called at least once in every run of golden; the candidate never calls it."
+    )
+
+
 # Gradient scalers
 
 
