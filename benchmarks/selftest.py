@@ -3,9 +3,10 @@
     python benchmarks/selftest.py --scratch /tmp/selftest --write docs/selftest.md
 
 Every pipeline of `fixtures/pipelines.toml` (or those named) is copied below `--scratch`, and `traincheck selftest`
-plants every kind of mistake into it. The golden is the committed one where there is one, else it is learned there. What
-is finished is not run again, so that the work can be done in pieces. `--write` replaces what stands between the two
-marks of the page by the tables; without it they are printed.
+learns its golden there and plants every kind of mistake into it. All traces are kept. What is finished is not run
+again, so that the work can be done in pieces; but it is judged again, so that the tables say what the rules of today
+find.
+`--write` replaces what stands between the two marks of the page by the tables; without it they are printed.
 """
 
 from __future__ import annotations
@@ -16,15 +17,25 @@ import os
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from measure import REPOSITORY, markdown_table, own_package, run, traincheck
 from planted import Pipeline, load_pipelines, tree_of
 
+sys.path.insert(0, str(REPOSITORY))
+
+from pytest_traincheck.check import check_run
+from pytest_traincheck.infer import learn
+from pytest_traincheck.selftest.identical import trained_alike
+from pytest_traincheck.trace import load_run
+from pytest_traincheck.workflow.judging import vacuous
+
 FIRST = ("gan", "lstm", "finetune", "ddp", "vit", "hf_gpt2")
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+KILLED, CRASHED, SURVIVED, EQUIVALENT = "killed", "did not finish", "survived", "equivalent"
 CONFIG = """\
 store = "golden_invariants"
 python = {python}
@@ -39,17 +50,30 @@ timeout = 300
 TIMEOUT = 7200.0
 
 
+KEPT = "kept"
+"""Where the traces of a pipeline are, below its folder."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A kind of mistake in one pipeline, and what became of it."""
+
+    kind: str
+    mistake: str
+    fate: str
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="PIPELINE", help="(default: all)")
-    parser.add_argument("--scratch", type=Path, required=True, metavar="DIR", help="where pipelines run; kept")
+    parser.add_argument("--scratch", type=Path, required=True, metavar="DIR", help="where runs are kept")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="page to put the tables into")
     parser.add_argument("--only-write", action="store_true", help="run nothing, use what is finished")
     arguments = parser.parse_args()
     pipelines = load_pipelines()
     pipelines.sort(key=lambda pipeline: FIRST.index(pipeline.name) if pipeline.name in FIRST else len(FIRST))
-    found: dict[str, Mapping[str, Any]] = {}
+    found: dict[str, Sequence[Mutant]] = {}
     for pipeline in pipelines:
         if arguments.names and pipeline.name not in arguments.names:
             continue
@@ -57,7 +81,7 @@ def main() -> int:
         if not result.exists() and not arguments.only_write:
             measure(pipeline, arguments.scratch.absolute() / pipeline.name, arguments.jobs)
         if result.exists():
-            found[pipeline.name] = json.loads(result.read_text(encoding="utf-8"))
+            found[pipeline.name] = judged(pipeline.name, result.parent)
     text = tables(found, len(pipelines))
     if arguments.write is None:
         print(text)
@@ -72,10 +96,6 @@ def measure(pipeline: Pipeline, folder: Path, jobs: int) -> None:
     tree = folder / "fixtures" / pipeline.name
     tree.parent.mkdir(parents=True)
     tree_of(pipeline, tree)
-    store = folder / "golden_invariants"
-    store.mkdir()
-    for path in (REPOSITORY / "golden_invariants").glob(f"{pipeline.name}.*"):
-        shutil.copy(path, store)
     config = CONFIG.format(
         name=pipeline.name,
         python=json.dumps(sys.executable),
@@ -86,6 +106,7 @@ def measure(pipeline: Pipeline, folder: Path, jobs: int) -> None:
     started = time.monotonic()
     unfinished = folder / "unfinished.json"
     words = ["selftest", pipeline.name, "--jobs", str(jobs), "--json", str(unfinished)]
+    words += ["--artifacts", str(folder / KEPT)]
     env = {**own_package(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
     done = run(traincheck(*words), cwd=folder, env=env, timeout=TIMEOUT)
     (folder / "output.txt").write_text(done.output, encoding="utf-8")
@@ -95,13 +116,33 @@ def measure(pipeline: Pipeline, folder: Path, jobs: int) -> None:
     print(f"{pipeline.name}: status {done.returncode}, {seconds:.0f} s", file=sys.stderr, flush=True)
 
 
-def tables(found: Mapping[str, Mapping[str, Any]], total: int) -> str:
+def judged(name: str, folder: Path) -> Sequence[Mutant]:
+    """What became of each mutant, by the rules of today. Raises `SystemExit` when the pipeline itself does not pass."""
+    kept = folder / KEPT / name
+    goldens = [load_run(path) for path in sorted(kept.glob("golden-seed*"))]
+    golden = learn(goldens, pipeline=name, seeds=tuple(range(len(goldens))))
+    unchanged = load_run(kept / "unchanged")
+    if incidents := check_run(golden, unchanged, same_spec=True).incidents:
+        raise SystemExit(f"{name} without a mistake: {incidents[0].root.title}")
+    found = []
+    for mutant in json.loads((folder / "selftest.json").read_text(encoding="utf-8"))["mutants"]:
+        kind, fate = mutant["kind"], mutant["fate"]
+        if fate in (KILLED, SURVIVED, EQUIVALENT):
+            run = load_run(kept / f"mutant-{kind}")
+            outcome = check_run(golden, run, same_spec=True)
+            alike = EQUIVALENT if trained_alike(unchanged, run) else SURVIVED
+            fate = KILLED if outcome.incidents or vacuous(outcome.verdicts) else alike
+        found.append(Mutant(kind, mutant["mistake"], fate))
+    return found
+
+
+def tables(found: Mapping[str, Sequence[Mutant]], total: int) -> str:
     """All that is measured, as Markdown."""
     if not found:
         return "Nothing has been measured yet."
-    mutants = [(name, mutant) for name, result in found.items() for mutant in result["mutants"]]
-    survived = [(name, mutant) for name, mutant in mutants if mutant["fate"] == "survived"]
-    counted = sum(result["counts"]["counted"] for result in found.values())
+    mutants = [(name, mutant) for name, mine in found.items() for mutant in mine]
+    survived = [(name, mutant) for name, mutant in mutants if mutant.fate == SURVIVED]
+    counted = sum(mutant.fate in (KILLED, CRASHED, SURVIVED) for _, mutant in mutants)
     head = (
         f"{len(found)} of {total} reference pipelines measured: {counted - len(survived)} of {counted} mistakes killed "
         f"({(counted - len(survived)) / max(counted, 1):.1%})."
@@ -111,40 +152,31 @@ def tables(found: Mapping[str, Mapping[str, Any]], total: int) -> str:
     )
 
 
-def _by_pipeline(found: Mapping[str, Mapping[str, Any]]) -> str:
+def _by_pipeline(found: Mapping[str, Sequence[Mutant]]) -> str:
+    columns = [KILLED, CRASHED, SURVIVED, EQUIVALENT, "not applicable"]
     rows = []
-    for name, result in found.items():
-        counts = result["counts"]
-        rows.append(
-            [
-                f"`{name}`",
-                f"{result['kill_rate']:.0%}",
-                str(counts["killed"]),
-                str(counts["did not finish"]),
-                str(counts["survived"]),
-                str(counts["equivalent"]),
-                str(counts["not applicable"]),
-            ]
-        )
-    return markdown_table(
-        ["pipeline", "kill rate", "killed", "did not finish", "survived", "equivalent", "not applicable"], rows
-    )
+    for name, mutants in found.items():
+        counts = Counter(mutant.fate for mutant in mutants)
+        killed = counts[KILLED] + counts[CRASHED]
+        rate = killed / max(killed + counts[SURVIVED], 1)
+        rows.append([f"`{name}`", f"{rate:.0%}", *(str(counts[fate]) for fate in columns)])
+    return markdown_table(["pipeline", "kill rate", *columns], rows)
 
 
-def _survivors(survived: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+def _survivors(survived: Sequence[tuple[str, Mutant]]) -> str:
     if not survived:
         return "None."
     return markdown_table(
         ["pipeline", "kind", "the mistake"],
-        [[f"`{name}`", f"`{mutant['kind']}`", mutant["mistake"]] for name, mutant in survived],
+        [[f"`{name}`", f"`{mutant.kind}`", mutant.mistake] for name, mutant in survived],
     )
 
 
-def _by_kind(mutants: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+def _by_kind(mutants: Sequence[tuple[str, Mutant]]) -> str:
     kinds: dict[str, list[str]] = {}
     for _, mutant in mutants:
-        kinds.setdefault(mutant["kind"], []).append(mutant["fate"])
-    columns = ["killed", "did not finish", "survived", "equivalent"]
+        kinds.setdefault(mutant.kind, []).append(mutant.fate)
+    columns = [KILLED, CRASHED, SURVIVED, EQUIVALENT]
     rows = [
         [f"`{kind}`", *(str(fates.count(fate) or "") for fate in columns)]
         for kind, fates in kinds.items()
