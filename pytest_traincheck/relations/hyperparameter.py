@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -60,12 +60,9 @@ class Hyperparameter:
                 yield Hypothesis(self.name, name, claim, Kind.CONFIG, Scope.PINNED)
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        parts = []
-        for position, process in enumerate(run.processes):
-            for optimizer in sorted({step.optimizer for step in process.steps}):
-                if process.names.optimizers[optimizer] == claim["optimizer"]:
-                    parts.append(_value_examples(process, position, optimizer, claim))
-        return Examples.concatenate(parts)
+        return Examples.concatenate(
+            [_value_examples(*place, claim) for place in optimizers_called(run, claim["optimizer"])]
+        )
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if claim["rule"] == CLASS:
@@ -91,6 +88,14 @@ class Hyperparameter:
             f"{claim['name']} = {text_of(claim['value'])}",
             f"{claim['name']} = {seen}",
         )
+
+
+def optimizers_called(run: Run, label: str) -> Iterator[tuple[Process, int, int]]:
+    """Every optimizer that rules call so and that took a step: its process, the position of that, and its number."""
+    for position, process in enumerate(run.processes):
+        for optimizer in sorted({step.optimizer for step in process.steps}):
+            if process.names.optimizers[optimizer] == label:
+                yield process, position, optimizer
 
 
 def class_of(process: Process, optimizer: int) -> str:

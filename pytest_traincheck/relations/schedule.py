@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
+from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.relations.base import Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.hyperparameter import class_of, learning_rates, text_of
+from pytest_traincheck.relations.hyperparameter import class_of, learning_rates, optimizers_called, text_of
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
@@ -51,12 +52,7 @@ class Schedule:
                     yield Hypothesis(self.name, subject, claim, Kind.CONFIG, Scope.PINNED)
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        parts = []
-        for position, process in enumerate(run.processes):
-            for optimizer in sorted({step.optimizer for step in process.steps}):
-                if process.names.optimizers[optimizer] == claim["optimizer"]:
-                    parts.append(_examples(process, position, optimizer, claim))
-        return Examples.concatenate(parts)
+        return Examples.concatenate([_examples(*place, claim) for place in optimizers_called(run, claim["optimizer"])])
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         known = _known(claim)
@@ -80,7 +76,7 @@ class Schedule:
         constant = len(set(_known(claim))) == 1
         what = "The learning rate" if constant else "The learning-rate schedule"
         verbs = ("was", "is") if constant else ("gave", "gives")
-        place = f"after {number} steps of its schedulers" if claim.get("by") else f"at its step {number}"
+        place = f"after {plural(number, 'step')} of its schedulers" if claim.get("by") else f"at its step {number}"
         return Finding(
             f"{what} of `{claim['optimizer']}` {verbs[0]} {was} {place} in golden, {verbs[1]} {seen} in the candidate.",
             f"learning rate {was}",
