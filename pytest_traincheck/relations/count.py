@@ -51,14 +51,15 @@ class Count:
                     and api != vocabulary.MASKING
                 )
                 alternatives = [("step", "once"), ("step", "some")] if exact else [("step", "some")]
-                if api.endswith(RESTORE):
+                scaled = bool(len(process.rows_of_type("scaler")))
+                if api.endswith(RESTORE) or (scaled and not exact):
                     alternatives, exact = [], False
                 scope = Scope.PINNED if optimizer or api.startswith(FORWARD) else Scope.TRANSFERABLE
                 family = f"count {api}"
                 for per, times in alternatives:
                     claim = {"api": api, "per": per, "times": times}
                     yield Hypothesis(self.name, subject, claim, Kind.BEHAVIOUR, scope, family=family)
-                if len(process.rows_of_type("scaler")) or _steps_optimizer(process, api):
+                if scaled or _steps_optimizer(process, api):
                     # Where no step is taken, or a scaler skips every one, there is none to count in.
                     family = f"{family} in a run"
                 # What must come up in a run depends on how long the run is.
