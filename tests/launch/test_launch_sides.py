@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -260,7 +259,7 @@ def test_a_worktree_that_cannot_be_made(repository: Path, scratch: Path, git: Gi
     source = resolve_side("v1", repository)
     blob = git(repository, "rev-parse", "v1:sub/value.txt")
     stored = repository / ".git" / "objects" / blob[:2] / blob[2:]
-    os.chmod(stored, 0o644)  # noqa: PTH101
+    stored.chmod(0o644)
     stored.unlink()
     with pytest.raises(SideError, match="no worktree of `v1` could be made"), open_side(source):
         pytest.fail("must not open")

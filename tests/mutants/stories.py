@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import stories_of_data  # noqa: F401 - enters its stories
-import stories_of_models  # noqa: F401
-import stories_of_ranks  # noqa: F401
-import stories_of_steps  # noqa: F401
+import stories_of_models  # noqa: F401 - likewise
+import stories_of_ranks  # noqa: F401 - likewise
+import stories_of_steps  # noqa: F401 - likewise
 import torch
 import torch._dynamo  # optimizers import it at their first step, which would cost every child a second
 import torch.distributed as dist
