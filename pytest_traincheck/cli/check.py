@@ -19,7 +19,9 @@ from pytest_traincheck.workflow.unused import unused_goldens, unused_text
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("check", help="check configured pipelines against their goldens")
     parser.add_argument("names", nargs="*", metavar="NAME", help="pipelines (default: all)")
-    parser.add_argument("--golden", metavar="stored|REF", help="instead of what the configuration says")
+    parser.add_argument(
+        "--golden", type=options.ref, metavar="stored|REF", help="instead of what the configuration says"
+    )
     options.add_cache(parser)
     options.add_config(parser)
     options.add_reports(parser)

@@ -117,6 +117,13 @@ def command(text: str) -> str:
     return text
 
 
+def ref(text: str) -> str:
+    # Left alone it would mean "as configured", which is not what somebody wants who names a variable.
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the ref is empty; check the variable that it comes from, or leave it out")
+    return text
+
+
 def seed_argument(text: str) -> str:
     if "{seed}" not in text:
         raise argparse.ArgumentTypeError(f"{text!r} lacks {{seed}}; write it like '--seed {{seed}}'")

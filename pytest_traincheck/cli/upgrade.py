@@ -33,7 +33,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     new.add_argument("--python", metavar="EXE", help="interpreter of a new environment that is there already")
     parser.add_argument(
-        "--golden", metavar="DIR|REF", help="code that is right (default: the configuration's, or HEAD)"
+        "--golden",
+        type=options.ref,
+        metavar="DIR|REF",
+        help="code that is right (default: the configuration's, or HEAD)",
     )
     options.add_cache(parser)
     options.add_config(parser)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 # What a git hook sets for its own repository and index. With it, a command for another worktree would write there.
@@ -19,6 +21,8 @@ _LOCAL_VARIABLES = (
     "GIT_PREFIX",
     "GIT_WORK_TREE",
 )
+
+_REMOTE_BRANCH = re.compile(r"[\w.-]+(?:/[\w.-]+)+")
 
 
 class GitError(RuntimeError):
@@ -103,6 +107,19 @@ def is_shallow(directory: Path) -> bool:
         return git(directory, "rev-parse", "--is-shallow-repository") == "true"
     except GitError:
         return False
+
+
+def branch_left_out(directory: Path, ref: str) -> tuple[str, str] | None:
+    """Remote and branch of a ref like `origin/main` that no `git fetch` gets here; None where one would."""
+    remote, _, branch = ref.partition("/")
+    if not branch or not _REMOTE_BRANCH.fullmatch(ref):
+        return None
+    try:
+        fetched = git(directory, "config", "--get-all", f"remote.{remote}.fetch").splitlines()
+    except GitError:
+        return None
+    sources = [entry.lstrip("+").partition(":")[0].removeprefix("refs/heads/") for entry in fetched]
+    return (remote, branch) if sources and not any(fnmatchcase(branch, source) for source in sources) else None
 
 
 def describe_head(directory: Path) -> str:

@@ -92,11 +92,19 @@ def _find_commit(text: str, cwd: Path) -> str | None:
 
 def _unknown(text: str, cwd: Path, top: Path) -> str:
     ref = text.removeprefix(MERGE_BASE)
+    deepen = " --unshallow" if git.is_shallow(cwd) else ""
     if ref != text and git.find_commit(cwd, ref) is not None:
         what = f"HEAD and `{ref}` have no common commit in {top}."
     else:
         what = f"`{text}` is no directory in {cwd} and no git ref of {top}."
-    if git.is_shallow(cwd):
+    if (missing := git.branch_left_out(cwd, ref)) is not None:
+        remote, branch = missing
+        return (
+            f"{what} This clone leaves that branch out, as with `--depth` and `--single-branch`: run "
+            f"`git remote set-branches --add {remote} {branch}` and `git fetch{deepen} {remote}` "
+            "(in CI, fetch the whole history)."
+        )
+    if deepen:
         return f"{what} The clone is shallow: run `git fetch --unshallow` (in CI, fetch the whole history)."
     return f"{what} Check the spelling with `git branch --all` and `git tag`, or fetch it with `git fetch origin`."
 

@@ -30,7 +30,7 @@ class Settings:
 def settings_of(config: pytest.Config) -> Settings:
     return Settings(
         requested=bool(config.getoption("traincheck")),
-        golden=config.getoption("traincheck_golden") or config.getini("traincheck_golden") or None,
+        golden=_golden(config),
         no_cache=bool(config.getoption("traincheck_no_cache") or config.getini("traincheck_no_cache")),
         refresh=bool(config.getoption("traincheck_refresh") or config.getini("traincheck_refresh")),
         acceptance=Acceptance(
@@ -42,6 +42,15 @@ def settings_of(config: pytest.Config) -> Settings:
         artifacts=_path(config, "traincheck_artifacts"),
         github=_github(config),
     )
+
+
+def _golden(config: pytest.Config) -> str | None:
+    typed: str | None = config.getoption("traincheck_golden")
+    if typed is not None and not typed.strip():
+        raise pytest.UsageError(
+            "--traincheck-golden is empty. Check the variable that it comes from, or leave the option out."
+        )
+    return typed or config.getini("traincheck_golden") or None
 
 
 def _github(config: pytest.Config) -> Mode:

@@ -163,3 +163,12 @@ def test_a_mistake_of_ours_is_not_taken_for_incidents(fake, capsys):
     fake.rules = None
     assert main([*COMPARE]) == 3
     assert "internal error in `traincheck compare`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["check --golden", "upgrade --with torch==2.15.0 --golden"])
+def test_an_empty_ref_is_not_the_configured_one(capsys, command):
+    """As in `--golden "$BASE"` where nothing has set BASE."""
+    with pytest.raises(SystemExit) as left:
+        main([*command.split(), ""])
+    assert left.value.code == 2
+    assert "the ref is empty" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -129,6 +130,20 @@ def test_a_shallow_clone_says_so(repository: Path, tmp_path: Path, git: Git) -> 
     git(tmp_path, "clone", "--quiet", "--depth=1", repository.as_uri(), "shallow")
     with pytest.raises(SideError, match="fetch --unshallow"):
         resolve_side("v1", tmp_path / "shallow")
+
+
+def test_a_clone_of_one_branch_says_how_to_get_another(repository: Path, tmp_path: Path, git: Git) -> None:
+    """What CI services do by default; `git fetch` alone would never bring the branch."""
+    git(repository, "branch", "release/1")
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", "--depth=1", repository.as_uri(), "clone")
+    with pytest.raises(SideError, match="leaves that branch out") as refused:
+        resolve_side("merge-base:origin/release/1", clone)
+    for command in re.findall(r"`git ([^`]+)`", str(refused.value)):
+        git(clone, *command.split())
+    assert resolve_side("merge-base:origin/release/1", clone).commit
+    with pytest.raises(SideError, match="Check the spelling"):
+        resolve_side("elsewhere/main", clone)
 
 
 def test_a_commit_without_the_directory(repository: Path, scratch: Path, git: Git) -> None:

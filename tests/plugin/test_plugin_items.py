@@ -288,3 +288,9 @@ def test_a_mistake_of_ours_is_shown_once_and_runs_nothing_again(project):
     result = project.run("--traincheck", NET)
     result.assert_outcomes(failed=1, skipped=3)
     assert project.runs == ["net"]
+
+
+def test_an_empty_ref_is_not_the_configured_one(project):
+    result = project.run("--traincheck", "--traincheck-golden=")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--traincheck-golden is empty*"])
