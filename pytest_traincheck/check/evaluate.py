@@ -11,11 +11,11 @@ from pytest_traincheck.check.applicable import kinship, why_not
 from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.result import Incident, InvariantVerdict, ModuleAgreement, Verdict, Violation
-from pytest_traincheck.golden.model import Golden, Invariant
+from pytest_traincheck.golden.model import Clause, Golden, Invariant
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations import Examples, Relation, relations
-from pytest_traincheck.relations.base import Measured, Replayed, filled, variable_names
+from pytest_traincheck.relations.base import Measured, Replayed, filled, in_set_up, variable_names
 from pytest_traincheck.relations.replay import comparison
 from pytest_traincheck.replay import Comparison
 from pytest_traincheck.trace import Run
@@ -98,6 +98,8 @@ def _evaluate(
     claim = invariant.claim if numbers is None else filled(invariant.claim, numbers)
     examples = relation.examples(claim, run)
     triggered = examples.where(invariant.when)
+    if not isinstance(relation, Replayed) and not _speaks_of_set_up(invariant):
+        triggered &= ~in_set_up(examples, run)
     if not triggered.any():
         reason = NEVER_GIVEN if isinstance(relation, Replayed) else "its context never came up in this run"
         return InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, reason), None
@@ -109,6 +111,12 @@ def _evaluate(
         return InvariantVerdict(invariant, Verdict.HELD, reason), None
     violation = _violation(relation, replace(invariant, claim=claim), run, examples, broken)
     return InvariantVerdict(invariant, Verdict.VIOLATED), replace(violation, invariant=invariant)
+
+
+def _speaks_of_set_up(invariant: Invariant) -> bool:
+    """Whether a rule was learned from forward passes in set-up, too: a model may be called once to show its shapes."""
+    stages = [item.values for item in invariant.when if isinstance(item, Clause) and item.field == "stage"]
+    return invariant.claim.get("stage") == "init" or any("init" in values for values in stages)
 
 
 def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Violation:

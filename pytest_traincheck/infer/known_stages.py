@@ -12,17 +12,20 @@ STAGE = "stage"
 LOOPS = ("train", "eval")
 
 
-def within_known_stages(examples: Examples, precondition: Precondition) -> tuple[Condition, ...]:
+def within_known_stages(
+    examples: Examples, precondition: Precondition, *, shown: bool = False
+) -> tuple[Condition, ...]:
     """The conditions, and one more where golden only ever trained or only ever evaluated.
 
-    Nothing was learned of the other stage then, so a validation that is added later breaks no rule.
+    Nothing was learned of the other stage then, so a validation that is added later breaks no rule. Of forward passes
+    in set-up a rule speaks only where it says so: `shown` tells that there are some among the examples.
     """
     conditions = precondition.conditions
     column = examples.context.get(STAGE)
     if column is None or any(_speaks_of_stage(condition) for condition in conditions):
         return conditions
     seen = {column.values[code] for code in np.unique(column.codes).tolist()}
-    if sum(stage in seen for stage in LOOPS) != 1:
+    if sum(stage in seen for stage in LOOPS) != 1 and not shown:
         return conditions
     return (Clause(STAGE, tuple(sorted(seen))), *conditions)
 

@@ -15,7 +15,7 @@ from pytest_traincheck.infer.known_stages import within_known_stages
 from pytest_traincheck.infer.precondition import Precondition, weakest_preconditions
 from pytest_traincheck.infer.wording import when_text
 from pytest_traincheck.relations import Examples, Hypothesis, Relation, relations
-from pytest_traincheck.relations.base import Measured, Replayed, filled
+from pytest_traincheck.relations.base import Measured, Replayed, filled, in_set_up
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.description import describe_models, describe_optimizers
 
@@ -127,8 +127,9 @@ def _invariants(
         own = Examples.concatenate(by_run)
         alone = weakest_preconditions(own, sizes, conjunction_only=conjunction_only)
         found = [entry for entry in found if not entry[2]] + [(item, own, True) for item in alone]
+    shown = any(in_set_up(part, run).any() for part, run in zip(by_run, runs, strict=True))
     return [
-        _invariant(relation, hypothesis, item, within_known_stages(table, item), len(runs), pinned=pinned)
+        _invariant(relation, hypothesis, item, within_known_stages(table, item, shown=shown), len(runs), pinned=pinned)
         for item, table, pinned in found
         if _supported(item, table, sizes)
     ]

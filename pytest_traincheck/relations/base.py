@@ -98,6 +98,15 @@ class Examples:
         return mask
 
 
+def in_set_up(examples: Examples, run: Run) -> Bools:
+    """Which examples lie in a forward pass of set-up."""
+    found = np.zeros(len(examples), dtype=bool)
+    for number in np.unique(examples.process).tolist():
+        mine = examples.process == number
+        found[mine] = run.processes[number].shown[examples.row[mine]]
+    return found
+
+
 def admitted(condition: Condition, context: Mapping[str, Labels], size: int) -> Bools:
     """Which contexts meet one condition. A field that the contexts do not have admits none."""
     if isinstance(condition, Except):

@@ -16,7 +16,7 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.names import Names, build_names
 from pytest_traincheck.trace.reader import RawTrace
-from pytest_traincheck.trace.stages import STAGES, stages
+from pytest_traincheck.trace.stages import STAGES, shown, stages
 
 T = TypeVar("T")
 
@@ -262,6 +262,11 @@ class Process:
     def stage(self) -> Ints:
         """Index into `STAGES` for each event; see `stages`."""
         return stages(self)
+
+    @cached_property
+    def shown(self) -> Bools:
+        """Which events lie in a forward pass of set-up; see `stages`."""
+        return shown(self)
 
     @cached_property
     def stage_labels(self) -> Labels:

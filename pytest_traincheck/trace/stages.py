@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Ints
+from pytest_traincheck.trace.labels import Bools, Ints
 
 if TYPE_CHECKING:
     from pytest_traincheck.trace.process import Process
@@ -25,8 +25,9 @@ def stages(process: Process) -> Ints:
 
     A forward pass belongs to training if gradients are recorded and a backward pass follows before the same model is
     called with gradients and another training flag. So a model left in eval mode is still seen to train, an evaluation
-    without `no_grad` is still an evaluation, and a frozen teacher called in between changes nothing. What happens
-    outside forward passes goes with the last one that recorded gradients, or is evaluation if it records none itself.
+    without `no_grad` is still an evaluation, and a frozen teacher called in between changes nothing. One that comes
+    before the optimizers are made belongs to set-up: it shows shapes, or fills lazy modules. What happens outside
+    forward passes goes with the last one that recorded gradients, or is evaluation if it records none itself.
     """
     events = process.events
     result = np.full(len(events), INIT, dtype=np.int64)
@@ -34,19 +35,46 @@ def stages(process: Process) -> Ints:
     if entries.size:
         seq = events["seq"].astype(np.int64)
         stage = _entry_stages(process, entries)
+        stage[_before_optimizers(process, entries)] = INIT
         starts, ends = seq[entries], events["end"].astype(np.int64)[entries]
         last = np.searchsorted(starts, seq, side="right") - 1
         inside = (last >= 0) & (seq < ends[np.maximum(last, 0)])
         recording = process.grad_mode[entries] == 1
         recorded_starts, recorded_stage = starts[recording], stage[recording]
         last_recorded = np.searchsorted(recorded_starts, seq, side="right") - 1
-        outside = np.where(last >= 0, EVAL, INIT)
+        outside = np.where((last >= 0) & (stage[np.maximum(last, 0)] != INIT), EVAL, INIT)
         if len(recorded_starts):
             follows = (last_recorded >= 0) & (process.grad_mode == 1)
             outside = np.where(follows, recorded_stage[np.maximum(last_recorded, 0)], outside)
         result = np.where(inside, stage[np.maximum(last, 0)], outside)
     result[process.type_codes.isin(TRAINING_TYPES)] = TRAIN
     return np.asarray(result, dtype=np.int64)
+
+
+def shown(process: Process) -> Bools:
+    """Which events lie in a forward pass of set-up, that of a model that is not trained yet."""
+    events = process.events
+    entries = process.entry_rows[process.stage[process.entry_rows] == INIT]
+    if not entries.size:
+        return np.zeros(len(events), dtype=bool)
+    seq = events["seq"].astype(np.int64)
+    last = np.searchsorted(seq[entries], seq, side="right") - 1
+    return np.asarray((last >= 0) & (seq < events["end"].astype(np.int64)[entries[np.maximum(last, 0)]]))
+
+
+def _before_optimizers(process: Process, entries: Ints) -> Bools:
+    """Which forward passes come before the last optimizer that is made before the first step, and lead to no backward
+    pass until then.
+    """
+    seq = process.events["seq"].astype(np.int64)
+    made, steps, backward = (seq[process.rows_of_type(name)] for name in ("construct", "optimizer", "autograd"))
+    made = made[made < steps.min()] if len(steps) else made[:0]
+    if not len(made):
+        return np.zeros(len(entries), dtype=bool)
+    trained = backward[backward < made.max()]
+    since = trained.max() if len(trained) else 0
+    starts = seq[entries]
+    return np.asarray((starts > since) & (starts < made.max()))
 
 
 def _held_roots(process: Process) -> list[int]:

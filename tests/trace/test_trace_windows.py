@@ -116,6 +116,40 @@ def test_a_model_left_in_eval_mode_is_still_seen_to_train(recorder: Recorder) ->
     assert stages_of(process) == ["train"] * 3
 
 
+def _shown_first(t: Training) -> None:
+    """A model is called before its optimizer is made, after it, and in a loop."""
+    net = t.model()
+    net.training = False
+    t.forward(net)
+    net.training = True
+    t.forward(net)
+    optimizer = t.adamw(list(net.parameters.values()))
+    for _ in range(2):
+        t.forward(net)
+        t.backward(net)
+        t.step(optimizer)
+
+
+def _made_anew(t: Training) -> None:
+    """The optimizer is made after the first backward pass, and again in every step."""
+    net = t.model()
+    for _ in range(2):
+        t.forward(net)
+        t.backward(net)
+        t.step(t.adamw(list(net.parameters.values())))
+
+
+def test_a_forward_pass_before_the_optimizers_are_made_belongs_to_set_up(recorder: Recorder) -> None:
+    process = process_of(recorder.tell(_shown_first))
+    assert stages_of(process) == ["init", "init", "train", "train"]
+    construct = process.rows_of_type("construct")
+    assert process.stage_name(int(construct[0])) == "init"
+
+
+def test_a_forward_pass_that_is_trained_on_before_an_optimizer_is_made_is_training(recorder: Recorder) -> None:
+    assert stages_of(process_of(recorder.tell(_made_anew))) == ["train", "train"]
+
+
 def test_a_criterion_without_parameters_is_no_model(recorder: Recorder) -> None:
     plain = process_of(recorder.record(Loop(steps=3, evaluate_after=(1,))))
     with_criterion = process_of(recorder.record(Loop(steps=3, evaluate_after=(1,), criterion=True)))
