@@ -11,6 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from pytest_traincheck.launch.git import GitError, git
+from pytest_traincheck.launch.submodules import fill_submodules
 
 _PREFIX = "traincheck-worktree-"
 _LOCK = ".lock"
@@ -25,8 +26,8 @@ def temporary_worktree(repository: Path, commit: str, *, checkout: bool = True) 
     """A detached worktree of `commit` in a private temporary directory, gone when the block is left.
 
     Several may be open at once. A lock is held as long as the block, so that a later call can tell the worktree of
-    a killed process from one in use. Hooks do not run and submodules are left alone. Without `checkout` it has
-    no files.
+    a killed process from one in use. Hooks do not run. Submodules are those that the repository has checked out.
+    Without `checkout` it has no files.
     """
     _sweep(repository)
     try:
@@ -43,6 +44,8 @@ def temporary_worktree(repository: Path, commit: str, *, checkout: bool = True) 
             try:
                 files = "--checkout" if checkout else "--no-checkout"
                 git(repository, "worktree", "add", "--quiet", "--detach", files, str(tree), commit)
+                if checkout:
+                    fill_submodules(repository, tree, commit)
             except GitError as error:
                 raise WorktreeError(
                     f"git says: {error}. Check the free space in {holder.parent} and `git worktree list`."

@@ -295,3 +295,34 @@ def test_what_separates_two_sides(tmp_path: Path) -> None:
     one, two = CheckedOutSide(top / "a", top), CheckedOutSide(top / "b", top)
     assert separation(one, two) == (top / "a", (top / "b",))
     assert separation(one, one) == (top, ())
+
+
+def test_submodules_are_those_of_the_commit(tmp_path: Path, repository: Path, scratch: Path, git: Git) -> None:
+    """Borrowed from the working tree, one within another; what is not checked out there stays empty."""
+    allowed = ("-c", "protocol.file.allow=always")
+    for name in ("inner", "library", "absent"):
+        (tmp_path / name).mkdir()
+        git(tmp_path / name, "init", "--quiet", "--initial-branch=main")
+        (tmp_path / name / "value.txt").write_text(f"{name} old")
+        git(tmp_path / name, "add", ".")
+        git(tmp_path / name, "commit", "--quiet", "-m", "old")
+    git(tmp_path / "library", *allowed, "submodule", "--quiet", "add", str(tmp_path / "inner"), "deep/inner")
+    git(tmp_path / "library", "commit", "--quiet", "-m", "with another")
+    for name in ("library", "absent"):
+        git(repository, *allowed, "submodule", "--quiet", "add", str(tmp_path / name), f"parts/{name}")
+    git(repository, *allowed, "submodule", "--quiet", "update", "--init", "--recursive")
+    git(repository, "commit", "--quiet", "-m", "with submodules")
+    git(repository, "submodule", "--quiet", "deinit", "parts/absent")
+    golden = git(repository, "rev-parse", "HEAD")
+    (repository / "parts" / "library" / "value.txt").write_text("library new")
+    git(repository / "parts" / "library", "commit", "--quiet", "-am", "new")
+    git(repository, "commit", "--quiet", "-am", "newer library")
+
+    with open_side(resolve_side(golden, repository)) as side:
+        assert (side.path / "parts" / "library" / "value.txt").read_text() == "library old"
+        assert (side.path / "parts" / "library" / "deep" / "inner" / "value.txt").read_text() == "inner old"
+        assert list((side.path / "parts" / "absent").iterdir()) == []
+    with open_side(resolve_side("HEAD", repository)) as side:
+        assert (side.path / "parts" / "library" / "value.txt").read_text() == "library new"
+    assert_nothing_left(repository, scratch, git)
+    assert git(repository, "status", "--porcelain") == ""
