@@ -29,12 +29,12 @@ def _moves(process: Process, name: str) -> bool:
     inside = noted["digest"][(window > 0) & (window < process.windows)]
     if not len(inside):
         return False
-    before = _before_steps(process, name)
-    return len(set(before)) > 1 or set(inside.tolist()) <= set(noted["digest"][window == 0].tolist())
+    repeats = set(inside.tolist()) <= set(noted["digest"][window == 0].tolist())
+    return repeats or not _found_again(process, name)
 
 
-def _before_steps(process: Process, name: str) -> list[int]:
-    """The state at the end of each of the first two steps, before an optimizer did its work."""
+def _found_again(process: Process, name: str) -> bool:
+    """Whether every optimizer step of the second iteration finds the state that the last one of the first found."""
     rows = process.measures(name)
-    at_end = {window: row for row, window in zip(rows.tolist(), process.window[rows].tolist(), strict=True)}
-    return [int(process.events["digest"][at_end[window]]) for window in (0, 1) if window in at_end]
+    window, states = process.window[rows], process.events["digest"][rows]
+    return set(states[window == 1].tolist()) <= set(states[window == 0][-1:].tolist())

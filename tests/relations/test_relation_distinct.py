@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -211,6 +212,33 @@ def test_a_generator_that_is_set_back(recorder: Recorder) -> None:
     assert titles(outcome, "Distinct") == [AGAIN]
     (violation,) = violations(outcome, "Distinct")
     assert (violation.step, violation.count) == (2, 4)
+
+
+def test_a_generator_that_is_set_back_between_two_optimizers(recorder: Recorder) -> None:
+    """It is set back after each step of either: the second finds it as the last iteration left it."""
+
+    def story(t: Training, *, back: bool = False) -> None:
+        net = t.model()
+        parameters = list(net.parameters.values())
+        first, second = t.adamw(parameters[:1]), t.adamw(parameters[1:])
+        t.mode(net, True)
+        for iteration in range(6):
+            drawn = digest_of(counting(t.seed, min(iteration, 1) if back else iteration))
+            left = digest_of(counting(t.seed, 0)) if back else drawn
+            t.batch()
+            t.forward(net)
+            if iteration < 2:
+                t.generator("torch", drawn)
+            t.backward(net)
+            t.step(first, within=partial(t.measure, "rng.torch", digest=drawn))
+            t.step(second, within=partial(t.measure, "rng.torch", digest=left))
+
+    golden = recorder.learn(story)
+    assert GENERATOR in sentences(golden)
+    assert not titles(recorder.judge(golden, story), "Distinct")
+    assert titles(recorder.judge(golden, lambda t: story(t, back=True)), "Distinct") == [
+        AGAIN.replace("step 1", "step 0")
+    ]
 
 
 def test_a_generator_that_is_seeded_in_every_step(recorder: Recorder) -> None:
