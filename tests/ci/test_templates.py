@@ -56,10 +56,13 @@ def gitlab_commands() -> list[str]:
     return list(load(GITLAB)["traincheck"]["script"])
 
 
-def jenkins_commands() -> list[str]:
+def jenkins_blocks() -> list[str]:
     text = JENKINS.read_text()
-    blocks = re.findall(r"sh '''(.*?)'''", text, re.DOTALL) + re.findall(r"sh '([^'\n]+)'", text)
-    lines = [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return re.findall(r"sh '''(.*?)'''", text, re.DOTALL) + re.findall(r"sh '([^'\n]+)'", text)
+
+
+def jenkins_commands() -> list[str]:
+    lines = [line.strip() for block in jenkins_blocks() for line in block.replace("\\\n", " ").splitlines()]
     return [line for line in lines if line]
 
 
@@ -76,6 +79,13 @@ def test_a_template_calls_pytest_with_options_that_exist(name: str) -> None:
         assert f'"{option}"' in known
     assert words[words.index("--junitxml") + 1] == "traincheck.xml"
     assert any(words[:2] in (["pip", "install"], [".venv/bin/pip", "install"]) for words in commands)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_steps_of_a_template_are_shell(name: str) -> None:
+    for step in jenkins_blocks() if name == "jenkins" else COMMANDS[name]():
+        done = subprocess.run(["bash", "-n"], input=step, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), step
 
 
 @pytest.mark.parametrize("path", [GITHUB, GITLAB, JENKINS], ids=lambda path: path.name)
@@ -112,7 +122,7 @@ def jenkins_code() -> str:
 
 
 def test_jenkinsfile_has_the_structure_of_a_declarative_pipeline() -> None:
-    """No linter for it is to be had outside of a Jenkins server; this is what can be said without one."""
+    """The linter of declarative pipelines is part of a Jenkins server; this is what can be said without one."""
     code = jenkins_code()
     depth, sections = 0, []
     for line in code.splitlines():
