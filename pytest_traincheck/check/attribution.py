@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from pytest_traincheck.check.result import CheckResult, Incident, Outcome
+from pytest_traincheck.check.result import CheckResult, Incident, Outcome, Violation
 
 
 class Code(str, Enum):
@@ -68,16 +68,55 @@ def attribute(cells: Sequence[Cell]) -> Attribution:
     if library is None or code is None:
         causes = tuple(Cause.LIBRARY for _ in last.result.incidents)
         return Attribution(_alone(last), causes)
-    causes = tuple(_cause(incident, library.result, code.result) for incident in last.result.incidents)
+    causes = tuple(_cause(incident.root, library.result, code.result) for incident in last.result.incidents)
     return Attribution(_of_both(library, code, last, causes), causes)
+
+
+def regrouped(cells: Sequence[Cell]) -> CheckResult:
+    """The result of the last cell, with what the library alone broke apart from what the code alone broke.
+
+    Seen by itself it cannot be told which of two roots a deviation follows from, and the first one takes all. The other
+    cells have one root each.
+    """
+    last = last_cell(cells).result
+    library, code = _cell(cells, Code.GOLDEN, Libraries.NEW), _cell(cells, Code.CANDIDATE, Libraries.OLD)
+    if library is None or code is None:
+        return last
+    incidents = list(last.incidents)
+    for cause, other in ((Cause.LIBRARY, library.result), (Cause.CODE, code.result)):
+        roots = {incident.root.invariant.id: incident for incident in other.incidents}
+        causes = [_cause(incident.root, library.result, code.result) for incident in incidents]
+        opposite = Cause.CODE if cause is Cause.LIBRARY else Cause.LIBRARY
+        strays = [
+            violation
+            for incident, found in zip(incidents, causes, strict=True)
+            if found is opposite
+            for violation in incident.consequences
+            if _cause(violation, library.result, code.result) is cause
+        ]
+        root = next((violation for violation in strays if violation.invariant.id in roots), None)
+        if cause in causes:
+            home = causes.index(cause)
+        elif root is not None:
+            home = len(incidents)
+            incidents.append(Incident(roots[root.invariant.id].id, home + 1, root))
+        else:
+            continue
+        incidents = [
+            replace(incident, consequences=tuple(each for each in incident.consequences if each not in strays))
+            for incident in incidents
+        ]
+        more = tuple(violation for violation in strays if violation is not incidents[home].root)
+        incidents[home] = replace(incidents[home], consequences=(*incidents[home].consequences, *more))
+    return replace(last, incidents=tuple(incidents))
 
 
 def _cell(cells: Sequence[Cell], code: Code, libraries: Libraries) -> Cell | None:
     return next((cell for cell in cells if cell.code is code and cell.libraries is libraries), None)
 
 
-def _cause(incident: Incident, library: CheckResult, code: CheckResult) -> Cause:
-    by_library, by_code = _shares(incident, library), _shares(incident, code)
+def _cause(violation: Violation, library: CheckResult, code: CheckResult) -> Cause:
+    by_library, by_code = _shares(violation, library), _shares(violation, code)
     if by_library and by_code:
         return Cause.EITHER
     if by_library:
@@ -85,9 +124,9 @@ def _cause(incident: Incident, library: CheckResult, code: CheckResult) -> Cause
     return Cause.CODE if by_code else Cause.TOGETHER
 
 
-def _shares(incident: Incident, other: CheckResult) -> bool:
-    """Whether its root is broken there too. What is a consequence here may be a root where its cause is missing."""
-    return any(incident.root.invariant.id == item.invariant.id for each in other.incidents for item in each.violations)
+def _shares(violation: Violation, other: CheckResult) -> bool:
+    """Whether its rule is broken there too. What is a consequence here may be a root where its cause is missing."""
+    return any(violation.invariant.id == item.invariant.id for each in other.incidents for item in each.violations)
 
 
 def _alone(last: Cell) -> str:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_traincheck.check.attribution import Cause, Cell, Code, Libraries, attribute, last_cell
+from pytest_traincheck.check.attribution import Cause, Cell, Code, Libraries, attribute, last_cell, regrouped
 from pytest_traincheck.check.library_call import LibraryCall, library_call
 from pytest_traincheck.check.result import CheckResult, SideInfo
 from pytest_traincheck.config import STORED, Config, PipelineSpec
@@ -118,7 +118,7 @@ class _Upgrade:
         wanted = [(Code.GOLDEN, Libraries.NEW)]
         if differs:
             wanted += [(Code.CANDIDATE, Libraries.OLD), (Code.CANDIDATE, Libraries.NEW)]
-        cells = _without_diffs(tuple(self._cell(learned, code, libraries) for code, libraries in wanted))
+        cells = _told_apart(tuple(self._cell(learned, code, libraries) for code, libraries in wanted))
         return replace(
             empty,
             reference=CheckResult(self.spec.name, golden=learned.side),
@@ -188,8 +188,10 @@ class _Upgrade:
         )
 
 
-def _without_diffs(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-    """The cells, without changed lines beside what the library broke: they have no part in it."""
+def _told_apart(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+    """The cells; in the last, what library and code broke stands apart, without changed lines beside the library's."""
+    result = regrouped(cells)
+    cells = tuple(replace(cell, result=result) if cell is last_cell(cells) else cell for cell in cells)
     last, causes = last_cell(cells), attribute(cells).causes
     incidents = tuple(
         replace(incident, diff=None) if cause is Cause.LIBRARY else incident

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_traincheck.check.attribution import Cause, Cell, Code, Libraries, attribute, last_cell
+from pytest_traincheck.check.attribution import Cause, Cell, Code, Libraries, attribute, last_cell, regrouped
 from pytest_traincheck.check.result import CheckResult, Incident, RunError, Violation
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 
@@ -98,6 +98,40 @@ def test_a_consequence_in_one_cell_is_a_root_in_another() -> None:
     """With the code's own mistake in front of it, what the library broke is folded under another root."""
     cells = four(broken(CLIP, consequences=LOSS), CLEAN, broken(LOSS))
     assert attribute(cells).causes == (Cause.LIBRARY,)
+
+
+GRADIENT = "torch.autograd.backward"
+
+
+def told(result: CheckResult) -> list[tuple[str, list[str]]]:
+    """Root and consequences of each incident, by subject."""
+    return [
+        (each.root.invariant.subject, [item.invariant.subject for item in each.consequences])
+        for each in result.incidents
+    ]
+
+
+def test_a_consequence_stands_under_the_root_that_alone_brings_it() -> None:
+    """Both changes at once: the first root takes what follows from the other."""
+    library, both = broken(LOSS, consequences=GRADIENT), broken(CLIP, LOSS, consequences=GRADIENT)
+    result = regrouped(four(library, broken(CLIP), both))
+    assert told(result) == [(CLIP, []), (LOSS, [GRADIENT])]
+    # What both bring stays where it is.
+    either = four(library, broken(CLIP, consequences=GRADIENT), both)
+    assert regrouped(either) == both
+
+
+def test_what_the_library_broke_is_no_consequence_of_the_code() -> None:
+    cells = four(broken(LOSS), broken(CLIP), broken(CLIP, consequences=LOSS))
+    result = regrouped(cells)
+    assert told(result) == [(CLIP, []), (LOSS, [])]
+    assert [(incident.id, incident.rank) for incident in result.incidents] == [(f"{CLIP}-1", 1), (f"{LOSS}-1", 2)]
+
+
+def test_one_change_alone_is_left_as_it_is() -> None:
+    both = broken(CLIP, consequences=LOSS)
+    assert regrouped(four(CLEAN, both, both)) == both
+    assert regrouped([Cell(Code.GOLDEN, Libraries.NEW, both)]) == both
 
 
 @pytest.mark.parametrize(
