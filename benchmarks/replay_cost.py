@@ -3,8 +3,8 @@
     python benchmarks/replay_cost.py
 
 Every workload of `overhead.py` runs under observation without sketches, with sketches in the first two steps and with
-sketches in all steps, in turns. A step is timed as in `overhead.py`, the first two steps left out: so the second column
-shows the steps after, and the third what a sketched step takes.
+sketches in all steps, in turns. A step is told by its CPU time, which other processes stretch less than the clock's, and
+the first two are left out: so the second column shows the steps after, and the third what a sketched step takes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ ALWAYS = 1_000_000
 
 
 def observed(workload: Workload, steps: int, sketched: int) -> float:
-    """Wall seconds of a step under `traincheck collect`, with sketches in the first `sketched` steps."""
+    """CPU seconds of a step under `traincheck collect`, with sketches in the first `sketched` steps."""
     with tempfile.TemporaryDirectory(prefix="trace-") as folder:
         words = traincheck("collect", "--run", workload.line(steps), "--output", Path(folder) / "trace")
         measured = stamped(lambda env: run(words, cwd=workload.cwd, env={**env, VARIABLE: str(sketched)}))
-        return measured.wall
+        return measured.cpu
 
 
 def main() -> None:
@@ -55,7 +55,7 @@ def main() -> None:
                 f"{after[-1]:.2f}x",
             ]
         )
-    header = ["workload", "ms/step without", "ms, sketched step", "share of a sketched step", "steps after"]
+    header = ["workload", "CPU ms/step without", "CPU ms, sketched step", "share of a sketched step", "steps after"]
     print(markdown_table(header, rows))
     print(f"\nSteps after the first two: geometric mean {geometric_mean(after):.3f}x of those without sketches.\n")
     print_facts(machine())
