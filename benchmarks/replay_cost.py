@@ -3,8 +3,8 @@
     python benchmarks/replay_cost.py
 
 Every workload of `overhead.py` runs under observation without sketches, with sketches in the first two steps and with
-sketches in all steps, in turns. A step is told by its CPU time, which other processes stretch less than the clock's, and
-the first two are left out: so the second column shows the steps after, and the third what a sketched step takes.
+sketches in all steps, in turns. A step is told by its CPU time, which other processes stretch less than the clock's,
+the first two left out: so the second column shows the steps after, and the third what a sketched step takes.
 """
 
 from __future__ import annotations
