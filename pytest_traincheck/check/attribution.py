@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from pytest_traincheck.check.result import CheckResult, Incident, Outcome, Violation
+from pytest_traincheck.check.result import CheckResult, Incident, Outcome, Verdict, Violation
 
 
 class Code(str, Enum):
@@ -131,14 +131,20 @@ def _shares(violation: Violation, other: CheckResult) -> bool:
 
 def _alone(last: Cell) -> str:
     if not last.is_broken:
-        return "The new libraries broke nothing."
+        return "What the new libraries broke is accepted." if _accepts(last) else "The new libraries broke nothing."
     if last.result.errors:
         return "The library alone broke it: the code does not run through with the new libraries."
     return "The library alone broke it."
 
 
+def _accepts(cell: Cell) -> bool:
+    return cell.result.count(Verdict.ACCEPTED) > 0
+
+
 def _of_both(library: Cell, code: Cell, last: Cell, causes: Sequence[Cause]) -> str:
     broken = (library.is_broken, code.is_broken)
+    if not last.is_broken and not any(broken) and any(map(_accepts, (library, code, last))):
+        return "What the libraries and the code broke is accepted."
     if not last.is_broken:
         return _MENDED[broken]
     if broken == (False, False):

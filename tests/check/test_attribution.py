@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_traincheck.check.attribution import Cause, Cell, Code, Libraries, attribute, last_cell, regrouped
-from pytest_traincheck.check.result import CheckResult, Incident, RunError, Violation
+from pytest_traincheck.check.result import CheckResult, Incident, InvariantVerdict, RunError, Verdict, Violation
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 
 
@@ -92,6 +92,15 @@ def test_two_codes_and_two_libraries(
 ) -> None:
     found = attribute(four(library, code, both))
     assert (found.sentence, found.causes) == (sentence, causes)
+
+
+def test_what_is_accepted_is_not_called_nothing() -> None:
+    verdicts = (InvariantVerdict(violation(LOSS).invariant, Verdict.ACCEPTED),)
+    accepted = CheckResult("tiny", verdicts)
+    alone = attribute([Cell(Code.GOLDEN, Libraries.NEW, accepted)])
+    assert alone.sentence == "What the new libraries broke is accepted."
+    assert attribute(four(accepted, CLEAN, accepted)).sentence == "What the libraries and the code broke is accepted."
+    assert attribute(four(accepted, broken(CLIP), broken(CLIP))).sentence == "The code alone broke it."
 
 
 def test_a_consequence_in_one_cell_is_a_root_in_another() -> None:
