@@ -143,4 +143,5 @@ def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Exa
         variables=finding.variables or variable_names(run, examples, earliest),
         source=process.source(row) if len(process.events) else "",
         count=len(broken),
+        place=finding.place,
     )

@@ -92,10 +92,23 @@ def attach(incidents: Sequence[Incident], changes: Mapping[str, tuple[str, str]]
 def changed_lines(incident: Incident, files: Sequence[ChangedFile]) -> ChangedLines | None:
     """The hunk that says most about an incident, or None."""
     places = [_Place(file, block) for file in files for block in file.blocks]
+    root = incident.root
     if not places:
         return None
+    for source in dict.fromkeys((root.place or root.source, root.source)):
+        found = _lines_at(incident, source, places)
+        if found is not None:
+            return found
+    if is_missing(root):
+        return _on_the_path(incident, places) or _only(places)
+    # What is given the same and gives something else is computed otherwise: something that changed does that.
+    return _only(places) if root.invariant.relation == "Replay" else None
+
+
+def _lines_at(incident: Incident, source: str, places: Sequence[_Place]) -> ChangedLines | None:
+    """The hunk that says most about an incident at one place."""
     missing = is_missing(incident.root)
-    path, line = position(incident.root.source)
+    path, line = position(source)
     names = names_of(incident.root)
     here = [place for place in places if place.file.path == path and line]
     inside = [place for place in here if place.file.in_function(place.block, line)]
@@ -126,10 +139,7 @@ def changed_lines(incident: Incident, files: Sequence[ChangedFile]) -> ChangedLi
         order = [*first[:2], *then[:2], contains, first[2], then[2], nearest]
     else:
         order = [_best(touching, CONTAINS, lambda place: 1 + named(place), near), *by_name(named), nearest]
-    found = next((item for item in order if item is not None), None)
-    if found is None and missing:
-        return _on_the_path(incident, places) or _only(places)
-    return found
+    return next((item for item in order if item is not None), None)
 
 
 def _only(places: Sequence[_Place]) -> ChangedLines | None:

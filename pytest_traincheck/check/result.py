@@ -51,6 +51,8 @@ class Violation:
     variables: tuple[str, ...] = ()
     source: str = ""
     count: int = 1
+    place: str = ""
+    """Where changed lines are looked for first, as `path:line`; empty: at the source."""
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,7 @@ def _violation_to_plain(violation: Violation, table: _Table) -> dict[str, Any]:
         "variables": list(violation.variables),
         "source": violation.source,
         "count": violation.count,
+        "place": violation.place,
     }
 
 

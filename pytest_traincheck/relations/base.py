@@ -155,6 +155,8 @@ class Finding:
     """Ranks concerned, where they are more than those of the examples."""
     variables: tuple[str, ...] = ()
     """Variables concerned, where another order than that of time says more."""
+    place: str = ""
+    """Line of the user's code, as `path:line`, where another than that of the examples says more about what changed."""
 
 
 class Relation(Protocol):

@@ -9,6 +9,7 @@ recorded, how calls are matched and how far apart two results may be is in the p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,9 @@ class Replay:
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claims = _claims(invariant.claim, run)
         claim = claims[int(broken[0])]
-        source = run.processes[claim.process].source(claim.first_row) if claim.first_row >= 0 else ""
-        return deviation(invariant.subject, claim, source)
+        source = run.processes[claim.process].source
+        first, inner = (source(row) if row >= 0 else "" for row in (claim.first_row, claim.inner_row))
+        return replace(deviation(invariant.subject, claim, first), place=first or inner)
 
 
 def comparison(recording: Recording, run: Run) -> Comparison | None:

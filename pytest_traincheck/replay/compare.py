@@ -46,6 +46,8 @@ class Claim:
     first: Difference | None = None
     first_row: int = -1
     """Where the first difference is, among the events of the process."""
+    inner_row: int = -1
+    """A call within the one that deviates: there is the code that computes it."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ def _of_call(calls: Calls, found: Compared, candidate: Recorded, process: int) -
     golden = found.golden
     module = golden.kind == "module"
     first = first_within(calls, golden) if found.status is Status.DEVIATES else None
+    within = calls.candidate.children.get(found.candidate.index, [])
     inside = golden.module.partition(".")[0]
     return Claim(
         what=MODULE if inside else FUNCTION,
@@ -131,6 +134,7 @@ def _of_call(calls: Calls, found: Compared, candidate: Recorded, process: int) -
         allowed=found.allowed,
         first=first,
         first_row=int(candidate.rows[first.call.index]) if first is not None else -1,
+        inner_row=int(candidate.rows[within[-1]]) if within else -1,
         beside=found.why,
     )
 

@@ -46,12 +46,13 @@ def incident(
     relation: str = "Count",
     consequences: tuple[str, ...] = (),
     variables: tuple[str, ...] = (),
+    place: str = "",
     **claim: object,
 ) -> Incident:
     rule = Invariant(relation, subject, claim or {"api": subject}, (), Scope.PINNED, Kind.BEHAVIOUR, "", 9, 3)
 
     def violation(at: str) -> Violation:
-        return Violation(rule, "", "", candidate, 1, "train", (0,), 5, "", variables, at)
+        return Violation(rule, "", "", candidate, 1, "train", (0,), 5, "", variables, at, 1, place)
 
     return Incident("id", 1, violation(source), tuple(violation(at) for at in consequences))
 
@@ -256,3 +257,45 @@ def test_lines_are_counted_as_python_counts_them() -> None:
     assert diff is not None
     assert diff.how == "contains the line"
     assert diff.hunk.startswith("@@ -2,4 +2,4 @@\n \n def train():\n")
+
+
+MODEL = """\
+class Tagger(nn.Module):
+    def forward(self, ids):
+        pad = ids.eq(0)
+        return self.encoder(self.embed(ids), pad)
+
+def train(net, ids):
+    return net(ids).sum()
+"""
+
+
+def test_a_result_is_looked_for_where_it_is_computed_before_where_it_is_asked_for() -> None:
+    new = MODEL.replace("eq(0)", "ne(0)").replace("sum()", "mean()")
+    asked, computed = (f"train.py:{line_of(MODEL, words)}" for words in ("net(ids)", "self.encoder"))
+    at = {"subject": "Tagger", "candidate": "", "source": asked, "relation": "Replay"}
+
+    assert changed(diff_of(incident(**at), train=(MODEL, new)))[-1] == "+    return net(ids).mean()"
+    found = diff_of(incident(**at, place=computed), train=(MODEL, new))
+    assert found is not None
+    assert found.hunk.splitlines()[1 + found.focus].endswith("ids.ne(0)")
+
+
+def test_where_nothing_changed_at_the_place_the_source_is_looked_at() -> None:
+    new = MODEL.replace("sum()", "mean()")
+    asked, computed = (f"train.py:{line_of(MODEL, words)}" for words in ("net(ids)", "self.encoder"))
+
+    assert diff_of(incident("Tagger", "", asked, "Replay", place=computed), train=(MODEL, new)) is not None
+
+
+def test_the_only_change_is_what_computes_something_else() -> None:
+    new = MODEL.replace("eq(0)", "ne(0)")
+    asked = f"train.py:{line_of(MODEL, 'net(ids)')}"
+
+    found = diff_of(incident("Tagger", "", asked, "Replay"), train=(MODEL, new))
+
+    assert found is not None
+    assert found.how == "the only change"
+    both = new.replace("sum()", "mean()") + "    # and\n"
+    assert diff_of(incident("Tagger", "", "other.py:1", "Replay"), train=(MODEL, both * 1)) is not None
+    assert diff_of(incident("Tagger", "", asked, "APIArg"), train=(MODEL, new)) is None
