@@ -28,8 +28,8 @@ FINDINGS = {
     "another dimension is averaged.",
 }
 COARSE, FINE = "loss.terms", "loss.terms.fine"
-TOGETHER, EACH = "together", "each"
-"""Whether all backward passes before an optimizer step are looked at together, or each."""
+TOGETHER, EACH, ACCUMULATED = "together", "each", "accumulated"
+"""Whether all backward passes before an optimizer step are looked at together, or each, or all of several."""
 
 
 class LossTerms:
@@ -42,7 +42,8 @@ class LossTerms:
     three; and where as many means are taken, they go over as many elements.
 
     Where golden goes backward once before each optimizer step, the terms of a candidate may go backward one after the
-    other: what all passes before a step have is taken together.
+    other: what all passes before a step have is taken together. Where it goes backward several times, as often before
+    each step, all passes together have at least as many terms.
     """
 
     name = "LossTerms"
@@ -57,6 +58,10 @@ class LossTerms:
             for least in sorted({int(count) for count in counts if count > 1}, reverse=True):
                 claim: dict[str, Any] = {"at_least": least, "passes": passes}
                 yield Hypothesis(self.name, SUBJECT, claim, scope=Scope.PINNED, family="terms")
+            sums = set(_accumulated(process)[1].tolist())
+            if passes == EACH and len(sums) == 1 and max(sums) > 1:
+                claim = {"at_least": max(sums), "passes": ACCUMULATED}
+                yield Hypothesis(self.name, SUBJECT, claim, scope=Scope.PINNED)
             for what in WORDS:
                 for value in sorted(_labelled(process, what)):
                     claim = {"of": what, "passes": passes, "value": value}
@@ -69,6 +74,8 @@ class LossTerms:
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if "of" in claim:
             return f"{WORDS[claim['of']].format(_spoken(claim['of'], claim['value']))}{when}."
+        if claim["passes"] == ACCUMULATED:
+            return f"An optimizer step comes after backward passes over at least {claim['at_least']} losses{when}."
         return f"The loss is a sum of at least {claim['at_least']} terms that carry gradients{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
@@ -79,6 +86,13 @@ class LossTerms:
             return Finding(FINDINGS[what].format(was, now), was, now)
         least = invariant.claim["at_least"]
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "fewer"
+        if invariant.claim["passes"] == ACCUMULATED:
+            return Finding(
+                f"In golden an optimizer step came after backward passes over at least {least} losses, in the "
+                f"candidate after {seen}: a backward pass is left out, or gradients are accumulated over fewer.",
+                f"at least {least} losses",
+                seen,
+            )
         return Finding(
             f"In golden the loss was a sum of at least {least} terms that carry gradients; in the candidate {seen} "
             f"{'does' if seen == '1' else 'do'}: a term is detached or gone.",
@@ -183,15 +197,34 @@ def _ordinal(number: int) -> str:
     return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")
 
 
-def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _counts(process: Process) -> tuple[Ints, Ints]:
+    """The backward passes, and how many terms each has."""
     coarse, rows = process.measures(COARSE), process.measures(FINE)
+    return rows, np.maximum(process.events["value"][coarse], process.events["value"][rows]).astype(np.int64)
+
+
+def _summed(process: Process, rows: Ints, counts: Ints) -> tuple[Ints, Ints]:
+    """The first backward pass before each optimizer step, and how many terms all of them have."""
+    _, first, group = np.unique(_steps_before(process, rows), return_index=True, return_inverse=True)
+    return rows[first], np.bincount(group.reshape(-1), weights=counts, minlength=len(first)).astype(np.int64)
+
+
+def _accumulated(process: Process) -> tuple[Ints, Ints]:
+    """The same for steps that were taken. A closure goes backward as often as the optimizer likes."""
+    rows, counts = _counts(process)
+    before = _steps_before(process, rows) < len(process.steps)
+    before &= ~process.inside("optimizer")[rows]
+    return _summed(process, rows[before], counts[before])
+
+
+def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    rows, counts = _counts(process)
+    if claim.get("passes", EACH) == TOGETHER:
+        rows, counts = _summed(process, rows, counts)
+    elif claim.get("passes") == ACCUMULATED:
+        rows, counts = _accumulated(process)
     if not len(rows):
         return EMPTY
-    counts = np.maximum(process.events["value"][coarse], process.events["value"][rows]).astype(np.int64)
-    if claim.get("passes", EACH) == TOGETHER:
-        _, first, group = np.unique(_steps_before(process, rows), return_index=True, return_inverse=True)
-        counts = np.bincount(group.reshape(-1), weights=counts).astype(np.int64)
-        rows = rows[first]
     return Examples(
         np.asarray(counts >= claim["at_least"]),
         np.full(len(rows), position),

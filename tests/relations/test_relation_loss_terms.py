@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import pytest
 from judgements import rule, sentences, titles, violations
 from training_story import Measured, Recorder, Training
@@ -203,3 +206,79 @@ def test_a_candidate_whose_graph_was_not_looked_at(recorder: Recorder) -> None:
     golden = recorder.learn(lambda t: noting(t, REACH, MEANS))
     assert len(sentences(golden, "LossTerms")) == 2
     assert not titles(recorder.judge(golden, noting), "LossTerms")
+
+
+ACCUMULATED = "An optimizer step comes after backward passes over at least 3 losses."
+
+
+def accumulating(t: Training, of_step: Callable[[int], Sequence[int]], *, left: int = 0, closure: bool = False) -> None:
+    """Steps before which `backward` runs as often as there are numbers, each that of the terms of a loss; and `left`
+    times once more after the last step.
+    """
+    net = t.model()
+    optimizer = t.adamw(list(net.parameters.values()))
+    t.mode(net, True)
+
+    def passes(counts: Sequence[int]) -> None:
+        for terms in counts:
+            t.batch()
+            t.forward(net)
+            t.backward(net, within=partial(measured, t, terms))
+
+    for step in range(6):
+        t.zero_grad(optimizer)
+        if closure:
+            t.step(optimizer, closure=partial(passes, of_step(step)))
+        else:
+            passes(of_step(step))
+            t.step(optimizer)
+    passes([1] * left)
+
+
+def measured(t: Training, terms: int) -> None:
+    t.measure("loss.terms", float(terms))
+    t.measure("loss.terms.fine", float(terms))
+
+
+def three(t: Training) -> None:
+    accumulating(t, lambda _step: (1, 1, 1))
+
+
+def test_a_backward_pass_that_is_left_out_of_several(recorder: Recorder) -> None:
+    golden = recorder.learn(three)
+    assert rule(golden, ACCUMULATED).scope is Scope.PINNED
+    outcome = recorder.judge(golden, lambda t: accumulating(t, lambda step: (1, 1) if step == 2 else (1, 1, 1)))
+    (violation,) = violations(outcome, "LossTerms")
+    assert (violation.step, violation.count) == (2, 1)
+    assert violation.title == (
+        "In golden an optimizer step came after backward passes over at least 3 losses, in the candidate after 2: a "
+        "backward pass is left out, or gradients are accumulated over fewer."
+    )
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        three,
+        lambda t: accumulating(t, lambda _step: (3,)),
+        lambda t: accumulating(t, lambda _step: (1, 2)),
+        lambda t: accumulating(t, lambda _step: (1, 1, 1), left=2),
+        lambda t: accumulating(t, lambda _step: (1,), closure=True),
+    ],
+    ids=["as golden", "one sum", "two of them in a sum", "a rest without a step", "a closure"],
+)
+def test_losses_that_are_all_there(recorder: Recorder, fine: Callable[[Training], None]) -> None:
+    assert not titles(recorder.judge(recorder.learn(three), fine), "LossTerms")
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        lambda t: accumulating(t, lambda step: (1,) * (3 + step % 2)),
+        lambda t: accumulating(t, lambda _step: (1, 1, 1), closure=True),
+        lambda t: accumulating(t, lambda _step: (1,)),
+    ],
+    ids=["as many as the data has", "as many as the optimizer likes", "one"],
+)
+def test_losses_that_nobody_counts(recorder: Recorder, story: Callable[[Training], None]) -> None:
+    assert not [text for text in sentences(recorder.learn(story)) if text.startswith("An optimizer step comes after")]
