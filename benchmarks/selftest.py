@@ -158,8 +158,8 @@ def _by_pipeline(found: Mapping[str, Sequence[Mutant]]) -> str:
     for name, mutants in found.items():
         counts = Counter(mutant.fate for mutant in mutants)
         killed = counts[KILLED] + counts[CRASHED]
-        rate = killed / max(killed + counts[SURVIVED], 1)
-        rows.append([f"`{name}`", f"{rate:.0%}", *(str(counts[fate]) for fate in columns)])
+        rate = 100 * killed // max(killed + counts[SURVIVED], 1)
+        rows.append([f"`{name}`", f"{rate}%", *(str(counts[fate]) for fate in columns)])
     return markdown_table(["pipeline", "kill rate", *columns], rows)
 
 
