@@ -12,6 +12,7 @@ from enum import Enum, auto
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.golden.model import Kind
 from pytest_traincheck.relations import relations, vocabulary
+from pytest_traincheck.relations.count import NOT_CALLED
 
 LATE_EFFECT = 3
 """From this layer on a violation speaks of an effect (of a call, on a variable, between ranks), which has a cause
@@ -383,7 +384,7 @@ def _is_backward(violation: Violation) -> bool:
 
 def _left_out(violation: Violation) -> bool:
     """Whether something that comes in every step is missing in one of them."""
-    return violation.invariant.relation == "Count" and violation.candidate == "not called in this step"
+    return violation.invariant.relation == "Count" and violation.candidate == NOT_CALLED
 
 
 def _too_often(violation: Violation) -> bool:

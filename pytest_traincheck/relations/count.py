@@ -25,6 +25,8 @@ RESTORE = ".load_state_dict"
 STEP = "torch.optim.Optimizer.step"
 
 STAGES = {"train": " in training", "eval": " in evaluation", "init": " during set-up"}
+NOT_CALLED = "not called in this step"
+"""What a finding says of the candidate where a call of every step is missing in one."""
 TIMES = {"once": "exactly once", "some": "at least once", "at most once": "at most once"}
 
 
@@ -143,7 +145,7 @@ class Count:
             )
         step = _step(run, examples, broken)
         now = f"does not call it in step {step}" if seen == "never" else f"calls it {seen} in step {step}"
-        there = "not called in this step" if seen == "never" else f"called {seen}"
+        there = NOT_CALLED if seen == "never" else f"called {seen}"
         return Finding(
             f"{code[0].upper() + code[1:]} was {golden} of golden; the candidate {'never calls it' if never else now}.",
             golden,

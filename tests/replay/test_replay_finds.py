@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
-from replays import PAD, Model, Record, claimed, golden_of, replayed, train  # noqa: E402
+from replays import PAD, Block, Model, Record, claimed, golden_of, replayed, train  # noqa: E402
 
 from pytest_traincheck.check import check_run  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
@@ -91,6 +92,14 @@ def test_the_place_is_named(golden: Any, record: Record, change: dict[str, Any],
     assert {item.invariant.claim["of"] for item in rest} <= {"loss", "gradient"}  # which follows
     assert first.title.startswith((f"`{name}` ", f"`torch.autograd.{name}` "))
     assert first.step == 0
+
+
+def test_changed_lines_are_looked_for_in_the_module_whose_own_code_deviates(golden: Any, record: Record) -> None:
+    first, *_ = replayed(golden, record(train(residual=False)))
+    lines, begin = inspect.getsourcelines(Block.forward)
+    path, _, line = first.place.rpartition(":")
+    assert path.endswith("replays.py")
+    assert begin <= int(line) < begin + len(lines)
 
 
 def test_what_the_loss_function_got_is_named(golden: Any, record: Record) -> None:

@@ -4,6 +4,7 @@ same.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -118,6 +119,10 @@ def test_another_scale_is_found(record: Record, weigh: Weigh, dropout: float) ->
     assert first.title.startswith("`Reader.attention` weighs other scores than in golden, ")
     assert "the first call with another input is `torch.Tensor.masked_fill`" in first.title
     assert first.candidate.startswith("scores ")
+    lines, begin = inspect.getsourcelines(weigh)
+    masked = begin + next(number for number, line in enumerate(lines) if "masked_fill" in line)
+    assert first.place.endswith(f"test_replay_scores.py:{masked}")
+    assert first.source != first.place
     assert not rest
 
 
