@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import PINNED, STEP, ZERO, FakeEngine
+from fake_engine import PINNED, STEP, ZERO, FakeEngine
 
 from pytest_traincheck.cli import main
 from pytest_traincheck.golden import locks, store
