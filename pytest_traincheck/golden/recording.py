@@ -54,7 +54,9 @@ SKETCHES = np.dtype(
 """`call` is a position among the calls or -1; `variable` and its `kind` are empty for the tensors of a call."""
 
 TRAINING, GRAD, ENTRY = 1, 2, 4
-"""Flags of a call: the module was in train mode, gradients were recorded, it is the forward pass of a whole model."""
+"""Flags of a call: the module was in train mode, gradients were recorded, it is the forward pass of a whole model (not
+one of set-up, before there is an optimizer).
+"""
 
 PHASE = "phase"
 """Slot of a sketch that stands where sketching began again, with an optimizer that was made later."""

@@ -31,7 +31,13 @@ if TYPE_CHECKING:
     from .variable import Var
 
 STEPS = 2
-"""Optimizer steps (of the optimizer that has taken most) that are sketched, unless the environment says otherwise."""
+"""Optimizer steps (of the optimizer that has taken most) that are sketched at least, unless the environment says
+otherwise.
+"""
+PATIENCE = 4
+"""How many times as many steps are sketched where an optimizer has not taken one yet: a generator may wait for five
+steps of its critic.
+"""
 VARIABLE = "TRAINCHECK_REPLAY_STEPS"
 PHASES = 3
 """How often sketches begin, counting the first time."""
@@ -52,6 +58,8 @@ class Sketches:
         self._steps = _steps_wanted()
         self._rows = 0
         self._taken: dict[int, int] = {}
+        self._trained: set[int] = set()
+        """Ids of parameters whose optimizer has taken a step."""
         self._slots: dict[tuple[str, Any, Any], int] = {}
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], Any, Sketch]] = {}
         self._noted: dict[int, Sketch] = {}
@@ -59,10 +67,12 @@ class Sketches:
         self._phases_left = PHASES - 1
         self.wanted = self._steps > 0
 
-    def stepped(self, optimizer: int) -> None:
-        """Count a step of an optimizer."""
-        count = self._taken[optimizer] = self._taken.get(optimizer, 0) + 1
-        if count >= self._steps:
+    def stepped(self, optimizer: int, own: set[int], every: set[int]) -> None:
+        """Count a step of an optimizer, given the ids of its parameters and of those of all optimizers."""
+        self._taken[optimizer] = self._taken.get(optimizer, 0) + 1
+        self._trained |= own
+        most = max(self._taken.values())
+        if most >= PATIENCE * self._steps or (most >= self._steps and every <= self._trained):
             self._pause()
 
     def met_optimizer(self, state: ThreadState) -> None:

@@ -14,6 +14,7 @@ from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints
 from pytest_traincheck.trace.reader import read_sketches
+from pytest_traincheck.trace.stages import INIT
 
 KINDS = ("module", "function", "autograd", "optimizer", "clip", "scaler", "scheduler", "data", "init", "collective")
 """Types of calls that a recording holds."""
@@ -128,9 +129,8 @@ def _calls(process: Process, position: int, chosen: Ints, base: int, texts: _Tex
     table["autocast"] = texts.table([str(symbol.get("autocast") or "") for symbol in contexts])[events["ctx"]]
     grad = np.array([bool(symbol.get("grad", True)) for symbol in contexts])[events["ctx"]]
     flags = events["flags"]
-    table["flags"] = (
-        np.where(flags & fmt.TRAINING, TRAINING, 0) + np.where(grad, GRAD, 0) + np.where(flags & fmt.ENTRY, ENTRY, 0)
-    )
+    entry = ((flags & fmt.ENTRY) != 0) & (process.stage[chosen] != INIT)
+    table["flags"] = np.where(flags & fmt.TRAINING, TRAINING, 0) + np.where(grad, GRAD, 0) + np.where(entry, ENTRY, 0)
     return table
 
 

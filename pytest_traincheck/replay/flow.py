@@ -105,7 +105,7 @@ class Flow:
     def _start(self, window: int) -> tuple[float, float]:
         """Times of golden and candidate at which a step begins."""
         ours, theirs = _end_before(self._golden, window), _end_before(self._candidate, window)
-        return (ours, theirs) if ours else (self._golden.first_look, self._candidate.first_look)
+        return (ours, theirs) if ours else (self._golden.begun, self._candidate.begun)
 
     def _events(self, window: int) -> list[int]:
         kinds = ("autograd", "optimizer", "clip", "scaler", "scheduler")

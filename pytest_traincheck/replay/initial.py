@@ -10,13 +10,19 @@ from pytest_traincheck.replay.tolerance import allowance, epsilon
 
 
 def initial_values(ours: Side, theirs: Side) -> Iterator[Point]:
-    """Parameters and buffers as they begin, where the same random numbers were drawn."""
-    looks = ours.first_look, theirs.first_look
-    if not all(looks) or not _seeded_alike(ours, theirs, looks):
-        return
-    call, other = _around(ours, looks[0]), _around(theirs, looks[1])
-    if call is None or other is None:
-        return
+    """Parameters and buffers as they begin, where the same random numbers were drawn.
+
+    All that is there when the first forward pass begins; where it was seeded otherwise after the first of them were
+    looked at (a model that runs while it is made), those alone.
+    """
+    for looks in ((ours.begun, theirs.begun), (ours.first_look, theirs.first_look)):
+        call, other = _around(ours, looks[0]), _around(theirs, looks[1])
+        if all(looks) and call is not None and other is not None and _seeded_alike(ours, theirs, looks):
+            yield from _compared(ours, theirs, call, other)
+            return
+
+
+def _compared(ours: Side, theirs: Side, call: Call, other: Call) -> Iterator[Point]:
     # What is tracked only later, a copy of parameters say, does not begin here.
     first, begun = (
         {

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_traincheck.golden.recording import PHASE, Recording, Rows
+from pytest_traincheck.golden.recording import ENTRY, PHASE, Recording, Rows
 
 INFINITE = math.inf
 CENTRED = "centred"
@@ -135,6 +135,14 @@ class Side:
         """Time when variables were sketched for the first time, all of them; 0 if they never were."""
         firsts = [tensors[0].at for (kind, _), tensors in self.values.items() if kind in ("parameter", "buffer")]
         return min(firsts, default=0)
+
+    @cached_property
+    def begun(self) -> float:
+        """Time when the first forward pass of a whole model began, or when variables were first sketched after that;
+        0 if they never were.
+        """
+        entries = [call.begin for call in self.calls.values() if call.flags & ENTRY]
+        return max(self.first_look, min(entries) + 0.5) if entries and self.first_look else self.first_look
 
     @cached_property
     def children(self) -> Mapping[int, list[int]]:

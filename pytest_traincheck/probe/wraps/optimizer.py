@@ -214,7 +214,7 @@ class _Steps:
                         recorder.variables.forget_samples()
             if recorder.sketches.wanted:
                 recorder.sketches.variables(state, call)
-                recorder.sketches.stepped(call.opt)
+                recorder.sketches.stepped(call.opt, own, every)
         recorder.end(state, call, None)
 
 
