@@ -19,8 +19,11 @@ MEASURE = "batch.shuffled"
 
 
 class Shuffled:
-    """The batches of training come from a sampler that draws in random order. With one epoch, or a few steps, all
-    batches of a loader that was left unshuffled are still different ones.
+    """In each training step some batch comes from a sampler that draws in random order. With one epoch, or a few steps,
+    all batches of a loader that was left unshuffled are still different ones.
+
+    What was loaded for a step cannot be told from what is only kept: batches of evaluation that a list is filled with
+    before training begins come in order, as they should. A shuffle is lost where nothing random is left.
     """
 
     name = "Shuffled"
@@ -53,13 +56,17 @@ def _rows(process: Process) -> Ints:
 
 
 def _examples(process: Process, position: int) -> Examples:
+    """One example for each training step with batches: its last one, behind those that are kept for later."""
     rows = _rows(process)
     if not len(rows):
         return EMPTY
+    random = process.events["value"][rows] == 1
+    _, first = np.unique(process.window[rows], return_index=True)
+    last = np.append(first[1:], len(rows)) - 1
     return Examples(
-        np.asarray(process.events["value"][rows] == 1),
-        np.full(len(rows), position),
-        rows,
-        np.zeros(len(rows), dtype=np.int64),
-        {"rank": rank_label(process, len(rows))},
+        np.asarray(np.logical_or.reduceat(random, first), dtype=bool),
+        np.full(len(last), position),
+        rows[last],
+        np.zeros(len(last), dtype=np.int64),
+        {"rank": rank_label(process, len(last))},
     )

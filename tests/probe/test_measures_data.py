@@ -268,25 +268,3 @@ def test_tensors_of_a_batch_that_are_the_same(watched: Watch) -> None:
             list(DataLoader(Augmented(), batch_size=12, collate_fn=collate))
 
     assert watched(load).values("batch.repeated") == [1.0, 0.0, 2.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("options", "shuffled"),
-    [
-        ({"shuffle": True}, [1.0, 1.0]),
-        ({}, [0.0, 0.0]),
-        ({"sampler": torch.utils.data.SubsetRandomSampler(range(8))}, [1.0, 1.0]),
-        ({"sampler": [3, 1, 2, 0, 4, 5, 6, 7]}, []),
-    ],
-)
-def test_whether_data_is_shuffled(watched: Watch, options: dict[str, Any], shuffled: list[float]) -> None:
-    trace = watched(lambda: list(DataLoader(torch.arange(8.0), batch_size=4, **options)))
-    assert trace.values("batch.shuffled") == shuffled
-
-
-@pytest.mark.parametrize("shuffle", [True, False])
-def test_whether_a_shard_is_shuffled(watched: Watch, shuffle: bool) -> None:
-    data: Any = torch.arange(8.0)
-    sampler = torch.utils.data.DistributedSampler(data, num_replicas=2, rank=0, shuffle=shuffle)
-    trace = watched(lambda: list(DataLoader(data, batch_size=4, sampler=sampler)))
-    assert trace.values("batch.shuffled") == [float(shuffle)]

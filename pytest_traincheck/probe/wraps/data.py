@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import (
+    BatchSampler,
     RandomSampler,
     SequentialSampler,
     SubsetRandomSampler,
@@ -54,17 +55,45 @@ class Batch(Named):
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         # What the sampler makes; a loader without automatic batching has none.
         sampler = getattr(args[0], "_index_sampler", None)
-        drawn = getattr(sampler, "sampler", sampler)
-        call.kwargs = {"batch_size": getattr(sampler, "batch_size", None), "shuffled": _shuffled(drawn)}
+        call.kwargs = {"batch_size": getattr(sampler, "batch_size", None), "shuffled": _shuffled(sampler)}
 
 
 def _shuffled(sampler: Any) -> bool | None:
-    """Whether a sampler of torch's draws in random order; `None` for those that others have written."""
-    kind = type(sampler)
-    if kind is DistributedSampler:
-        return bool(sampler.shuffle)
-    return True if kind in _RANDOM else False if kind is SequentialSampler else None
+    """Whether what a loader's batches are made of is drawn in random order; `None` where others have written how.
 
+    Random is whatever is made of a random sampler of torch's. In order is only what nobody can have changed.
+    """
+    theirs = False
+    for _ in range(_DEPTH):
+        inner = _within(sampler)
+        if inner is None:
+            break
+        theirs |= not _takes_what_comes(type(sampler))
+        sampler = inner
+    kind = type(sampler)
+    if issubclass(kind, DistributedSampler):
+        random = bool(getattr(sampler, "shuffle", False))
+        in_order = not random and kind.__iter__ is DistributedSampler.__iter__
+    else:
+        random, in_order = issubclass(kind, _RANDOM), kind is SequentialSampler
+    return True if random else False if in_order and not theirs else None
+
+
+def _within(sampler: Any) -> Any:
+    """What a sampler of batches takes its examples, or its batches, from."""
+    inner = getattr(sampler, "sampler", None)
+    return getattr(sampler, "batch_sampler", None) if inner is None else inner
+
+
+def _takes_what_comes(kind: type) -> bool:
+    """Torch's own way to make batches; accelerate's to share them out, and to leave out those of before a resume."""
+    if kind.__module__ == "accelerate.data_loader":
+        return kind.__name__ in ("BatchSamplerShard", "SkipBatchSampler")
+    return issubclass(kind, BatchSampler) and kind.__iter__ is BatchSampler.__iter__
+
+
+_DEPTH = 4
+"""Samplers within samplers that are looked through: more are a mistake, or one that holds itself."""
 
 _RANDOM = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
