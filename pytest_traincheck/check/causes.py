@@ -108,6 +108,7 @@ _ASPECTS = {
     "Shuffled": Aspect.DATA,
     "Initialised": Aspect.INITIAL,
     "Restored": Aspect.RESUMED,
+    "Carried": Aspect.RESUMED,
 }
 """Relations whose rules are all about one place."""
 

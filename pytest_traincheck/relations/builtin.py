@@ -12,6 +12,7 @@ from pytest_traincheck.relations.api_sequence import APISequence
 from pytest_traincheck.relations.band import Band
 from pytest_traincheck.relations.base import Relation
 from pytest_traincheck.relations.bounded import Bounded
+from pytest_traincheck.relations.carried import Carried
 from pytest_traincheck.relations.collective_order import CollectiveOrder
 from pytest_traincheck.relations.consistent import Consistent
 from pytest_traincheck.relations.count import Count
@@ -57,6 +58,7 @@ def pytest_traincheck_relations() -> list[Relation]:
         LossTerms(),
         Initialised(),
         Restored(),
+        Carried(),
         Bounded(),
         Replay(),
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import weakref
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,77 @@ def test_state_at_the_first_step(watched: Watch) -> None:
     found = watched(train).measured("optimizer.state")
     assert [item.value for item in found] == [0.0, 2.0]
     assert len({item.opt for item in found}) == 2
+
+
+Optimizer = Callable[[Any], Any]
+
+
+def carried(watched: Watch, make: Optimizer, between: Callable[[Any], None] = lambda _: None) -> list[list[float]]:
+    """What an optimizer is left with by each of three steps, and what it holds before each but the first."""
+    net = nn.Linear(4, 3)
+
+    def train() -> None:
+        optimizer = make(net.parameters())
+        for _ in range(3):
+
+            def closure() -> Any:
+                optimizer.zero_grad()
+                loss = net(torch.ones(2, 4)).square().sum()
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+            between(optimizer)
+
+    trace = watched(train)
+    return [trace.values("optimizer.left"), trace.values("optimizer.held")]
+
+
+@pytest.mark.parametrize(
+    ("make", "parameters"),
+    [
+        (torch.optim.Adam, 2.0),
+        (torch.optim.Adagrad, 2.0),
+        (partial(torch.optim.SGD, lr=0.1, momentum=0.9), 2.0),
+        (partial(torch.optim.LBFGS, max_iter=2), 1.0),
+        (partial(torch.optim.SGD, lr=0.1), 0.0),
+    ],
+    ids=["Adam", "Adagrad", "momentum", "LBFGS", "SGD"],
+)
+def test_state_between_steps(watched: Watch, make: Optimizer, parameters: float) -> None:
+    assert carried(watched, make) == [[parameters] * 3, [parameters] * 2]
+
+
+def test_state_that_is_lost_between_steps(watched: Watch) -> None:
+    def lose(optimizer: Any) -> None:
+        optimizer.state.popitem()
+
+    assert carried(watched, torch.optim.Adam, lose) == [[2.0, 2.0, 2.0], [1.0, 1.0]]
+
+
+def test_an_optimizer_that_is_made_anew_inside_its_own_object(watched: Watch) -> None:
+    def again(optimizer: Any) -> None:
+        optimizer.__init__([item for group in optimizer.param_groups for item in group["params"]])
+
+    assert carried(watched, torch.optim.Adam, again) == [[2.0, 2.0, 2.0], [0.0, 0.0]]
+
+
+def test_state_of_another_kind(watched: Watch) -> None:
+    """What is not kept by parameter is not counted, and does no harm."""
+
+    class Odd(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            self.state["matrix"] = torch.ones(2, 2)
+            return super().step(closure)
+
+    assert carried(watched, partial(Odd, lr=0.1, momentum=0.9)) == [[2.0] * 3, [2.0] * 2]
+
+
+def test_state_that_is_no_table(watched: Watch) -> None:
+    def hide(optimizer: Any) -> None:
+        optimizer.state = None
+
+    assert carried(watched, partial(torch.optim.SGD, lr=0.1), hide) == [[0.0] * 3, [0.0] * 2]
 
 
 def test_tokens_that_generate_adds(watched: Watch) -> None:

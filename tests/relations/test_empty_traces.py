@@ -62,6 +62,9 @@ def test_everything_that_a_rich_golden_knows_can_be_asked_of_an_almost_empty_run
         def begin(step: int) -> None:
             if step == 0:
                 t.measure("optimizer.state", 0.0, optimizer=1)
+            else:
+                t.measure("optimizer.held", 3.0, optimizer=1)
+            t.measure("optimizer.left", 3.0, optimizer=1)
 
         Measured(batch=batch, forward=forward, loss=loss, backward=backward, step=begin).tell(t)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Mapping
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +177,8 @@ class _Steps:
             info.stepped = True
             restored = sum(bool(kept) for kept in optimizer.state.values())
             recorder.measures.take(state, "optimizer.state", call, float(restored), opt=info.id)
+        elif recorder.measures.wanted:
+            recorder.measures.take(state, "optimizer.held", call, float(_holding(optimizer)), opt=info.id)
         state.in_step = 1
         state.closure = _code_of(kwargs.get("closure", args[1] if len(args) > 1 else None))
 
@@ -210,12 +213,21 @@ class _Steps:
                 )
                 if recorder.measures.wanted:
                     recorder.variables.measure_updates(recorder.measures.of_variables(state, call))
+                    recorder.measures.take(state, "optimizer.left", call, float(_holding(optimizer)), opt=call.opt)
                     if recorder.measures.stepped(call.opt):
                         recorder.variables.forget_samples()
             if recorder.sketches.wanted:
                 recorder.sketches.variables(state, call)
                 recorder.sketches.stepped(call.opt, own, every)
         recorder.end(state, call, None)
+
+
+def _holding(optimizer: Any) -> int:
+    """For how many parameters an optimizer holds state; none where what it calls its state is something else."""
+    state = getattr(optimizer, "state", None)
+    if not isinstance(state, Mapping):
+        return 0
+    return sum(isinstance(kept, Mapping) and len(kept) > 0 for kept in state.values())
 
 
 def _frames_of(code: CodeType | None) -> int:

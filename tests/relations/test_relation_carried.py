@@ -1,0 +1,106 @@
+"""Carried: momentum, moments and step counts go from each step of an optimizer to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from judgements import broken, rule, sentences, titles, violations
+from training_story import Measured, Recorder, Training
+
+from pytest_traincheck.golden.model import Scope
+
+RULE = "`AdamW[Net]` takes each further step with the state of the step before."
+Counts = Sequence[int]
+"""For how many parameters there is state, step by step."""
+
+ALL = (3, 3, 3, 3, 3, 3)
+
+
+def stepping(t: Training, held: Counts = ALL, left: Counts = ALL) -> None:
+    """A training whose optimizer holds so much state before each further step, and after each step."""
+
+    def measure(step: int) -> None:
+        if step and step < len(held):
+            t.measure("optimizer.held", float(held[step]), optimizer=1)
+        if step < len(left):
+            t.measure("optimizer.left", float(left[step]), optimizer=1)
+
+    Measured(step=measure).tell(t)
+
+
+def test_state_that_is_carried(recorder: Recorder) -> None:
+    golden = recorder.learn(stepping)
+    assert sentences(golden, "Carried") == [RULE]
+    assert (rule(golden, RULE).scope, rule(golden, RULE).examples) == (Scope.PINNED, 10)
+    assert not titles(recorder.judge(golden, stepping), "Carried")
+
+
+def test_state_that_is_cleared(recorder: Recorder) -> None:
+    outcome = recorder.judge(recorder.learn(stepping), lambda t: stepping(t, (0, 3, 0, 0, 3, 3)))
+    violation = broken(outcome, RULE)
+    assert (violation.step, violation.count) == (2, 2)
+    assert violation.title == (
+        "In golden `AdamW[Net]` took each further step with the state (momentum, moments, step counts) of the step "
+        "before; in the candidate it takes one without any state: between two steps the state was cleared, replaced "
+        "or made anew."
+    )
+
+
+def test_the_state_of_one_parameter_that_is_lost(recorder: Recorder) -> None:
+    violation = broken(recorder.judge(recorder.learn(stepping), lambda t: stepping(t, (0, 3, 3, 3, 2, 3))), RULE)
+    assert (violation.step, violation.count) == (4, 1)
+    assert violation.candidate == "without the state of 1 of 3 parameters"
+
+
+@pytest.mark.parametrize(
+    ("held", "left"),
+    [
+        ((0, 1, 1, 2, 2, 3), (1, 1, 2, 2, 3, 3)),
+        ((0, 0, 3, 3, 3, 3), (0, 3, 3, 3, 3, 3)),
+        ((0, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0, 0)),
+        ((0, 4, 3, 3, 3, 3), ALL),
+        ((), ()),
+        ((), ALL),
+        (ALL, ()),
+    ],
+    ids=["unfrozen", "first without gradients", "no state", "more", "nothing measured", "only left", "only held"],
+)
+def test_what_is_as_it_should_be(recorder: Recorder, held: Counts, left: Counts) -> None:
+    golden = recorder.learn(stepping)
+    assert not titles(recorder.judge(golden, lambda t: stepping(t, held, left)), "Carried")
+
+
+@pytest.mark.parametrize(("held", "left"), [((0,) * 6, (0,) * 6), ((0, 3, 0, 3, 3, 3), ALL), ((), ALL)])
+def test_where_golden_carries_nothing_or_drops_it_there_is_no_rule(
+    recorder: Recorder, held: Counts, left: Counts
+) -> None:
+    assert not sentences(recorder.learn(lambda t: stepping(t, held, left)), "Carried")
+
+
+def test_each_optimizer_is_judged_by_its_own_steps(recorder: Recorder) -> None:
+    """Generator and critic: what one holds says nothing of the other."""
+
+    def two(t: Training, cleared: int = -1) -> None:
+        model = t.model()
+        weights = list(model.parameters.values())
+        optimizers = [t.adamw(weights[:1], kind="torch.optim.SGD"), t.adamw(weights[1:])]
+        for step in range(4):
+            for optimizer, count in zip(optimizers, (1, 2), strict=True):
+                t.forward(model)
+                t.loss()
+                t.backward(model)
+
+                def measure(number: int = optimizer.number, count: int = count, step: int = step) -> None:
+                    if step:
+                        t.measure("optimizer.held", 0.0 if cleared == number else float(count), optimizer=number)
+                    t.measure("optimizer.left", float(count), optimizer=number)
+
+                t.step(optimizer, within=measure)
+
+    golden = recorder.learn(two)
+    assert sentences(golden, "Carried") == [RULE, RULE.replace("AdamW", "SGD")]
+    assert not titles(recorder.judge(golden, two), "Carried")
+    outcome = recorder.judge(golden, lambda t: two(t, cleared=1))
+    (violation,) = violations(outcome, "Carried")
+    assert (violation.invariant.subject, violation.count) == ("torch.optim.SGD.state", 3)
