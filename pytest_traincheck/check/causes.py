@@ -22,7 +22,7 @@ before it.
 _SET_BY_MODE = ("training", "use_input_stats", "dropout_p")
 """Arguments that layers pass on from the training flag of their module."""
 
-_NUMBERS_IN_ORDER = ("init", "activation", "loss", "gradient", "update")
+_NUMBERS_IN_ORDER = ("init", "input scale", "activation", "loss", "gradient", "update")
 """What numbers are about, upstream first."""
 
 _COMPARED_IN_ORDER = ("gradient", "parameter", "buffer")

@@ -16,6 +16,7 @@ from . import digest as content
 from . import numerics
 from .context import Call, ThreadState, quiet, unobservable
 from .renewal import KEPT, Renewal
+from .walk import tensors
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -26,6 +27,11 @@ LIMIT = 100_000
 """Measures of a process in which they end without any step: one that only evaluates would take them for ever."""
 FIRST_STEPS = 2
 """The same for measures of every module call."""
+INPUT = "input.rms."
+"""Prefix of the measures of a model's inputs; the path of the tensor among the arguments follows."""
+_INPUTS = 8
+_DEPTH = 3
+"""How many inputs of a model are measured, and how deep in containers they are looked for."""
 _FILLED = 1024
 """Memory that was filled with random numbers of which is noted before what was given back is looked for."""
 
@@ -150,6 +156,18 @@ class Measures:
             shares = self._renewal.shares(root, arguments)
         for path, share in shares:
             self.take(state, f"{KEPT}{path}", call, share)
+
+    def inputs(self, state: ThreadState, call: Call, arguments: dict[str, Any]) -> None:
+        """Write the root mean square of the floating-point numbers that a model is given as data."""
+        found = []
+        with quiet(state):
+            named = [pair for name, value in arguments.items() for pair in tensors(name, value, _DEPTH)]
+            for path, tensor in named[:_INPUTS]:
+                size = None if tensor.requires_grad else numerics.rms_and_mean(tensor)
+                if size is not None:
+                    found.append((path, size[0]))
+        for path, rms in found:
+            self.take(state, f"{INPUT}{path}", call, rms)
 
     def activation(self, state: ThreadState, call: Call, result: Any) -> None:
         """Write the root mean square of a module's output."""

@@ -16,6 +16,7 @@ from pytest_traincheck.trace import Run
 FLOORS: Mapping[str, float] = {
     quantities.LOSS: 0.35,
     quantities.INITIAL_SCALE: 0.05,
+    quantities.INPUT: 0.7,
     quantities.ACTIVATION: 0.4,
     quantities.GRADIENT: 0.7,
     quantities.UPDATE: 0.7,

@@ -34,6 +34,10 @@ QUANTITY_WORDS: Mapping[str, Words] = {
         "The mean of each parameter of `{root}` after initialisation, where it is not noise, is",
         "{name} is initialised with a mean of",
     ),
+    quantities.INPUT: Words(
+        "The root mean square of each input of `{root}` in its first training step is",
+        "The input {name} has a root mean square of",
+    ),
     quantities.ACTIVATION: Words(
         "The root mean square of each module's output in the first forward pass of `{root}` is",
         "The output of {name} has a root mean square of",

@@ -21,9 +21,13 @@ Floats = npt.NDArray[np.float64]
 LOSS = "loss"
 INITIAL_SCALE = "initial scale"
 INITIAL_MEAN = "initial mean"
+INPUT = "input scale"
 ACTIVATION = "activation scale"
 GRADIENT = "gradient norm"
 UPDATE = "update size"
+
+INPUT_MEASURE = "input.rms."
+"""Prefix of the measures of inputs; the path of the tensor among the arguments follows."""
 
 TOTAL_LOSS = "the loss that backward starts from"
 """All of the first iteration together: one backward pass over the sum of two losses or two passes are the same."""
@@ -70,6 +74,7 @@ def read(process: Process, quantity: str) -> Readings:
         LOSS: _losses,
         INITIAL_SCALE: lambda process: _measured(process, "parameter.rms"),
         INITIAL_MEAN: lambda process: _measured(process, "parameter.mean"),
+        INPUT: _inputs,
         ACTIVATION: _activations,
         GRADIENT: _gradients,
         UPDATE: lambda process: _measured(process, "parameter.update"),
@@ -125,6 +130,28 @@ def _activations(process: Process) -> Readings:
         roots[events["mod"][rows]],
         none,
     )
+
+
+def _inputs(process: Process) -> Readings:
+    """What each model is given the first time it is called in training, by argument."""
+    events = process.events
+    names: list[str] = []
+    found: list[Ints] = []
+    for measure in sorted(str(symbol.get("name", "")) for symbol in process.raw.symbols["measure"]):
+        if measure.startswith(INPUT_MEASURE):
+            rows = process.measures(measure)
+            rows = rows[(process.stage[rows] == TRAIN) & (events["mod"][rows] > 0)]
+            rows = _first_of_each(rows, events["mod"][rows].astype(np.int64))
+            path = measure.removeprefix(INPUT_MEASURE)
+            names += [f"{process.module_name(row)}({path})" for row in rows.tolist()]
+            found.append(rows)
+    rows = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+    order = np.argsort(rows, kind="stable")
+    rows = rows[order]
+    roots = np.array([symbol.get("root", 0) for symbol in process.raw.symbols["mod"]], dtype=np.int64)
+    none = np.zeros(len(rows), dtype=np.int64)
+    values = events["value"][rows].astype(np.float64)
+    return Readings(tuple(names[place] for place in order.tolist()), values, rows, none, roots[events["mod"][rows]], none)
 
 
 def _gradients(process: Process) -> Readings:

@@ -174,10 +174,10 @@ def test_numbers_of_another_model_do_not_follow() -> None:
 
 
 def test_numbers_flow_from_initial_values_to_updates() -> None:
-    told = [number(what) for what in ("update size", "loss", "gradient norm", "activation scale", "initial scale")]
-    (incident,) = explain(told)
+    shuffled = ("update size", "loss", "gradient norm", "activation scale", "input scale", "initial scale")
+    (incident,) = explain([number(what) for what in shuffled])
     order = [item.invariant.claim["quantity"] for item in incident.violations]
-    assert order == ["initial scale", "activation scale", "loss", "gradient norm", "update size"]
+    assert order == ["initial scale", "input scale", "activation scale", "loss", "gradient norm", "update size"]
 
 
 def test_behaviour_does_not_follow_from_a_number() -> None:

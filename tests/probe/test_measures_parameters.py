@@ -194,6 +194,30 @@ def test_activations_in_training(watched: Watch) -> None:
     assert rms == pytest.approx({path: float(value.square().mean().sqrt()) for path, value in expected.items()})
 
 
+def test_inputs_of_a_model_that_are_data(watched: Watch) -> None:
+    """Numbers, wherever they lie in the arguments; no tokens, no masks, and not what another model made."""
+
+    class Takes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 3)
+
+        def forward(self, batch: Any, tokens: Any, made: Any) -> Any:
+            return (self.inner(batch["x"]) + made).sum() + tokens.sum()
+
+    net, x, tokens = Takes(), 3 * torch.randn(6, 4), torch.ones(2, dtype=torch.long)
+    made = torch.ones(3, requires_grad=True)
+
+    def train() -> None:
+        steps(net, lambda: net({"x": x, "mask": x > 0}, tokens, made), lr=0.0, count=3)
+        with torch.no_grad():
+            net({"x": 100 * x}, tokens, made)
+
+    trace = watched(train)
+    assert {item.measure for item in trace.measures if item.measure.startswith("input.")} == {"input.rms.batch.x"}
+    assert trace.values("input.rms.batch.x") == pytest.approx([float(x.square().mean().sqrt())] * 2), "two steps"
+
+
 # Copies
 
 

@@ -26,6 +26,7 @@ GRADIENTS = "The norm of each parameter's gradient at the first step of `CNN` is
 ALL_GRADIENTS = "The scale of all gradients of `CNN` together at the first step is within golden's band."
 INITIAL = "The root mean square of each parameter of `CNN` after initialisation is within golden's band."
 MEANS = "The mean of each parameter of `CNN` after initialisation, where it is not noise, is within golden's band."
+INPUTS = "The root mean square of each input of `CNN` in its first training step is within golden's band."
 OUTPUTS = "The root mean square of each module's output in the first forward pass of `CNN` is within golden's band."
 LOSSES = "The loss of the first training step is within golden's band."
 UPDATES = "The size of each parameter's first update in `CNN`, relative to the parameter, is within golden's band."
@@ -49,6 +50,7 @@ class Numeric:
     loss_scale: float = 1.0
     spread: float = 0.1
     update: float = 1.0
+    given: float = 1.0
     activation: float = 1.0
     nonfinite: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
@@ -83,11 +85,14 @@ class Numeric:
         updates = {name: around(0.01 * (number + 1)) * self.update for number, name in enumerate(SHAPES)}
         outputs = {layer.number: around(1.0, 0.03) * self.activation for layer in model.layers}
         loss = around(2.3, 0.02) * self.loss_scale
+        inputs = around(1.0, 0.03) * self.given
         for step in range(3):
             t.zero_grad(optimizer)
             for _ in range(self.microbatches):
                 with t.call("__main__.CNN", type="module", module=model.number, training=True, entry=True,
                             line=LINES["forward"]):  # fmt: skip
+                    if step < 2:
+                        t.measure("input.rms.images", inputs)
                     for number, rms in outputs.items():
                         with t.call("torch.nn.Linear", type="module", module=number, training=True):
                             if step < 2:
@@ -155,7 +160,7 @@ def found(outcome: CheckOutcome) -> list[str]:
 def test_rules_are_one_per_quantity_and_model(numbers: Numbers) -> None:
     golden = numbers.golden(Numeric())
     assert sorted(sentences(golden, "Band")) == sorted(
-        [GRADIENTS, ALL_GRADIENTS, INITIAL, MEANS, OUTPUTS, LOSSES, UPDATES, ALL_UPDATES]
+        [GRADIENTS, ALL_GRADIENTS, INITIAL, MEANS, INPUTS, OUTPUTS, LOSSES, UPDATES, ALL_UPDATES]
     )
     for invariant in golden.invariants:
         if invariant.relation == "Band":
@@ -171,7 +176,7 @@ def test_other_seeds_and_the_same_seed_hold(numbers: Numbers) -> None:
         outcome = numbers.check(golden, Numeric(seed=seed))
         assert not violations(outcome), describe(outcome.incidents)
         band = [item.verdict for item in outcome.verdicts if item.invariant.relation == "Band"]
-        assert band == [Verdict.HELD] * 8
+        assert band == [Verdict.HELD] * 9
 
 
 def test_another_seed_claims_the_same_with_other_numbers(numbers: Numbers) -> None:
@@ -279,6 +284,15 @@ def test_updates_and_activations(numbers: Numbers) -> None:
     titles = found(numbers.check(golden, Numeric(seed=9, spread=0.05, update=0.1)))
     assert any(title.startswith("The first updates of all parameters of `CNN` together are ") for title in titles)
     assert any(title.startswith("The first update of `CNN.") for title in titles)
+
+
+def test_inputs_of_another_scale(numbers: Numbers) -> None:
+    """Ten times as large, as where a division by the deviation of the data is gone. Half as large may be other data."""
+    golden = numbers.golden(Numeric(spread=0.05))
+    (title,) = found(numbers.check(golden, Numeric(seed=9, spread=0.05, given=10.0)))
+    assert title.startswith("The input `CNN(images)` has a root mean square of ")
+    assert "times larger than in golden" in title
+    assert not found(numbers.check(golden, Numeric(seed=9, spread=0.05, given=0.55)))
 
 
 def test_the_same_loss_in_two_parts_is_the_same_loss(numbers: Numbers) -> None:

@@ -116,7 +116,7 @@ def _open(
         if entry and recorder.measures.wanted and not unobservable():
             _measure_inputs(recorder, state, call, names.bind((module, *args), kwargs), (args, kwargs))
             if named.root is not None and call.flags & TRAINING and torch.is_grad_enabled():
-                _measure_renewal(recorder, state, call, module, named.root.id, names.named((module, *args), kwargs))
+                _measure_data(recorder, state, call, module, named.root.id, names.named((module, *args), kwargs))
         return call
     except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
         state.busy = False
@@ -136,11 +136,15 @@ def _measure_inputs(
     recorder.measures.tokens = tuple(weakref.ref(tensor) for tensor in _token_tensors(named, 2))
 
 
-def _measure_renewal(
+def _measure_data(
     recorder: Recorder, state: ThreadState, call: Call, module: torch.nn.Module, root: int, arguments: dict[str, Any]
 ) -> None:
-    """How much of a model's inputs is new; a loss or another module without parameters is no model."""
+    """How large a model's inputs are, and how much of them is new; a loss or another module without parameters is no
+    model.
+    """
     if next(module.parameters(), None) is not None:
+        if recorder.measures.early:
+            recorder.measures.inputs(state, call, arguments)
         recorder.measures.renewal(state, call, root, arguments)
 
 
