@@ -12,15 +12,13 @@ from enum import Enum, auto
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.golden.model import Kind
 from pytest_traincheck.relations import relations, vocabulary
+from pytest_traincheck.relations.api_arg import SET_BY_MODE
 from pytest_traincheck.relations.count import NOT_CALLED
 
 LATE_EFFECT = 3
 """From this layer on a violation speaks of an effect (of a call, on a variable, between ranks), which has a cause
 before it.
 """
-
-_SET_BY_MODE = ("training", "use_input_stats", "dropout_p")
-"""Arguments that layers pass on from the training flag of their module."""
 
 _NUMBERS_IN_ORDER = ("init", "input scale", "activation", "loss", "gradient", "update")
 """What numbers are about, upstream first."""
@@ -277,11 +275,11 @@ def _comes_with_batches(cause: Violation, effect: Violation) -> bool:
 
 def _passes_on_mode(cause: Violation, effect: Violation) -> bool:
     """The way a model is called decides what its layers are called with, and what is frozen is put into eval mode."""
-    if aspect_of(cause) is Aspect.HELD and effect.invariant.claim.get("argument") in _SET_BY_MODE and effect.module:
+    if aspect_of(cause) is Aspect.HELD and effect.invariant.claim.get("argument") in SET_BY_MODE and effect.module:
         return any(name.startswith(f"{effect.module}.") for name in cause.variables)
     return (
         cause.invariant.claim.get("mode") == "training"
-        and effect.invariant.claim.get("argument") in _SET_BY_MODE
+        and effect.invariant.claim.get("argument") in SET_BY_MODE
         and _model_of(cause) == _model_of(effect) != ""
     )
 
@@ -310,7 +308,7 @@ def is_in_some_windows(violation: Violation) -> bool:
         return violation.step > 1  # Step 0 starts with clean gradients anyway.
     if rule.relation in ("Count", "APISequence"):
         return True
-    return rule.claim.get("mode") == "training" or rule.claim.get("argument") in _SET_BY_MODE
+    return rule.claim.get("mode") == "training" or rule.claim.get("argument") in SET_BY_MODE
 
 
 def changes_class(violation: Violation) -> bool:

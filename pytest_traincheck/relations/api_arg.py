@@ -11,6 +11,7 @@ import numpy as np
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.compiled import constant_examples, constants
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.defaults import without_defaults
 from pytest_traincheck.trace import Process, Run
@@ -66,6 +67,9 @@ MEANINGFUL = frozenset(
 refactors change them.
 """
 
+SET_BY_MODE = ("training", "use_input_stats", "dropout_p")
+"""Arguments that layers pass on from the training flag of their module. In a compiled region that flag says it."""
+
 MAX_VALUES = 6
 """An argument with more distinct values than this is data, not configuration."""
 
@@ -92,8 +96,8 @@ class APIArg:
                         claim = {"api": FORWARD, "mode": mode, "stage": stage, "value": value}
                         yield Hypothesis(self.name, subject, claim)
             for (api, argument), distinct in sorted(_arguments(process).items()):
-                if len(distinct) > MAX_VALUES:
-                    continue
+                if len(distinct) > MAX_VALUES or _in_graphs(process, api, argument).keys() - distinct:
+                    continue  # What was compiled in golden may be called as it is in the candidate.
                 flow = process.api_types[_api_ids(process, api)[0]] in ARGUMENT_TYPES
                 kind = Kind.CONFIG if flow else Kind.BEHAVIOUR
                 for value in sorted(distinct):
@@ -104,15 +108,23 @@ class APIArg:
                         kind,
                         _scope(argument),
                     )
+            for api, argument in sorted(constants(process)):
+                compiled = _in_graphs(process, api, argument)
+                # What golden called as it is may be compiled in the candidate.
+                if len(compiled) == 1 and _given(process, api, argument) <= compiled.keys():
+                    value = next(iter(compiled))
+                    inside = {"api": api, "argument": argument, "value": value, "compiled": True}
+                    yield Hypothesis(self.name, api, inside, scope=Scope.PINNED)
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        make = _mode_examples if "mode" in claim else _argument_examples
+        make = _mode_examples if "mode" in claim else _in_graphs_examples if "compiled" in claim else _argument_examples
         return Examples.concatenate([make(process, position, claim) for position, process in enumerate(run.processes)])
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if "mode" in claim:
             return f"In {DOING[claim['stage']]} a model is called {_mode_text(claim['mode'], claim['value'])}{when}."
-        return f"`{claim['api']}` is called with {claim['argument']}={claim['value']}{when}."
+        where = " in compiled regions" if "compiled" in claim else ""
+        return f"`{claim['api']}` is called with {claim['argument']}={claim['value']}{where}{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
@@ -133,7 +145,8 @@ class APIArg:
                 f"called {now}{_set_at(run, examples, int(broken[0])) if mode == 'training' else ''}",
             )
         return Finding(
-            f"`{claim['api']}({claim['argument']})` was {claim['value']} in golden, is {seen} in the candidate.",
+            f"`{claim['api']}({claim['argument']})` was {claim['value']} in golden, is {seen} in the candidate"
+            f"{', in a compiled region' if 'compiled' in claim else ''}.",
             f"{claim['argument']} = {claim['value']}",
             f"{claim['argument']} = {seen}",
         )
@@ -254,6 +267,26 @@ def _argument_examples(process: Process, position: int, claim: Mapping[str, Any]
         {name: column for name, column in context.items() if name not in ("autocast", "grad_mode")},
         observed,
     )
+
+
+def _in_graphs(process: Process, api: str, argument: str) -> Mapping[str, Ints]:
+    """Measures of an argument in compiled graphs, by its value in words; none where rules do not speak of it."""
+    speaks = api in vocabulary.LAYER_FUNCTIONS or api in vocabulary.EMBEDDING or vocabulary.is_loss(api)
+    if not speaks or not _is_meaningful(api, argument) or argument in SET_BY_MODE:
+        return {}
+    return {argument_text(value): rows for value, rows in constants(process).get((api, argument), {}).values()}
+
+
+def _given(process: Process, api: str, argument: str) -> set[str]:
+    """What an argument was in all calls outside compiled regions, those of library functions included."""
+    rows = np.flatnonzero(process.is_call & process.api.isin([api]))
+    symbols = [process.raw.symbols["args"][number] for number in np.unique(process.events["args"][rows]).tolist()]
+    found = [without_defaults(api, symbol.get("values") or {}) for symbol in symbols]
+    return {argument_text(values[argument]) for values in found if argument in values}
+
+
+def _in_graphs_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+    return constant_examples(process, position, _in_graphs(process, claim["api"], claim["argument"]), claim["value"])
 
 
 def _mode(process: Process, mode: str, rows: Ints) -> Labels:

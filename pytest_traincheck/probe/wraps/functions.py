@@ -120,6 +120,11 @@ def _family(name: str, api: Api) -> TorchFunction:
     return TorchFunction(api)
 
 
+def parameters_of(name: str, original: Callable[..., Any]) -> Parameters:
+    """The parameters of a function of `torch.nn.functional`, whether or not it is a built-in."""
+    return Parameters(_SIGNATURES.get(name, original))
+
+
 def install(probe: Probe) -> None:
     """Wrap the vocabulary in `torch.nn.functional`, `torch` and on `torch.Tensor`."""
     for name in FUNCTIONAL:
