@@ -52,6 +52,8 @@ class Measures:
         self._filled: dict[int, tuple[Any, int]] = {}
         self._room = _FILLED
         self._renewal = Renewal()
+        self._data: dict[int, tuple[weakref.ref[torch.Tensor], float]] = {}
+        """Inputs of the model that was called last, and their root mean square."""
         self.wanted = True
         self.early = True
         self.tokens: tuple[weakref.ref[torch.Tensor], ...] = ()
@@ -62,6 +64,7 @@ class Measures:
         count = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
         if count >= FIRST_STEPS:
             self.early = False
+            self._data = {}
         if count >= STEPS:
             self._end()
         self._renewal.stepped()
@@ -69,7 +72,7 @@ class Measures:
 
     def _end(self) -> None:
         self.wanted = self.early = False
-        self.tokens = ()
+        self.tokens, self._data = (), {}
         self._renewal.forget()
 
     def take(
@@ -165,9 +168,19 @@ class Measures:
             for path, tensor in named[:_INPUTS]:
                 size = None if tensor.requires_grad else numerics.rms_and_mean(tensor)
                 if size is not None:
-                    found.append((path, size[0]))
-        for path, rms in found:
+                    found.append((path, tensor, size[0]))
+        self._data = {id(tensor): (weakref.ref(tensor), rms) for _, tensor, rms in found}
+        for path, _, rms in found:
             self.take(state, f"{INPUT}{path}", call, rms)
+
+    def passed_on(self, state: ThreadState, call: Call, args: Any, kwargs: Any, named: Callable[[], Any]) -> None:
+        """The same for a part of a model that is given its model's very input: it may be the whole elsewhere."""
+        data = self._data
+        if data and any(id(value) in data for value in (*args, *kwargs.values())):
+            for path, value in named().items():
+                known = data.get(id(value))
+                if known is not None and known[0]() is value:
+                    self.take(state, f"{INPUT}{path}", call, known[1])
 
     def activation(self, state: ThreadState, call: Call, result: Any) -> None:
         """Write the root mean square of a module's output."""

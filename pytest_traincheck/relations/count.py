@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations import vocabulary
-from pytest_traincheck.relations.base import Examples, Finding, Hypothesis
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import module_roots, rank_label, step_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -24,6 +25,8 @@ BACKWARD = "torch.autograd.backward"
 RESTORE = ".load_state_dict"
 STEP = "torch.optim.Optimizer.step"
 
+ANY = "any"
+"""Of a claim about a run: it is enough that one rank calls it."""
 STAGES = {"train": " in training", "eval": " in evaluation", "init": " during set-up"}
 NOT_CALLED = "not called in this step"
 """What a finding says of the candidate where a call of every step is missing in one."""
@@ -66,7 +69,14 @@ class Count:
                     family = f"{family} in a run"
                 # What must come up in a run depends on how long the run is.
                 claim = {"api": api, "per": "run", "times": "some"}
-                yield Hypothesis(self.name, subject, claim, Kind.BEHAVIOUR, Scope.PINNED, family=family)
+                every = Hypothesis(self.name, subject, claim, Kind.BEHAVIOUR, Scope.PINNED, family=family)
+                yield every
+                if len(run.processes) > 1:
+                    # Evaluation and checkpoints are the work of one rank, as a rule.
+                    claim = {**claim, "ranks": ANY}
+                    yield Hypothesis(
+                        self.name, subject, claim, Kind.BEHAVIOUR, Scope.PINNED, family=family, implied_by=every.key
+                    )
                 if exact and _at_most_once(process, rows):
                     once = Hypothesis(self.name, subject, {"api": api, "per": "step", "times": "once"})
                     limit = {"api": api, "per": "step", "times": "at most once"}
@@ -75,13 +85,14 @@ class Count:
                 yield Hypothesis(self.name, STEP, {"api": STEP, "per": "backward", "times": "at most once"})
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        if claim.get("ranks") == ANY:
+            return _by_any_rank(run, claim["api"])
         parts = []
         for position, process in enumerate(run.processes):
             if claim["per"] == "backward":
                 parts.append(_per_backward(process, position))
                 continue
-            hidden = claim["api"] in vocabulary.LAYER_FUNCTIONS or claim["api"] == vocabulary.MASKING
-            if hidden and vocabulary.is_compiled(process):
+            if _hidden(process, claim["api"]):
                 continue
             rows = _counted(process).get(claim["api"], np.empty(0, dtype=np.int64))
             parts.append(
@@ -96,7 +107,8 @@ class Count:
             return f"After a backward pass one optimizer steps, not several{when}."
         place = "every run" if claim["per"] == "run" else "every training step"
         code = _code(claim["api"])
-        return f"{code[0].upper() + code[1:]} is called {TIMES[claim['times']]} in {place}{when}."
+        where = ", by one rank or more" if claim.get("ranks") == ANY else ""
+        return f"{code[0].upper() + code[1:]} is called {TIMES[claim['times']]} in {place}{where}{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
@@ -321,6 +333,20 @@ def _per_run(process: Process, position: int, rows: Ints) -> Examples:
         {"rank": rank_label(process, 1)},
         Labels.of(np.array([min(len(rows), 1)]), ("never", "at least once")),
     )
+
+
+def _by_any_rank(run: Run, api: str) -> Examples:
+    """A single example for a run of several ranks, in the first one."""
+    if len(run.processes) < 2 or any(_hidden(process, api) for process in run.processes):
+        return EMPTY
+    rows = [_counted(process).get(api, np.empty(0, dtype=np.int64)) for process in run.processes]
+    example = _per_run(run.processes[0], 0, np.concatenate(rows))
+    return replace(example, context={})
+
+
+def _hidden(process: Process, api: str) -> bool:
+    """Whether calls of an API may be within a compiled model, where nobody sees them."""
+    return (api in vocabulary.LAYER_FUNCTIONS or api == vocabulary.MASKING) and vocabulary.is_compiled(process)
 
 
 def _per_backward(process: Process, position: int) -> Examples:

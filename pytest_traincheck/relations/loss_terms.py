@@ -12,7 +12,8 @@ from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.trace import Process, Run
-from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
+from pytest_traincheck.trace.stages import TRAIN
 
 SUBJECT = "torch.autograd.backward"
 REACH, MEANS = "loss.reach", "loss.means"
@@ -28,6 +29,7 @@ FINDINGS = {
     "another dimension is averaged.",
 }
 COARSE, FINE = "loss.terms", "loss.terms.fine"
+FORWARD = "losses per forward pass"
 TOGETHER, EACH, ACCUMULATED = "together", "each", "accumulated"
 """Whether all backward passes before an optimizer step are looked at together, or each, or all of several."""
 
@@ -43,13 +45,14 @@ class LossTerms:
 
     Where golden goes backward once before each optimizer step, the terms of a candidate may go backward one after the
     other: what all passes before a step have is taken together. Where it goes backward several times, as often before
-    each step, all passes together have at least as many terms.
+    each step, all passes together have at least as many terms; where not as often, over a rest at the end of an epoch
+    say, there are as many terms for each forward pass in every step.
     """
 
     name = "LossTerms"
 
     def layer(self, claim: Mapping[str, Any]) -> int:
-        return 1 if "at_least" in claim else LATE
+        return LATE if "of" in claim else 1
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -62,18 +65,26 @@ class LossTerms:
             if passes == EACH and len(sums) == 1 and max(sums) > 1:
                 claim = {"at_least": max(sums), "passes": ACCUMULATED}
                 yield Hypothesis(self.name, SUBJECT, claim, scope=Scope.PINNED)
+            elif passes == EACH and len(sums) > 1:
+                claim = {"alike": FORWARD, "passes": ACCUMULATED}
+                yield Hypothesis(self.name, SUBJECT, claim, scope=Scope.PINNED)
             for what in WORDS:
                 for value in sorted(_labelled(process, what)):
                     claim = {"of": what, "passes": passes, "value": value}
                     yield Hypothesis(self.name, SUBJECT, claim, scope=Scope.PINNED)
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        make = _examples if "at_least" in claim else _labelled_examples
-        return Examples.concatenate([make(process, number, claim) for number, process in enumerate(run.processes)])
+        processes = enumerate(run.processes)
+        if "alike" in claim:
+            return Examples.concatenate([_per_forward(process, number) for number, process in processes])
+        make = _labelled_examples if "of" in claim else _examples
+        return Examples.concatenate([make(process, number, claim) for number, process in processes])
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if "of" in claim:
             return f"{WORDS[claim['of']].format(_spoken(claim['of'], claim['value']))}{when}."
+        if "alike" in claim:
+            return f"In every step as many losses go backward for each forward pass of a model in training{when}."
         if claim["passes"] == ACCUMULATED:
             return f"An optimizer step comes after backward passes over at least {claim['at_least']} losses{when}."
         return f"The loss is a sum of at least {claim['at_least']} terms that carry gradients{when}."
@@ -84,8 +95,15 @@ class LossTerms:
             was = _spoken(what, invariant.claim["value"])
             now = _spoken(what, examples.observed[int(broken[0])]) if examples.observed is not None else "others"
             return Finding(FINDINGS[what].format(was, now), was, now)
-        least = invariant.claim["at_least"]
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "fewer"
+        if "alike" in invariant.claim:
+            return Finding(
+                f"In golden as many losses went backward for each forward pass of a model in every step; in the "
+                f"candidate there is a step with {seen}: a backward pass is left out.",
+                "as many losses for each forward pass in every step",
+                seen,
+            )
+        least = invariant.claim["at_least"]
         if invariant.claim["passes"] == ACCUMULATED:
             return Finding(
                 f"In golden an optimizer step came after backward passes over at least {least} losses, in the "
@@ -210,11 +228,55 @@ def _summed(process: Process, rows: Ints, counts: Ints) -> tuple[Ints, Ints]:
 
 
 def _accumulated(process: Process) -> tuple[Ints, Ints]:
-    """The same for steps that were taken. A closure goes backward as often as the optimizer likes."""
+    """The same for steps that were taken."""
     rows, counts = _counts(process)
     before = _steps_before(process, rows) < len(process.steps)
-    before &= ~process.inside("optimizer")[rows]
+    before &= ~_of_searches(process)[rows]
     return _summed(process, rows[before], counts[before])
+
+
+def _of_searches(process: Process) -> Bools:
+    """What happens in closures that an optimizer calls as often as it likes, such as LBFGS; one that calls each once
+    goes backward as a loop does.
+    """
+    inside = process.inside("optimizer")
+    rows = process.measures(FINE)
+    groups = _steps_before(process, rows[inside[rows]])
+    return inside if len(np.unique(groups)) < len(groups) else np.zeros(len(inside), dtype=bool)
+
+
+def _per_forward(process: Process, position: int) -> Examples:
+    """One example for each step: whether there are as many losses for each forward pass as where there are most.
+
+    That the steps of a run are alike is asked, and no number, since another program may call its model once for what
+    took two calls.
+    """
+    rows, counts = _accumulated(process)
+    forward = process.forward_rows
+    forward = forward[(process.stage[forward] == TRAIN) & (process.grad_mode[forward] == 1)]
+    forward = forward[~_of_searches(process)[forward]]
+    passes = np.bincount(_steps_before(process, forward), minlength=len(process.steps) + 1)[
+        _steps_before(process, rows)
+    ]
+    rows, counts, passes = rows[passes > 0], counts[passes > 0], passes[passes > 0]
+    if not len(rows):
+        return EMPTY
+    most = int(np.argmax(counts / passes))
+    texts = [
+        f"{_many(a, 'loss', 'es')} for {_many(b, 'forward pass', 'es')}" for a, b in zip(counts, passes, strict=True)
+    ]
+    return Examples(
+        counts * passes[most] == passes * counts[most],
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {"rank": rank_label(process, len(rows))},
+        Labels.of(np.arange(len(texts)), texts),
+    )
+
+
+def _many(count: int, word: str, plural: str) -> str:
+    return f"{count} {word}{'' if count == 1 else plural}"
 
 
 def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:

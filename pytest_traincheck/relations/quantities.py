@@ -147,11 +147,11 @@ def _inputs(process: Process) -> Readings:
             found.append(rows)
     rows = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
     order = np.argsort(rows, kind="stable")
-    rows = rows[order]
+    rows, names = rows[order], [names[place] for place in order.tolist()]
     roots = np.array([symbol.get("root", 0) for symbol in process.raw.symbols["mod"]], dtype=np.int64)
     none = np.zeros(len(rows), dtype=np.int64)
     values = events["value"][rows].astype(np.float64)
-    return Readings(tuple(names[place] for place in order.tolist()), values, rows, none, roots[events["mod"][rows]], none)
+    return Readings(tuple(names), values, rows, none, roots[events["mod"][rows]], none)
 
 
 def _gradients(process: Process) -> Readings:

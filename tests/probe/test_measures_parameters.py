@@ -195,7 +195,9 @@ def test_activations_in_training(watched: Watch) -> None:
 
 
 def test_inputs_of_a_model_that_are_data(watched: Watch) -> None:
-    """Numbers, wherever they lie in the arguments; no tokens, no masks, and not what another model made."""
+    """Numbers, wherever they lie in the arguments; no tokens, no masks, and not what another model made. A part that
+    is given the same numbers is told of too.
+    """
 
     class Takes(nn.Module):
         def __init__(self) -> None:
@@ -203,7 +205,7 @@ def test_inputs_of_a_model_that_are_data(watched: Watch) -> None:
             self.inner = nn.Linear(4, 3)
 
         def forward(self, batch: Any, tokens: Any, made: Any) -> Any:
-            return (self.inner(batch["x"]) + made).sum() + tokens.sum()
+            return self.inner(batch["x"]).sum() + self.inner(2 * batch["x"] + made.sum()).sum() + tokens.sum()
 
     net, x, tokens = Takes(), 3 * torch.randn(6, 4), torch.ones(2, dtype=torch.long)
     made = torch.ones(3, requires_grad=True)
@@ -214,8 +216,10 @@ def test_inputs_of_a_model_that_are_data(watched: Watch) -> None:
             net({"x": 100 * x}, tokens, made)
 
     trace = watched(train)
-    assert {item.measure for item in trace.measures if item.measure.startswith("input.")} == {"input.rms.batch.x"}
-    assert trace.values("input.rms.batch.x") == pytest.approx([float(x.square().mean().sqrt())] * 2), "two steps"
+    found = {(item.path, item.measure) for item in trace.measures if item.measure.startswith("input.")}
+    assert found == {("", "input.rms.batch.x"), ("inner", "input.rms.input")}
+    for name in ("input.rms.batch.x", "input.rms.input"):
+        assert trace.values(name) == pytest.approx([float(x.square().mean().sqrt())] * 2), "two steps"
 
 
 # Copies

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from judgements import broken, describe, rule, sentences, titles, violations
 from trace_builder import Layer, tensor
 from training_story import BACKWARD, CLIP, DROPOUT, LINEAR, STEP_LR, F, Loop, Measured, Recorder, Scaled, Training
 
 from pytest_traincheck.check import check_run
+from pytest_traincheck.check.result import Verdict
 from pytest_traincheck.golden.model import Scope
 from pytest_traincheck.infer import learn
 
@@ -358,3 +361,38 @@ def test_a_step_that_nothing_came_before_is_one_incident(recorder: Recorder) -> 
     (incident,) = [item for item in outcome.incidents if item.root.invariant.relation == "Count"]
     assert incident.root.invariant.subject == "torch.autograd.backward"
     assert len(incident.consequences) > 2
+
+
+def of_ranks(*restores: bool) -> Callable[[Training], None]:
+    """A run of several ranks, some of which load a checkpoint in the end."""
+
+    def tell(t: Training) -> None:
+        Loop().tell(t)
+        if restores[t.rank]:
+            with t.call(RESTORED, type="mode", args={}):
+                pass
+
+    return tell
+
+
+RESTORED = "torch.nn.Module.load_state_dict"
+BY_ONE = f"`{RESTORED}` is called at least once in every run, by one rank or more."
+
+
+def test_what_one_rank_alone_does(recorder: Recorder) -> None:
+    golden = learn([recorder.tell(of_ranks(True, False), ranks=2) for _ in range(2)], pipeline="story", seeds=(0, 1))
+    assert rule(golden, BY_ONE).scope is Scope.PINNED
+    for fine in (of_ranks(True, False), of_ranks(False, True), of_ranks(True, True)):
+        assert not violations(check_run(golden, recorder.tell(fine, ranks=2), same_spec=True))
+    outcome = check_run(golden, recorder.tell(of_ranks(False, False), ranks=2), same_spec=True)
+    assert broken(outcome, BY_ONE).title == (
+        f"`{RESTORED}` was called at least once in every run of golden; the candidate never calls it."
+    )
+    single = check_run(golden, recorder.tell(of_ranks(False)), same_spec=True)
+    assert BY_ONE not in [item.invariant.sentence for item in single.verdicts if item.verdict is Verdict.VIOLATED]
+
+
+def test_what_all_ranks_do_is_asked_of_each(recorder: Recorder) -> None:
+    golden = learn([recorder.tell(of_ranks(True, True), ranks=2) for _ in range(2)], pipeline="story", seeds=(0, 1))
+    assert BY_ONE not in sentences(golden)
+    assert violations(check_run(golden, recorder.tell(of_ranks(True, False), ranks=2), same_spec=True))

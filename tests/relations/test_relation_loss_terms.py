@@ -211,9 +211,16 @@ def test_a_candidate_whose_graph_was_not_looked_at(recorder: Recorder) -> None:
 ACCUMULATED = "An optimizer step comes after backward passes over at least 3 losses."
 
 
-def accumulating(t: Training, of_step: Callable[[int], Sequence[int]], *, left: int = 0, closure: bool = False) -> None:
-    """Steps before which `backward` runs as often as there are numbers, each that of the terms of a loss; and `left`
-    times once more after the last step.
+def accumulating(
+    t: Training,
+    of_step: Callable[[int], Sequence[int]],
+    *,
+    left: int = 0,
+    in_closure: int = 0,
+    forwards: int = 1,
+) -> None:
+    """Steps before which `backward` runs as often as there are numbers, each that of the terms of a loss that comes out
+    of so many forward passes (0: one for each term); and `left` times once more after the last step.
     """
     net = t.model()
     optimizer = t.adamw(list(net.parameters.values()))
@@ -222,16 +229,16 @@ def accumulating(t: Training, of_step: Callable[[int], Sequence[int]], *, left: 
     def passes(counts: Sequence[int]) -> None:
         for terms in counts:
             t.batch()
-            t.forward(net)
+            for _ in range(forwards or terms):
+                t.forward(net)
             t.backward(net, within=partial(measured, t, terms))
 
     for step in range(6):
         t.zero_grad(optimizer)
-        if closure:
-            t.step(optimizer, closure=partial(passes, of_step(step)))
-        else:
-            passes(of_step(step))
-            t.step(optimizer)
+        counts = of_step(step)
+        before = len(counts) - in_closure
+        passes(counts[:before])
+        t.step(optimizer, closure=partial(passes, counts[before:]) if in_closure else None)
     passes([1] * left)
 
 
@@ -263,9 +270,10 @@ def test_a_backward_pass_that_is_left_out_of_several(recorder: Recorder) -> None
         lambda t: accumulating(t, lambda _step: (3,)),
         lambda t: accumulating(t, lambda _step: (1, 2)),
         lambda t: accumulating(t, lambda _step: (1, 1, 1), left=2),
-        lambda t: accumulating(t, lambda _step: (1,), closure=True),
+        lambda t: accumulating(t, lambda _step: (1, 1), in_closure=2),
+        lambda t: accumulating(t, lambda _step: (1, 1, 1), in_closure=1),
     ],
-    ids=["as golden", "one sum", "two of them in a sum", "a rest without a step", "a closure"],
+    ids=["as golden", "one sum", "two of them in a sum", "a rest without a step", "a closure", "the last in a closure"],
 )
 def test_losses_that_are_all_there(recorder: Recorder, fine: Callable[[Training], None]) -> None:
     assert not titles(recorder.judge(recorder.learn(three), fine), "LossTerms")
@@ -275,10 +283,81 @@ def test_losses_that_are_all_there(recorder: Recorder, fine: Callable[[Training]
     "story",
     [
         lambda t: accumulating(t, lambda step: (1,) * (3 + step % 2)),
-        lambda t: accumulating(t, lambda _step: (1, 1, 1), closure=True),
+        lambda t: accumulating(t, lambda _step: (1, 1, 1), in_closure=3),
         lambda t: accumulating(t, lambda _step: (1,)),
     ],
     ids=["as many as the data has", "as many as the optimizer likes", "one"],
 )
 def test_losses_that_nobody_counts(recorder: Recorder, story: Callable[[Training], None]) -> None:
     assert not [text for text in sentences(recorder.learn(story)) if text.startswith("An optimizer step comes after")]
+
+
+def test_a_backward_pass_before_the_closure_that_is_left_out(recorder: Recorder) -> None:
+    """Lightning goes backward for the last of several batches in a closure, which AdamW calls once."""
+
+    def one_less(t: Training) -> None:
+        accumulating(t, lambda step: (1,) if step == 2 else (1, 1), in_closure=1)
+
+    golden = recorder.learn(lambda t: accumulating(t, lambda _step: (1, 1), in_closure=1))
+    (violation,) = violations(recorder.judge(golden, one_less), "LossTerms")
+    assert violation.title.startswith("In golden an optimizer step came after backward passes over at least 2 losses")
+
+
+ALIKE = "In every step as many losses go backward for each forward pass of a model in training."
+
+
+def rests(step: int) -> tuple[int, ...]:
+    """Two batches a step, and the third step of an epoch has but one left."""
+    return (1,) if step % 3 == 2 else (1, 1)
+
+
+def test_a_backward_pass_that_is_left_out_where_epochs_end_with_a_rest(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: accumulating(t, rests))
+    assert rule(golden, ALIKE).scope is Scope.PINNED
+
+    def forgetful(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for step in range(6):
+            t.zero_grad(optimizer)
+            for number, terms in enumerate(rests(step)):
+                t.forward(net)
+                if (step, number) != (3, 1):
+                    t.backward(net, within=partial(measured, t, terms))
+            t.step(optimizer)
+
+    (violation,) = violations(recorder.judge(golden, forgetful), "LossTerms")
+    assert violation.step == 3
+    assert violation.title == (
+        "In golden as many losses went backward for each forward pass of a model in every step; in the candidate there "
+        "is a step with 1 loss for 2 forward passes: a backward pass is left out."
+    )
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        lambda t: accumulating(t, rests),
+        lambda t: accumulating(t, lambda _step: (1, 1, 1, 1)),
+        lambda t: accumulating(t, rests, forwards=2),
+        lambda t: accumulating(t, rests, left=2),
+        lambda t: accumulating(t, lambda step: (len(rests(step)),), forwards=0),
+        three,
+    ],
+    ids=["as golden", "no rest", "two calls a loss", "a rest without a step", "in one sum", "three"],
+)
+def test_steps_that_are_alike(recorder: Recorder, fine: Callable[[Training], None]) -> None:
+    golden = recorder.learn(lambda t: accumulating(t, rests))
+    outcome = recorder.judge(golden, fine)
+    assert not titles(outcome, "LossTerms")
+
+
+@pytest.mark.parametrize("tries", [2, 3])
+def test_what_an_optimizer_tries_in_a_closure_is_not_counted(recorder: Recorder, tries: int) -> None:
+    golden = recorder.learn(lambda t: accumulating(t, lambda step: (*rests(step), 1, 1), in_closure=2))
+    assert ALIKE in sentences(golden)
+
+    def searching(t: Training) -> None:
+        accumulating(t, lambda step: (*rests(step), *[1] * tries), in_closure=tries)
+
+    assert not titles(recorder.judge(golden, searching), "LossTerms")

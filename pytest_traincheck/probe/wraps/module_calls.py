@@ -117,6 +117,8 @@ def _open(
             _measure_inputs(recorder, state, call, names.bind((module, *args), kwargs), (args, kwargs))
             if named.root is not None and call.flags & TRAINING and torch.is_grad_enabled():
                 _measure_data(recorder, state, call, module, named.root.id, names.named((module, *args), kwargs))
+        elif recorder.measures.early and call.flags & TRAINING:
+            recorder.measures.passed_on(state, call, args, kwargs, lambda: names.named((module, *args), kwargs))
         return call
     except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
         state.busy = False
