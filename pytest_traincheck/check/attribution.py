@@ -82,33 +82,43 @@ def regrouped(cells: Sequence[Cell]) -> CheckResult:
     library, code = _cell(cells, Code.GOLDEN, Libraries.NEW), _cell(cells, Code.CANDIDATE, Libraries.OLD)
     if library is None or code is None:
         return last
-    incidents = list(last.incidents)
+    incidents = last.incidents
     for cause, other in ((Cause.LIBRARY, library.result), (Cause.CODE, code.result)):
-        roots = {incident.root.invariant.id: incident for incident in other.incidents}
-        causes = [_cause(incident.root, library.result, code.result) for incident in incidents]
-        opposite = Cause.CODE if cause is Cause.LIBRARY else Cause.LIBRARY
-        strays = [
-            violation
-            for incident, found in zip(incidents, causes, strict=True)
-            if found is opposite
-            for violation in incident.consequences
-            if _cause(violation, library.result, code.result) is cause
-        ]
-        root = next((violation for violation in strays if violation.invariant.id in roots), None)
-        if cause in causes:
-            home = causes.index(cause)
-        elif root is not None:
-            home = len(incidents)
-            incidents.append(Incident(roots[root.invariant.id].id, home + 1, root))
-        else:
-            continue
-        incidents = [
-            replace(incident, consequences=tuple(each for each in incident.consequences if each not in strays))
-            for incident in incidents
-        ]
-        more = tuple(violation for violation in strays if violation is not incidents[home].root)
-        incidents[home] = replace(incidents[home], consequences=(*incidents[home].consequences, *more))
-    return replace(last, incidents=tuple(incidents))
+        incidents = _gathered(incidents, cause, other, library.result, code.result)
+    return replace(last, incidents=incidents)
+
+
+def _gathered(
+    incidents: Sequence[Incident], cause: Cause, other: CheckResult, library: CheckResult, code: CheckResult
+) -> tuple[Incident, ...]:
+    """The incidents with all consequences of one cause below a root that has it. `other` is the result of the cell in
+    which this cause is alone; without a root here, one of its roots becomes an incident of its own.
+    """
+    causes = [_cause(incident.root, library, code) for incident in incidents]
+    opposite = Cause.CODE if cause is Cause.LIBRARY else Cause.LIBRARY
+    strays = [
+        violation
+        for incident, found in zip(incidents, causes, strict=True)
+        if found is opposite
+        for violation in incident.consequences
+        if _cause(violation, library, code) is cause
+    ]
+    gathered = [
+        replace(incident, consequences=tuple(each for each in incident.consequences if each not in strays))
+        for incident in incidents
+    ]
+    if cause in causes:
+        home = causes.index(cause)
+    else:
+        identities = {incident.root.invariant.id: incident.id for incident in other.incidents}
+        root = next((violation for violation in strays if violation.invariant.id in identities), None)
+        if root is None:
+            return tuple(incidents)
+        home = len(gathered)
+        gathered.append(Incident(identities[root.invariant.id], home + 1, root))
+    more = tuple(violation for violation in strays if violation is not gathered[home].root)
+    gathered[home] = replace(gathered[home], consequences=(*gathered[home].consequences, *more))
+    return tuple(gathered)
 
 
 def _cell(cells: Sequence[Cell], code: Code, libraries: Libraries) -> Cell | None:
