@@ -16,6 +16,9 @@ from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import EVAL
 from pytest_traincheck.trace.variables import Variables
 
+UNCHANGED = "unchanged"
+"""How a finding begins to say of the candidate that something no longer changes."""
+
 SUBJECTS = {"parameter": "torch.nn.Parameter", "buffer": "torch.nn.Buffer"}
 
 
@@ -84,7 +87,7 @@ class Moves:
             return Finding(
                 f"{names}{copy} changed in {place} of golden; in the candidate {_how_rarely(examples, broken, step)}.",
                 f"changes in {place}",
-                f"unchanged: {names}",
+                f"{UNCHANGED}: {names}",
             )
         return Finding(
             f"{names} never changed in golden; in the candidate the value changes at step {step}.",
