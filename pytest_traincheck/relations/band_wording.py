@@ -39,7 +39,7 @@ QUANTITY_WORDS: Mapping[str, Words] = {
         "The input {name} has a root mean square of",
     ),
     quantities.ACTIVATION: Words(
-        "The root mean square of each module's output in the first forward pass of `{root}` is",
+        "The root mean square of each module's output in the first training step of `{root}` is",
         "The output of {name} has a root mean square of",
     ),
     quantities.GRADIENT: Words(

@@ -99,6 +99,16 @@ def _first_of_each(rows: Ints, subjects: Ints) -> Ints:
     return np.sort(rows[np.unique(subjects, return_index=True)[1]])
 
 
+def _largest_of_each(process: Process, rows: Ints, subjects: Ints) -> Ints:
+    """The row with the largest value of each subject in the first iteration that it appears in, in order.
+
+    A discriminator may be given what is real before what is not, or after.
+    """
+    window, value = process.window[rows], process.events["value"][rows]
+    order = np.lexsort((rows, -value, window, subjects))
+    return np.sort(rows[order[np.unique(subjects[order], return_index=True)[1]]])
+
+
 def _measured(process: Process, name: str) -> Readings:
     """The first measure of each parameter."""
     rows = process.measures(name)
@@ -108,7 +118,7 @@ def _measured(process: Process, name: str) -> Readings:
 
 
 def _activations(process: Process) -> Readings:
-    """The output of each module the first time it is called in training, for models that have parameters."""
+    """The largest output of each module in its first iteration of training, for models that have parameters."""
     events = process.events
     table = Variables.of(process)
     models = np.unique(table.root[table.ids("parameter")])
@@ -120,7 +130,7 @@ def _activations(process: Process) -> Readings:
         & np.isin(roots[events["mod"][rows]], models)
         & (events["mod"][rows] > 0)
     ]
-    rows = _first_of_each(rows, events["mod"][rows].astype(np.int64))
+    rows = _largest_of_each(process, rows, events["mod"][rows].astype(np.int64))
     none = np.zeros(len(rows), dtype=np.int64)
     return Readings(
         tuple(process.module_name(row) for row in rows.tolist()),
@@ -133,7 +143,7 @@ def _activations(process: Process) -> Readings:
 
 
 def _inputs(process: Process) -> Readings:
-    """What each model is given the first time it is called in training, by argument."""
+    """The largest of what each model is given in its first iteration of training, by argument."""
     events = process.events
     names: list[str] = []
     found: list[Ints] = []
@@ -141,7 +151,7 @@ def _inputs(process: Process) -> Readings:
         if measure.startswith(INPUT_MEASURE):
             rows = process.measures(measure)
             rows = rows[(process.stage[rows] == TRAIN) & (events["mod"][rows] > 0)]
-            rows = _first_of_each(rows, events["mod"][rows].astype(np.int64))
+            rows = _largest_of_each(process, rows, events["mod"][rows].astype(np.int64))
             path = measure.removeprefix(INPUT_MEASURE)
             names += [f"{process.module_name(row)}({path})" for row in rows.tolist()]
             found.append(rows)

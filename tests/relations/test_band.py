@@ -27,7 +27,7 @@ ALL_GRADIENTS = "The scale of all gradients of `CNN` together at the first step 
 INITIAL = "The root mean square of each parameter of `CNN` after initialisation is within golden's band."
 MEANS = "The mean of each parameter of `CNN` after initialisation, where it is not noise, is within golden's band."
 INPUTS = "The root mean square of each input of `CNN` in its first training step is within golden's band."
-OUTPUTS = "The root mean square of each module's output in the first forward pass of `CNN` is within golden's band."
+OUTPUTS = "The root mean square of each module's output in the first training step of `CNN` is within golden's band."
 LOSSES = "The loss of the first training step is within golden's band."
 UPDATES = "The size of each parameter's first update in `CNN`, relative to the parameter, is within golden's band."
 ALL_UPDATES = "The scale of the first updates of all parameters of `CNN` together is within golden's band."
@@ -51,6 +51,8 @@ class Numeric:
     spread: float = 0.1
     update: float = 1.0
     given: float = 1.0
+    views: tuple[float, ...] = (1.0,)
+    """Factors on what the model is given and gives, one for each time it is called in a step."""
     activation: float = 1.0
     nonfinite: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
@@ -89,14 +91,15 @@ class Numeric:
         for step in range(3):
             t.zero_grad(optimizer)
             for _ in range(self.microbatches):
-                with t.call("__main__.CNN", type="module", module=model.number, training=True, entry=True,
-                            line=LINES["forward"]):  # fmt: skip
-                    if step < 2:
-                        t.measure("input.rms.images", inputs)
-                    for number, rms in outputs.items():
-                        with t.call("torch.nn.Linear", type="module", module=number, training=True):
-                            if step < 2:
-                                t.measure("activation.rms", rms)
+                for view in self.views:
+                    with t.call("__main__.CNN", type="module", module=model.number, training=True, entry=True,
+                                line=LINES["forward"]):  # fmt: skip
+                        if step < 2:
+                            t.measure("input.rms.images", view * inputs)
+                        for number, rms in outputs.items():
+                            with t.call("torch.nn.Linear", type="module", module=number, training=True):
+                                if step < 2:
+                                    t.measure("activation.rms", view * rms)
                 t.loss(value=loss, criterion=criterion)
                 with t.call(BACKWARD, type="autograd", args={"tensors": tensor()}, line=LINES["backward"]):
                     t.measure("backward.root", loss / self.microbatches)
@@ -293,6 +296,13 @@ def test_inputs_of_another_scale(numbers: Numbers) -> None:
     assert title.startswith("The input `CNN(images)` has a root mean square of ")
     assert "times larger than in golden" in title
     assert not found(numbers.check(golden, Numeric(seed=9, spread=0.05, given=0.55)))
+
+
+def test_views_in_another_order(numbers: Numbers) -> None:
+    """`critic(fake).mean() - critic(real).mean()` calls the critic with what is real last, and is no other loss."""
+    golden = numbers.golden(Numeric(spread=0.05, views=(0.1, 1.0)))
+    assert not found(numbers.check(golden, Numeric(seed=9, spread=0.05, views=(1.0, 0.1))))
+    assert found(numbers.check(golden, Numeric(seed=9, spread=0.05, views=(10.0, 0.1))))
 
 
 def test_the_same_loss_in_two_parts_is_the_same_loss(numbers: Numbers) -> None:
