@@ -87,7 +87,7 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
         for phase in range(min(len(phases(recording, process)) for recording in recordings)):
             sides = [Side(recording, process, phase) for recording in recordings]
             calls = Calls(sides[0], sides[1], platform, candidate.workers)
-            claims += [claim for claim in _claims(calls, candidate, process) if claim.key not in unstable]
+            claims += _claims(calls, candidate, process, unstable)
             for node in _nodes(calls):
                 nodes[node.path] = _worse(nodes.get(node.path), node)
     return Comparison(tuple(claims), tuple(nodes.values()), _called(golden), _masked(golden))
@@ -105,14 +105,19 @@ def _masked(golden: Recording) -> frozenset[str]:
     return frozenset(golden.strings[number] for number in set(golden.calls["name"][calls[calls >= 0]].tolist()))
 
 
-def _claims(calls: Calls, candidate: Recorded, process: int) -> Iterator[Claim]:
+def _claims(calls: Calls, candidate: Recorded, process: int, unstable: frozenset[str]) -> Iterator[Claim]:
     roots = {found.golden.index for found in calls.roots}
     for found in calls.compared.values():
         if found.status is Status.NOT_COMPARABLE or (found.status is Status.DEVIATES) != (found.golden.index in roots):
             continue
-        yield _of_call(calls, found, candidate, process)
+        claim = _of_call(calls, found, candidate, process)
+        if claim.key not in unstable:
+            yield claim
     for point in Flow(calls).points():
-        yield _of_point(calls, point, candidate, process)
+        claim = _of_point(calls, point, candidate, process)
+        if claim.key in unstable:
+            return  # No golden run told what follows: each ended here, as a walk does at what deviates.
+        yield claim
 
 
 def _of_call(calls: Calls, found: Compared, candidate: Recorded, process: int) -> Claim:

@@ -75,6 +75,7 @@ class Flow:
             yield None
             return
         eps = max([self._calls.precision[n] for n, c in self._golden.calls.items() if c.window == window], default=0.0)
+        steps = self._steps_of(window)
         for index in self._events(window):
             golden = self._golden.calls[index]
             counterpart = self._calls.pairs.get(index)
@@ -95,12 +96,22 @@ class Flow:
             elif golden.kind == "optimizer":
                 yield self._gradients(golden, candidate, eps, given)
                 yield self._update(golden, candidate, given)
+                if golden in steps[:-1]:
+                    # A critic takes several steps for one of its generator, and may be clamped after each.
+                    between = self._variables(golden, candidate, start, (golden.end, candidate.end), given)
+                    if between is not None:
+                        yield between
             elif golden.arguments != candidate.arguments:
                 yield None
                 return
             else:
                 yield self._gradients(golden, candidate, eps, given)
-        yield self._variables(window, start, given)
+        counterpart = self._calls.pairs.get(steps[-1].index) if steps else None
+        if counterpart is None:
+            yield None
+            return
+        until = _begin_after(self._golden, window), _begin_after(self._candidate, window)
+        yield self._variables(steps[-1], self._candidate.calls[counterpart], start, until, given)
 
     def _start(self, window: int) -> tuple[float, float]:
         """Times of golden and candidate at which a step begins."""
@@ -116,6 +127,11 @@ class Flow:
             if call.window == window and call.kind in kinds and call.name.rpartition(".")[2] != "grad"
             and not call.name.endswith(("GradScaler.step", "GradScaler.update", "GradScaler.scale"))
         ]  # fmt: skip
+
+    def _steps_of(self, window: int) -> list[Call]:
+        """Golden's optimizer steps in a window, in order."""
+        calls = self._golden.calls.values()
+        return sorted((c for c in calls if c.window == window and c.kind == "optimizer"), key=lambda call: call.end)
 
     def _given(self, window: int, start: tuple[float, float]) -> float | None:
         """Relative distance of what both sides begin a step with; None where it is not the same or not known."""
@@ -308,20 +324,19 @@ class Flow:
             if any(late.index != early.index for early, late in zip(before, after, strict=True)):
                 yield name, before[0], *moved_apart(before, after)
 
-    def _variables(self, window: int, start: tuple[float, float], given: float) -> Point | None:
-        """Everything that moved in a step and is no work of the calls above: averages, statistics, clamped weights."""
-        last = [call for call in self._golden.calls.values() if call.window == window and call.kind == "optimizer"]
-        pairs = [(call, self._calls.pairs.get(call.index)) for call in last]
-        if not pairs or pairs[-1][1] is None:
-            return None
-        golden, candidate = pairs[-1][0], self._candidate.calls[pairs[-1][1]]
+    def _variables(
+        self, golden: Call, candidate: Call, start: tuple[float, float], until: tuple[float, float], given: float
+    ) -> Point | None:
+        """Everything that moved in a step and is no work of the calls above: averages, statistics, clamped weights;
+        after the optimizer step `golden`, as the first forward pass from `until` on finds it.
+        """
         begin = _settled(self._golden, start[0]), _settled(self._candidate, start[1])
-        end = tuple(_settled(side, _begin_after(side, window)) for side in (self._golden, self._candidate))
-        if not self._calls.same_draws(start, (end[0], end[1])):
+        end = _settled(self._golden, until[0]), _settled(self._candidate, until[1])
+        if not self._calls.same_draws(start, end):
             return None
         excess = {}
         extra = carried_by_signs(max(given, self._drift))
-        for name, value, moved, change in self._moved(("parameter", "buffer"), begin, (end[0], end[1])):
+        for name, value, moved, change in self._moved(("parameter", "buffer"), begin, end):
             excess[name] = moved, _rounding(value, change) + extra
         return _worst("variable", golden, candidate, excess)
 

@@ -25,9 +25,10 @@ class Adversaries:
         bias: float = 0.0,
         shown: float = 1.0,
         drawn: int = 1,
+        clamped: bool = True,
     ) -> None:
         self.distance, self.generator, self.data = distance, generator, data
-        self.bias, self.shown, self.drawn = bias, shown, drawn
+        self.bias, self.shown, self.drawn, self.clamped = bias, shown, drawn, clamped
 
     def __call__(self) -> None:
         torch.manual_seed(0)
@@ -50,6 +51,10 @@ class Adversaries:
                 steps_c.zero_grad()
                 (-self.distance * distance).backward()
                 steps_c.step()
+                if self.clamped:
+                    with torch.no_grad():
+                        for weight in critic.parameters():
+                            weight.clamp_(-0.2, 0.2)
             steps_g.zero_grad()
             (-self.generator * critic(generator(torch.randn(4, 3))).mean()).backward()
             steps_g.step()
@@ -83,3 +88,9 @@ def test_initial_numbers_of_a_model_that_is_made_after_another_one_has_run(golde
 def test_other_data_say_nothing(golden: Any, record: Record, change: dict[str, float]) -> None:
     """The data come from a generator of the script's own, and what the model is shown at first is no batch."""
     assert not replayed(golden, record(Adversaries(**change)))
+
+
+def test_weights_that_are_not_clamped_after_each_step_of_a_critic(golden: Any, record: Record) -> None:
+    found = replayed(golden, record(Adversaries(clamped=False)))
+    assert "have other values than in golden after a training step" in found[0].title
+    assert "steps_c.step()" in linecache.getline(__file__, int(found[0].source.rpartition(":")[2]))

@@ -11,12 +11,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
-from replays import PAD, Model, Record, claimed, replayed, train  # noqa: E402
+from replays import PAD, Attention, Model, Record, claimed, replayed, train  # noqa: E402
 from torch import nn  # noqa: E402
 
 from pytest_traincheck.check import check_run  # noqa: E402
 from pytest_traincheck.check.result import Verdict  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
+from pytest_traincheck.trace import Run  # noqa: E402
 
 
 def in_two_functions(logits: Any, labels: Any) -> Any:
@@ -134,8 +135,6 @@ def test_numbers_of_another_platform_are_not_compared(golden: Any, record: Recor
 
 def test_a_golden_that_does_not_repeat_itself_claims_nothing_there(record: Record) -> None:
     """A module that uses a generator nobody seeds: given the same it gives something else, in golden already."""
-    from replays import Attention, learn
-
     own = torch.Generator()
     own.seed()
     plain = Attention.forward
@@ -151,6 +150,26 @@ def test_a_golden_that_does_not_repeat_itself_claims_nothing_there(record: Recor
         assert not replayed(golden, record(train()))
     finally:
         Attention.forward = plain  # type: ignore[method-assign]
+
+
+def test_nothing_is_claimed_of_what_comes_after_a_place_that_does_not_repeat_itself(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where golden runs went apart nobody knows what they would have done, given the same: not one of them was."""
+    plain = Attention.forward
+
+    def under(noise: float, wrap: Any = lambda net: net) -> Run:
+        monkeypatch.setattr(Attention, "forward", lambda self, x: plain(self, x) + noise)
+        return record(train(wrap=wrap))
+
+    def doubling(net: Any) -> Any:
+        net.head.weight.register_hook(lambda gradient: 2 * gradient)
+        return net
+
+    stable = learn([under(0.0) for _ in range(3)], pipeline="noisy", seeds=(0, 0, 0))
+    assert replayed(stable, under(0.0, doubling))
+    golden = learn([under(noise) for noise in (0.0, 0.1, 0.05)], pipeline="noisy", seeds=(0, 0, 0))
+    assert not replayed(golden, under(0.0, doubling))
 
 
 def test_a_forward_pass_that_calls_its_argument_otherwise(golden: Any, record: Record, monkeypatch: Any) -> None:
