@@ -12,6 +12,7 @@ from enum import Enum, auto
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.golden.model import Kind
 from pytest_traincheck.relations import relations, vocabulary
+from pytest_traincheck.relations.accumulate import USED
 from pytest_traincheck.relations.api_arg import SET_BY_MODE
 from pytest_traincheck.relations.count import NOT_CALLED
 
@@ -47,6 +48,7 @@ class Aspect(Enum):
     AVERAGING = auto()
     DIVERGED = auto()
     ARRIVAL = auto()
+    USE = auto()
     UPDATE = auto()
     COPY = auto()
     STATISTICS = auto()
@@ -69,6 +71,7 @@ _UP_TO_UPDATE = _UP_TO_GRADIENT | {
 _SOURCES: dict[Aspect, frozenset[Aspect]] = {
     Aspect.FORWARD: frozenset({Aspect.FORWARD, Aspect.EXCHANGE}),
     Aspect.ARRIVAL: _UP_TO_GRADIENT,
+    Aspect.USE: _UP_TO_GRADIENT | {Aspect.PREPARATION, Aspect.ARRIVAL},
     Aspect.UPDATE: _UP_TO_UPDATE,
     Aspect.DIVERGED: _UP_TO_UPDATE,
     Aspect.COPY: frozenset(
@@ -138,6 +141,8 @@ def aspect_of(violation: Violation) -> Aspect:
         return Aspect.AGREEMENT if "across" in rule.claim else Aspect.FORWARD
     if _sizes_batches(violation):
         return Aspect.CHOICE
+    if rule.relation == "Accumulate" and rule.claim.get("gradient") == USED:
+        return Aspect.USE
     if rule.relation in ("Accumulate", "Schedule"):
         return Aspect.ACCUMULATION if rule.relation == "Accumulate" else Aspect.RATE
     if rule.relation in _ASPECTS:

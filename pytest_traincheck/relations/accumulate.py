@@ -8,33 +8,34 @@ from typing import Any
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant
-from pytest_traincheck.relations.base import Examples, Finding, Hypothesis, listed, variable_names
-from pytest_traincheck.relations.context import step_context, variable_context
+from pytest_traincheck.golden.model import Invariant, Scope
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.context import rank_label, step_context, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.gradients import Gradients
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.variables import Variables
 
-FRESH, WHOLE, CLEAN = "fresh", "whole", "clean"
+FRESH, WHOLE, CLEAN, USED = "fresh", "whole", "clean", "used"
+BACKWARD = "torch.autograd.backward"
+_STEPS_AFTER_EACH = Hypothesis("Count", BACKWARD, {"api": BACKWARD, "per": "step", "times": "once"})
+_NEVER = np.iinfo(np.int64).max
 
 
 class Accumulate:
     """The gradient of a step holds no backward pass from before the previous step (`fresh`), and all of those since
-    (`whole`).
+    (`whole`). What a backward pass leaves is used by a step before it is cleared (`used`).
 
     Judged by the state of the gradients, not by calls: `optimizer.zero_grad()`, `model.zero_grad()` and `p.grad =
-    None` are
-    one, wherever in the loop they stand. Class covered: gradients cleared never, too seldom, too often, or for the
-    wrong
-    parameters.
+    None` are one, wherever in the loop they stand. Class covered: gradients cleared never, too seldom, too often, or
+    for the wrong parameters; gradients that are computed and thrown away.
     """
 
     name = "Accumulate"
 
     def layer(self, claim: Mapping[str, Any]) -> int:
-        return 2
+        return 3 if claim["gradient"] == USED else 2
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -44,8 +45,14 @@ class Accumulate:
                     yield Hypothesis(
                         self.name, subject, {"gradient": what, "class": process.optimizer_class[optimizer]}
                     )
+            if process.steps:
+                # Where a step follows each backward pass anyway, that is said already.
+                once = _STEPS_AFTER_EACH.key
+                yield Hypothesis(self.name, BACKWARD, {"gradient": USED}, scope=Scope.PINNED, implied_by=once)
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+        if claim["gradient"] == USED:
+            return Examples.concatenate([_passes(process, number) for number, process in enumerate(run.processes)])
         return Examples.concatenate(
             [
                 _examples(process, position, claim["gradient"], claim["class"])
@@ -54,6 +61,8 @@ class Accumulate:
         )
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+        if claim["gradient"] == USED:
+            return f"What a backward pass adds to gradients is used by an optimizer step before it is cleared{when}."
         name = f"`{claim['class']}.step`"
         if claim["gradient"] == CLEAN:
             return f"Every backward pass in the closure of {name} starts from cleared gradients{when}."
@@ -62,6 +71,13 @@ class Accumulate:
         return f"Gradients are not cleared between the backward passes that {name} sums{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+        if invariant.claim["gradient"] == USED:
+            return Finding(
+                "In golden an optimizer step used what each backward pass added to gradients; in the candidate they "
+                "are cleared after one before any step: a step is left out, or zero_grad is misplaced.",
+                "gradients are used by a step before they are cleared",
+                "gradients are cleared before any step",
+            )
         names = listed(variable_names(run, examples, broken), 2)
         if invariant.claim["gradient"] == CLEAN:
             return Finding(
@@ -136,6 +152,56 @@ def _closures(process: Process, optimizer_class: str) -> tuple[Ints, Ints, Bools
     before = variables.state(gradient, seq[process.parent_row[changes]])
     step_rows = np.array([step.row for step in steps], dtype=np.int64)
     return step_rows[index], variables.companion("parameter")[gradient], (before == fmt.ABSENT) | (before == fmt.ZERO)
+
+
+def _passes(process: Process, position: int) -> Examples:
+    """One example for each backward pass that added to gradients of which some were used by a step of their optimizer,
+    or cleared; neither is known of what is left in the end.
+
+    A pass is used if any of its gradients is: that of a generator leaves some in the discriminator too, which are
+    cleared.
+    """
+    variables, events = Variables.of(process), process.events
+    seq = events["seq"].astype(np.int64)
+    changes = variables.rows
+    changes = changes[np.isin(events["subject"][changes], variables.ids("gradient", tied=True))]
+    changes = changes[process.inside("autograd")[changes] & ~process.inside("optimizer")[changes]]
+    changes = changes[(events["new"][changes] != fmt.ABSENT) & (process.parent_row[changes] >= 0)]
+    gradient, time = events["subject"][changes].astype(np.int64), seq[changes]
+    lines = variables.step_table
+    if not len(changes) or not len(lines.variable):
+        return EMPTY
+    held = variables.companion("gradient")[variables.first_name[lines.variable]]
+    step = _next(np.sort((held << 32) + lines.column("begin")), gradient, time)
+    cleared = Gradients.of(process).next_clearing(gradient, time)
+    passes, of = np.unique(process.parent_row[changes], return_inverse=True)
+    used, gone = (np.zeros(len(passes), dtype=bool) for _ in range(2))
+    np.logical_or.at(used, of, step < cleared)
+    np.logical_or.at(gone, of, (cleared < step) & ~_asked(process, time, cleared))
+    known = used | gone
+    return Examples(
+        used[known],
+        np.full(int(known.sum()), position),
+        passes[known],
+        np.zeros(int(known.sum()), dtype=np.int64),
+        {"rank": rank_label(process, int(known.sum()))},
+    )
+
+
+def _next(keys: Ints, variable: Ints, after: Ints) -> Ints:
+    """The first time after another at which a variable is among sorted keys of (variable, time)."""
+    base = variable << 32
+    place = np.searchsorted(keys, base + after, side="right")
+    found = np.append(keys, _NEVER)[place] - base
+    return np.where(found < 1 << 32, found, _NEVER)
+
+
+def _asked(process: Process, after: Ints, until: Ints) -> Bools:
+    """Whether a gradient scaler was asked for a step in an interval: it may have found gradients that overflowed."""
+    scaler = process.rows_of_type("scaler")
+    asked = scaler[[process.api[row].endswith("GradScaler.step") for row in scaler.tolist()]]
+    times = np.sort(process.events["seq"][asked].astype(np.int64))
+    return np.asarray(np.searchsorted(times, until) > np.searchsorted(times, after), dtype=bool)
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,14 @@ class Gradients:
         key = cleared[np.maximum(np.searchsorted(cleared, base + before) - 1, 0)]
         return np.where((key > base) & (key < base + before), key - base, 0)
 
+    def next_clearing(self, gradient: Ints, after: Ints) -> Ints:
+        """Time of the first clearing of each gradient after a time; the largest number if there is none."""
+        _, cleared = self._changes
+        base = gradient << 32
+        never = np.iinfo(np.int64).max
+        key = np.append(cleared, never)[np.searchsorted(cleared, base + after, side="right")]
+        return np.where(key - base < 1 << 32, key - base, never)
+
     @cached_property
     def passes_per_window(self) -> Ints:
         """The largest number of backward passes that added to one gradient of an optimizer, for each window."""

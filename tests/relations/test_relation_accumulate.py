@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 from judgements import broken, describe, rule, sentences, violations
 from training_story import Loop, Recorder, Training
@@ -12,6 +14,7 @@ from pytest_traincheck.infer import learn
 
 FRESH = "No gradient that `torch.optim.AdamW.step` consumes is left over from an earlier step."
 WHOLE = "Gradients are not cleared between the backward passes that `torch.optim.AdamW.step` sums."
+USED = "What a backward pass adds to gradients is used by an optimizer step before it is cleared."
 CLEAN = "Every backward pass in the closure of `torch.optim.LBFGS.step` starts from cleared gradients."
 
 
@@ -103,3 +106,67 @@ def test_the_closure_of_lbfgs_clears_before_each_evaluation(recorder: Recorder) 
     outcome = check_run(golden, recorder.tell(lambda t: _lbfgs(t, clears=False)), same_spec=True)
     violation = broken(outcome, CLEAN)
     assert (violation.step, outcome.incidents[0].root) == (0, violation), describe(outcome.incidents)
+
+
+def critic_and_generator(
+    t: Training, *, left_out: Sequence[int] = (), passes: int = 1, scaled: bool = False, rest: bool = False
+) -> None:
+    """A critic that takes three steps for one of its generator, whose loss leaves gradients in both. Of the critic's
+    steps those in `left_out` are not taken; `passes` backward passes go before each; `rest`: one more in the end.
+    """
+    generator, critic = t.model("Generator"), t.model("Critic")
+    of_critic, of_generator = (t.adamw(list(model.parameters.values())) for model in (critic, generator))
+    for number in range(12):
+        t.zero_grad(of_critic)
+        for _ in range(passes):
+            t.forward(critic)
+            t.backward(critic)
+        if scaled:
+            with t.call("torch.amp.GradScaler.step", type="scaler"):
+                if number not in left_out:
+                    t.step(of_critic)
+        elif number not in left_out:
+            t.step(of_critic)
+        if number % 3 == 2:
+            t.zero_grad(of_generator)
+            t.forward(generator)
+            t.backward(generator, critic)
+            t.step(of_generator)
+    if rest:
+        t.zero_grad(of_critic)
+        t.backward(critic)
+
+
+def test_gradients_that_are_computed_and_thrown_away(recorder: Recorder) -> None:
+    golden = recorder.learn(critic_and_generator)
+    assert rule(golden, USED).scope is Scope.PINNED
+    (violation,) = violations(recorder.judge(golden, lambda t: critic_and_generator(t, left_out=(4, 7))), "Accumulate")
+    assert (violation.step, violation.count, violation.source) == (1, 2, "train.py:13")
+    assert violation.title == (
+        "In golden an optimizer step used what each backward pass added to gradients; in the candidate they are "
+        "cleared after one before any step: a step is left out, or zero_grad is misplaced."
+    )
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        critic_and_generator,
+        lambda t: critic_and_generator(t, passes=2),
+        lambda t: critic_and_generator(t, rest=True),
+        lambda t: critic_and_generator(t, left_out=(4,), scaled=True),
+        _lbfgs,
+    ],
+    ids=["as golden", "two passes a step", "a rest without a step", "a step that a scaler skips", "what LBFGS tries"],
+)
+def test_gradients_that_are_used(recorder: Recorder, fine: Callable[[Training], None]) -> None:
+    outcome = recorder.judge(recorder.learn(critic_and_generator), fine)
+    assert USED not in [item.invariant.sentence for item in violations(outcome)]
+
+
+def test_a_loop_that_throws_gradients_away_on_purpose_has_no_rule(recorder: Recorder) -> None:
+    assert USED not in sentences(recorder.learn(lambda t: critic_and_generator(t, left_out=(4,))))
+
+
+def test_where_each_backward_pass_has_its_step_nothing_more_is_said(recorder: Recorder) -> None:
+    assert USED not in sentences(recorder.golden(Loop()))
