@@ -160,6 +160,30 @@ def test_an_occasional_scheduler_is_at_most_once_a_step(recorder: Recorder) -> N
     } <= set(sentences(golden, "Count"))
 
 
+def after_an_epoch(t: Training, times: int = 1) -> None:
+    """Eight steps, of which the fourth ends the only epoch that another one follows."""
+    net = t.model()
+    optimizer = t.adamw(list(net.parameters.values()))
+    for step in range(8):
+        t.zero_grad(optimizer)
+        t.forward(net)
+        t.backward(net)
+        if step == 3:
+            t.clip(optimizer)
+        t.step(optimizer)
+        for _ in range(times if step == 3 else 0):
+            t.schedule(optimizer)
+
+
+def test_a_scheduler_that_a_short_run_sees_once(recorder: Recorder) -> None:
+    golden = recorder.learn(after_an_epoch)
+    found = [text for text in sentences(golden, "Count") if "at most once" in text]
+    assert found == [f"`{STEP_LR}.step` is called at most once in every training step."], "and no clipping"
+    assert not titles(recorder.judge(golden, after_an_epoch), "Count")
+    (title,) = titles(recorder.judge(golden, lambda t: after_an_epoch(t, times=2)), "Count")
+    assert title.endswith("the candidate calls it twice in step 4.")
+
+
 def test_a_norm_measured_by_clipping_without_a_bound_is_no_clipping(recorder: Recorder) -> None:
     def measured(t: Training) -> None:
         net = t.model()
