@@ -13,14 +13,13 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.context import rank_label, step_context, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.gradients import Gradients
+from pytest_traincheck.trace.gradients import Gradients, first_after
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.variables import Variables
 
 FRESH, WHOLE, CLEAN, USED = "fresh", "whole", "clean", "used"
 BACKWARD = "torch.autograd.backward"
 _STEPS_AFTER_EACH = Hypothesis("Count", BACKWARD, {"api": BACKWARD, "per": "step", "times": "once"})
-_NEVER = np.iinfo(np.int64).max
 
 
 class Accumulate:
@@ -172,7 +171,7 @@ def _passes(process: Process, position: int) -> Examples:
     if not len(changes) or not len(lines.variable):
         return EMPTY
     held = variables.companion("gradient")[variables.first_name[lines.variable]]
-    step = _next(np.sort((held << 32) + lines.column("begin")), gradient, time)
+    step = first_after(np.sort((held << 32) + lines.column("begin")), gradient, time)
     cleared = Gradients.of(process).next_clearing(gradient, time)
     passes, of = np.unique(process.parent_row[changes], return_inverse=True)
     used, gone = (np.zeros(len(passes), dtype=bool) for _ in range(2))
@@ -186,14 +185,6 @@ def _passes(process: Process, position: int) -> Examples:
         np.zeros(int(known.sum()), dtype=np.int64),
         {"rank": rank_label(process, int(known.sum()))},
     )
-
-
-def _next(keys: Ints, variable: Ints, after: Ints) -> Ints:
-    """The first time after another at which a variable is among sorted keys of (variable, time)."""
-    base = variable << 32
-    place = np.searchsorted(keys, base + after, side="right")
-    found = np.append(keys, _NEVER)[place] - base
-    return np.where(found < 1 << 32, found, _NEVER)
 
 
 def _asked(process: Process, after: Ints, until: Ints) -> Bools:

@@ -11,7 +11,7 @@ import numpy as np
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.compiled import constant_examples, constants
+from pytest_traincheck.relations.compiled import constants, graph_examples
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.defaults import without_defaults
 from pytest_traincheck.trace import Process, Run
@@ -286,7 +286,7 @@ def _given(process: Process, api: str, argument: str) -> set[str]:
 
 
 def _in_graphs_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
-    return constant_examples(process, position, _in_graphs(process, claim["api"], claim["argument"]), claim["value"])
+    return graph_examples(position, _in_graphs(process, claim["api"], claim["argument"]), claim["value"])
 
 
 def _mode(process: Process, mode: str, rows: Ints) -> Labels:

@@ -10,6 +10,7 @@ import numpy as np
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.compiled import graph_examples
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -129,19 +130,7 @@ def _compiled(process: Process) -> Mapping[tuple[str, str], Ints]:
 
 def _in_graphs(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
     mine = {dtype: rows for (api, dtype), rows in _compiled(process).items() if api == claim["api"]}
-    if not mine:
-        return EMPTY
-    rows = np.concatenate(list(mine.values()))
-    observed = Labels.concatenate([Labels.constant(dtype, len(part)) for dtype, part in mine.items()])
-    order = np.argsort(rows, kind="stable")
-    return Examples(
-        observed.isin([claim["dtype"]])[order],
-        np.full(len(rows), position),
-        rows[order],
-        np.zeros(len(rows), dtype=np.int64),
-        {},
-        observed.take(order),
-    )
+    return graph_examples(position, mine, claim["dtype"])
 
 
 def _rows(process: Process) -> Ints:

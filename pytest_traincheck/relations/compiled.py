@@ -1,4 +1,4 @@
-"""Constants that functions are given in the graphs of `torch.compile`, as the probe found them there."""
+"""What the probe found in the graphs of `torch.compile`: examples of it, and the constants that functions are given."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples
-from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.trace import Process
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.stages import EVAL
@@ -37,8 +36,8 @@ def constants(process: Process) -> Mapping[tuple[str, str], Mapping[str, tuple[A
     return process.memo("compiled constants", compute)
 
 
-def constant_examples(process: Process, position: int, values: Mapping[str, Ints], wanted: str) -> Examples:
-    """One example for each call in a graph, given the rows by what is given there, as text."""
+def graph_examples(position: int, values: Mapping[str, Ints], wanted: str) -> Examples:
+    """One example for each call in a graph, given the rows by what was found there, as text."""
     if not values:
         return EMPTY
     rows = np.concatenate(list(values.values()))
@@ -49,6 +48,6 @@ def constant_examples(process: Process, position: int, values: Mapping[str, Ints
         np.full(len(rows), position),
         rows[order],
         np.zeros(len(rows), dtype=np.int64),
-        {"rank": rank_label(process, len(rows))},
+        {},
         observed.take(order),
     )

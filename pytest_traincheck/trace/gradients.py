@@ -12,6 +12,9 @@ from pytest_traincheck.trace.labels import Ints
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.variables import Variables
 
+NEVER = np.iinfo(np.int64).max
+"""Stands for a time that does not come."""
+
 
 @dataclass(eq=False)
 class Gradients:
@@ -53,12 +56,8 @@ class Gradients:
         return np.where((key > base) & (key < base + before), key - base, 0)
 
     def next_clearing(self, gradient: Ints, after: Ints) -> Ints:
-        """Time of the first clearing of each gradient after a time; the largest number if there is none."""
-        _, cleared = self._changes
-        base = gradient << 32
-        never = np.iinfo(np.int64).max
-        key = np.append(cleared, never)[np.searchsorted(cleared, base + after, side="right")]
-        return np.where(key - base < 1 << 32, key - base, never)
+        """Time of the first clearing of each gradient after a time; `NEVER` if there is none."""
+        return first_after(self._changes[1], gradient, after)
 
     @cached_property
     def passes_per_window(self) -> Ints:
@@ -76,3 +75,10 @@ class Gradients:
             np.tile(gradient, len(ends)), np.repeat(begins, len(gradient)), np.repeat(ends, len(gradient))
         )
         return np.asarray(counts.reshape(len(ends), len(gradient)).max(axis=1))
+
+
+def first_after(keys: Ints, variable: Ints, after: Ints) -> Ints:
+    """The first time after another at which a variable is among sorted keys of (variable, time), or `NEVER`."""
+    base = variable << 32
+    time = np.append(keys, NEVER)[np.searchsorted(keys, base + after, side="right")] - base
+    return np.where(time < 1 << 32, time, NEVER)

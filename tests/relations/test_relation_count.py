@@ -140,28 +140,8 @@ def test_a_generator_step_that_also_steps_the_discriminator(recorder: Recorder) 
     assert "`AdamW[Discriminator]` and `AdamW[Generator]`" in violation.title, describe(outcome.incidents)
 
 
-def test_an_occasional_scheduler_is_at_most_once_a_step(recorder: Recorder) -> None:
-    def every_second(t: Training) -> None:
-        net = t.model()
-        optimizer = t.adamw(list(net.parameters.values()))
-        for step in range(8):
-            t.zero_grad(optimizer)
-            t.forward(net)
-            t.backward(net)
-            t.step(optimizer)
-            if step % 3 == 1:
-                t.schedule(optimizer)
-
-    golden = learn([recorder.tell(every_second), recorder.tell(every_second, seed=1)], pipeline="story")
-    name = "torch.optim.lr_scheduler.StepLR.step"
-    assert {
-        f"`{name}` is called at least once in every run.",
-        f"`{name}` is called at most once in every training step.",
-    } <= set(sentences(golden, "Count"))
-
-
-def after_an_epoch(t: Training, times: int = 1) -> None:
-    """Eight steps, of which the fourth ends the only epoch that another one follows."""
+def after_some(t: Training, *after: int, times: int = 1) -> None:
+    """Eight steps; after some of them a scheduler steps, and the fourth clips."""
     net = t.model()
     optimizer = t.adamw(list(net.parameters.values()))
     for step in range(8):
@@ -171,16 +151,26 @@ def after_an_epoch(t: Training, times: int = 1) -> None:
         if step == 3:
             t.clip(optimizer)
         t.step(optimizer)
-        for _ in range(times if step == 3 else 0):
+        for _ in range(times if step in after else 0):
             t.schedule(optimizer)
 
 
+def test_an_occasional_scheduler_is_at_most_once_a_step(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: after_some(t, 1, 4, 7))
+    name = "torch.optim.lr_scheduler.StepLR.step"
+    assert {
+        f"`{name}` is called at least once in every run.",
+        f"`{name}` is called at most once in every training step.",
+    } <= set(sentences(golden, "Count"))
+
+
 def test_a_scheduler_that_a_short_run_sees_once(recorder: Recorder) -> None:
-    golden = recorder.learn(after_an_epoch)
+    """After the only epoch that another one follows."""
+    golden = recorder.learn(lambda t: after_some(t, 3))
     found = [text for text in sentences(golden, "Count") if "at most once" in text]
     assert found == [f"`{STEP_LR}.step` is called at most once in every training step."], "and no clipping"
-    assert not titles(recorder.judge(golden, after_an_epoch), "Count")
-    (title,) = titles(recorder.judge(golden, lambda t: after_an_epoch(t, times=2)), "Count")
+    assert not titles(recorder.judge(golden, lambda t: after_some(t, 3)), "Count")
+    (title,) = titles(recorder.judge(golden, lambda t: after_some(t, 3, times=2)), "Count")
     assert title.endswith("the candidate calls it twice in step 4.")
 
 

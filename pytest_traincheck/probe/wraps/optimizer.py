@@ -175,8 +175,7 @@ class _Steps:
             recorder.sketches.hyperparameters(call, optimizer)
         if not info.stepped:
             info.stepped = True
-            restored = sum(bool(kept) for kept in optimizer.state.values())
-            recorder.measures.take(state, "optimizer.state", call, float(restored), opt=info.id)
+            recorder.measures.take(state, "optimizer.state", call, float(_holding(optimizer)), opt=info.id)
         elif recorder.measures.wanted:
             recorder.measures.take(state, "optimizer.held", call, float(_holding(optimizer)), opt=info.id)
         state.in_step = 1
