@@ -116,6 +116,28 @@ def test_state_that_is_no_table(watched: Watch) -> None:
     assert carried(watched, partial(torch.optim.SGD, lr=0.1), hide) == [[0.0] * 3, [0.0] * 2]
 
 
+def test_state_that_is_looked_at_and_not_kept(watched: Watch) -> None:
+    """The table makes an empty entry for every parameter that is asked for."""
+
+    class Looks(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            assert not any(self.state[item] for group in self.param_groups for item in group["params"])
+            return super().step(closure)
+
+    assert carried(watched, partial(Looks, lr=0.1)) == [[0.0] * 3, [0.0] * 2]
+
+
+def test_state_that_is_no_table_when_training_begins(watched: Watch) -> None:
+    def train() -> None:
+        net = nn.Linear(4, 3)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        optimizer.state = None  # type: ignore[assignment]
+        net(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+
+    assert watched(train).values("optimizer.state") == [0.0]
+
+
 def test_tokens_that_generate_adds(watched: Watch) -> None:
     def train() -> None:
         net = Tiny()
