@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .symbols import Api
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
 
 _NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 
@@ -17,7 +20,9 @@ _NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 class Call:
     """A call that has begun and not ended."""
 
-    __slots__ = ("api", "args", "ctx", "entry", "flags", "kwargs", "mod", "number", "opt", "parent", "seq", "src")
+    __slots__ = (
+        "api", "args", "ctx", "entry", "flags", "given", "kwargs", "mod", "number", "opt", "parent", "seq", "src",
+    )  # fmt: skip
 
     def __init__(self, seq: int, parent: int, api: Api, number: int, ctx: int, args: int, src: int, mod: int) -> None:
         self.seq = seq
@@ -31,6 +36,7 @@ class Call:
         self.opt = 0
         self.flags = 0
         self.entry: Any = None
+        self.given: tuple[Any, ...] = ()
         self.kwargs: Mapping[str, Any] = _NO_KWARGS
 
 
@@ -72,6 +78,29 @@ _CUDA: bool = torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]
 _any_autocast: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", lambda: True)
 _grad_enabled, _inference = torch.is_grad_enabled, torch.is_inference_mode_enabled
 _graph_task = torch._C._current_graph_task_id
+
+
+class unseen:
+    """A place for the probe's own work that reads and runs nothing: what fails in it is counted, and no mode or
+    subclass of the user's is asked about the attributes of a tensor.
+    """
+
+    __slots__ = ("_function", "_recorder", "_where")
+
+    def __init__(self, recorder: Recorder, where: str) -> None:
+        self._recorder = recorder
+        self._where = where
+
+    def __enter__(self) -> None:
+        self._function = torch._C.DisableTorchFunction()
+        self._function.__enter__()
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        self._function.__exit__(None, None, None)
+        if error is not None:
+            self._recorder.threads.busy = False
+            self._recorder.failed(self._where, error)
+        return True
 
 
 class quiet:

@@ -15,13 +15,11 @@ class _Finder:
     def __init__(self) -> None:
         self.waiting: dict[str, list[Callable[[], None]]] = {}
         self.searching: set[str] = set()
-        self.around: list[tuple[tuple[str, ...], Callable[[], None], Callable[[], None]]] = []
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        around = next((pair for names, *pair in self.around if name.startswith(names)), None)
-        if (name not in self.waiting and around is None) or name in self.searching:
+        if name not in self.waiting or name in self.searching:
             return None
         self.searching.add(name)
         try:
@@ -30,24 +28,16 @@ class _Finder:
             self.searching.discard(name)
         if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
             return None
-        self._watch_execution(name, spec.loader, around)
+        self._watch_execution(name, spec.loader)
         return spec
 
-    def _watch_execution(self, name: str, loader: Any, around: list[Any] | None) -> None:
+    def _watch_execution(self, name: str, loader: Any) -> None:
         execute = loader.exec_module
-        enter, leave = around if around is not None else (None, None)
 
         def exec_module(module: ModuleType) -> None:
             # The loader gets its own method back first: a module that asks its loader finds it untouched.
             del loader.exec_module
-            if enter is not None and leave is not None:
-                enter()
-                try:
-                    execute(module)
-                finally:
-                    leave()
-            else:
-                execute(module)
+            execute(module)
             for callback in self.waiting.pop(name, []):
                 callback()
             self.remove_if_idle()
@@ -56,7 +46,7 @@ class _Finder:
 
     def remove_if_idle(self) -> None:
         """Leave `sys.meta_path` when nothing is waited for."""
-        if not self.waiting and not self.around and self in sys.meta_path:
+        if not self.waiting and self in sys.meta_path:
             sys.meta_path.remove(self)
 
 
@@ -95,19 +85,3 @@ def forget(callback: Callable[[], None]) -> None:
         if not _finder.waiting[name]:
             del _finder.waiting[name]
     _finder.remove_if_idle()
-
-
-def around_imports(
-    prefixes: tuple[str, ...], enter: Callable[[], None], leave: Callable[[], None]
-) -> Callable[[], None]:
-    """Call `enter` and `leave` around the execution of every module whose name begins so; returns how to end that."""
-    entry = (prefixes, enter, leave)
-    _finder.around.append(entry)
-    if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
-
-    def undo() -> None:
-        _finder.around.remove(entry)
-        _finder.remove_if_idle()
-
-    return undo

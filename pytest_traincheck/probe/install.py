@@ -15,9 +15,11 @@ from typing import Any
 
 import torch
 
+from .in_place import Hooks
 from .names import is_user_file
 from .patch import Patches
 from .recorder import Recorder
+from .theirs import is_theirs
 from .writer import TraceWriter
 
 _FAMILIES = (
@@ -63,9 +65,11 @@ class Probe:
         assert self.recorder is not None
         return self.recorder.writer.directory
 
-    def stop_at(self, wrapper: Callable[..., Any]) -> None:
-        """Announce the code of a wrapper whose frame stands for a recorded call."""
-        self._codes.append(wrapper.__code__)
+    def stop_at(self, code: CodeType) -> None:
+        """Announce the code of a function whose frame stands for a recorded call."""
+        self._codes.append(code)
+        if self.recorder is not None:
+            self.recorder.sources.stop_at(code)
 
     def on_removal(self, undo: Callable[[], None]) -> None:
         """Call `undo` when the probe is taken out."""
@@ -79,10 +83,7 @@ class Probe:
                 import_module(f"{__package__}.wraps.{name}").install(self)
             except Exception as error:  # noqa: BLE001 - one family that does not fit this torch must not cost the rest
                 self._failed(f"installing {name}", error)
-        assert self.recorder is not None
-        for code in self._codes:
-            self.recorder.sources.stop_at(code)
-        self.patches.adopt_names()
+        self.patches.installed()
         self.write_meta()
 
     def _open(self, known: list[torch.nn.Module]) -> None:
@@ -123,6 +124,14 @@ class Probe:
             self.write_meta(finished=True)
             self.recorder = None
             recorder.writer.close(finished=True)
+
+    def leaving(self, *_: Any, **__: Any) -> None:
+        """The process is about to end without another word."""
+        try:
+            self.finish()
+        except Exception as error:
+            if is_theirs(error):
+                raise
 
     def stop(self) -> None:
         """End the trace and remove the probe from this process."""
@@ -184,14 +193,12 @@ def start_from_environment() -> None:
     """Observe this process to its end, as the launcher's environment variables say."""
     probe = start(Path(os.environ["TRAINCHECK_TRACE_DIR"]), os.environ.get("TRAINCHECK_SEED"))
     atexit.register(probe.finish)
-    leave = os._exit
-
-    def _exit(status: int) -> None:
-        probe.finish()
-        leave(status)
-
     # Worker processes of `multiprocessing` and some frameworks leave this way, without `atexit`.
-    probe.patches.replace(os, "_exit", lambda _: _exit, alias=False, keep=True)
+    probe.patches.observe(os._exit, lambda _: Hooks(probe.leaving, _nothing, _nothing), always=True)
+
+
+def _nothing(*_: Any) -> None:
+    """`os._exit` does not return."""
 
 
 def _identity() -> dict[str, Any]:

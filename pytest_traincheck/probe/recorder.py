@@ -21,6 +21,7 @@ from .optimizers import Optimizers
 from .sketches import Sketches
 from .source import SourceLines
 from .symbols import Api, Bind, Symbols
+from .theirs import is_theirs
 from .variables import Emit, Variables
 from .writer import TraceWriter
 
@@ -142,8 +143,24 @@ class Recorder:
         state.thread = self.symbols.new("thread", {"name": threading.current_thread().name})
 
     def failed(self, where: str, error: BaseException) -> None:
-        """Count a failure of the probe's own."""
-        self.writer.error(where, error)
+        """Count a failure of the probe's own, and raise what is the user's: a signal may arrive while the probe works.
+
+        A program may be so deep in calls that there is no room for the probe's: then it has not looked, and that is no
+        failure.
+        """
+        if is_theirs(error):
+            raise error
+        if isinstance(error, RecursionError):
+            self.writer.leave_out(f"{where}: the program was as deep in calls as it may be")
+        else:
+            self.writer.error(where, error)
+
+    def abandon(self, state: ThreadState, open_calls: int | None, where: str, error: BaseException) -> None:
+        """As `failed`; calls that were opened since there were so many are forgotten."""
+        state.busy = False
+        if open_calls is not None:
+            del state.stack[open_calls:]
+        self.failed(where, error)
 
     # changes
 

@@ -27,6 +27,7 @@ FORMAT = 1
 _pack, _SIZE = ROW.pack_into, ROW.size
 _CHUNK_ROWS = 1 << 14
 _MAX_ERRORS = 20
+_MAX_LEFT_OUT = 50
 _MOST = (1 << 32) - 1
 
 
@@ -42,6 +43,8 @@ class TraceWriter:
         self.started = 0.0
         self.error_count = 0
         self.errors: list[dict[str, str]] = []
+        self.left_out: dict[str, int] = {}
+        """What was not looked at, and how often."""
         self.closed = False
         self._lock = threading.Lock()
         self._symbols = os.open(self.directory / "symbols.jsonl", _APPEND, 0o644)
@@ -178,6 +181,11 @@ class TraceWriter:
         if len(self.errors) < _MAX_ERRORS:
             self.errors.append({"where": where, "error": f"{type(error).__name__}: {error}"[:300]})
 
+    def leave_out(self, what: str) -> None:
+        """Note that something was not looked at, which is no failure."""
+        if what in self.left_out or len(self.left_out) < _MAX_LEFT_OUT:
+            self.left_out[what] = self.left_out.get(what, 0) + 1
+
     def write_meta(self, finished: bool = False) -> None:
         """Rewrite `meta.json` in one step, so that a reader sees the old one or the new one."""
         record = {
@@ -188,6 +196,7 @@ class TraceWriter:
             "lost_events": self.lost,
             "probe_errors": self.errors,
             "probe_error_count": self.error_count,
+            "left_out": self.left_out,
         }
         temporary = self.directory / f"meta.json.{threading.get_ident()}"
         try:

@@ -9,7 +9,7 @@ import torch
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import number
 from ..graph import means, reached, terms
-from .base import Named, observed
+from .base import Named, observe
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -80,8 +80,6 @@ def _outermost() -> bool:
 
 
 def install(probe: Probe) -> None:
-    """Wrap both functions of `torch.autograd`."""
-    backward = Backward("torch.autograd.backward", "autograd")
-    grad = Grad("torch.autograd.grad", "autograd")
-    probe.patches.replace(torch.autograd, "backward", lambda original: observed(probe, original, backward))
-    probe.patches.replace(torch.autograd, "grad", lambda original: observed(probe, original, grad))
+    """Observe both functions of `torch.autograd`."""
+    observe(probe, torch.autograd.backward, Backward("torch.autograd.backward", "autograd"))
+    observe(probe, torch.autograd.grad, Grad("torch.autograd.grad", "autograd"))

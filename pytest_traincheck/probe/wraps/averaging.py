@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch.optim import swa_utils
 
 from ..context import Call, ThreadState
-from .base import Named, recording
+from .base import Named, observe
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -32,6 +32,6 @@ class Update(Named):
 
 
 def install(probe: Probe) -> None:
-    """Wrap the method."""
+    """Observe the method."""
     family = Update("torch.optim.swa_utils.AveragedModel.update_parameters", "update", method=True)
-    probe.patches.replace(swa_utils.AveragedModel, "update_parameters", recording(family, probe), alias=False)
+    observe(probe, swa_utils.AveragedModel.update_parameters, family)

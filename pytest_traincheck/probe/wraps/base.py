@@ -1,15 +1,18 @@
-"""What all wrappers share: binding arguments to names, and the wrapper itself."""
+"""What all observed functions share: binding arguments to names, and recording a call."""
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..context import Call, ThreadState
+from ..context import Call, ThreadState, unseen
+from ..in_place import Hooks, InPlace
+from ..names import is_user_file
+from ..patch import Kind
 from ..summary import key_of
 from ..symbols import Api
 
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from ..recorder import Recorder
 
 is_compiling = torch.compiler.is_compiling
+DisableTorchFunction = torch._C.DisableTorchFunction
+"""What the probe reads of a tensor is no call of a user's mode or of a subclass with a `__torch_function__`."""
 
 _LEFT_OUT = frozenset({"self", "_stacklevel"})
 
@@ -32,6 +37,18 @@ class Parameters:
             self._signature = inspect.signature(source) if source is not None else None
         except (TypeError, ValueError):
             self._signature = None
+        self._places: dict[str, int] = {}
+        if self._signature is not None:
+            positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            named = [name for name, item in self._signature.parameters.items() if item.kind in positional]
+            self._places = {name: place for place, name in enumerate(named)}
+
+    def argument(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, default: Any = None) -> Any:
+        """The argument for one parameter, however it was given."""
+        place = self._places.get(name)
+        if place is not None and place < len(args):
+            return args[place]
+        return kwargs.get(name, default)
 
     def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Parameter name -> argument, as far as they are given; `self` left out."""
@@ -92,7 +109,7 @@ def call_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 class Family:
-    """What is particular to one kind of call. The methods run inside the wrapper; what they raise is counted."""
+    """What is particular to one kind of call. The methods run around it; what they raise is counted."""
 
     method = False
     """Whether the first argument is `self`."""
@@ -102,6 +119,8 @@ class Family:
     """Whether the methods below only take measures, so that they have nothing to do when none are wanted."""
     outermost = False
     """Whether a call inside another call of this family goes unrecorded."""
+    parameters: Parameters
+    """Those of the function that was observed last. A family that asks for it observes one signature."""
 
     def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
         """Canonical API of this call, `None` to leave it unrecorded."""
@@ -119,7 +138,7 @@ class Family:
         """Runs before the call is opened."""
 
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
-        """Runs right after the call was opened."""
+        """Runs right after the call was opened; `call.kwargs` and `self.parameters` tell the rest of the arguments."""
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         """Runs before the call is closed, when it returned."""
@@ -140,49 +159,109 @@ class Named(Family):
         return self._api
 
 
-def observed(
-    probe: Probe, original: Callable[..., Any], family: Family, parameters: Parameters | None = None
-) -> Callable[..., Any]:
-    """A function that does what `original` does and records it. Its metadata is that of `original`."""
-    names = parameters or Parameters(original, method=family.method)
+def observe(
+    probe: Probe, function: Any, family: Family, parameters: Parameters | None = None, *, always: bool = False
+) -> None:
+    """Record the calls of a function, as its family says."""
+    if function is None:
+        return
+    names = parameters or Parameters(function, method=family.method)
+    family.parameters = names
+    patch = probe.patches.observe(function, lambda kind: _recording(probe, family, names, kind), always=always)
+    if isinstance(patch, InPlace) and not is_user_file(patch.original.co_filename):
+        probe.stop_at(patch.observed)
 
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
-            return original(*args, **kwargs)
+
+def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> Hooks:
+    depth = 3 if kind.own_frame else 2
+
+    def enter(*args: Any, **kwargs: Any) -> Call | None:
         recorder = probe.recorder
         if recorder is None:
-            return original(*args, **kwargs)
+            return None
         state = recorder.threads
-        if state.busy:
-            return original(*args, **kwargs)
-        call = _open(recorder, state, family, names, args, kwargs)
-        if call is None:
-            return original(*args, **kwargs)
-        try:
-            result = original(*args, **kwargs)
-        except BaseException:
-            _close_raised(recorder, state, call)
-            raise
-        _close(recorder, state, family, call, args, result)
-        return result
+        if state.busy or is_compiling():
+            return None
+        return _open(recorder, state, family, names, args, kwargs, depth)
 
-    probe.stop_at(wrapper)
-    return dressed(wrapper, original)
+    def enter_packed(first: Any, rest: tuple[Any, ...], named: dict[str, Any] | None) -> Call | None:
+        recorder = probe.recorder
+        if recorder is None:
+            return None
+        state = recorder.threads
+        if state.busy or is_compiling():
+            return None
+        return _open(recorder, state, family, names, (first, *rest), named or _NO_KWARGS, depth)
+
+    def leave(call: Call, result: Any) -> None:
+        recorder = probe.recorder
+        if recorder is not None:
+            _close(recorder, recorder.threads, family, call, result)
+
+    def raised(call: Call) -> None:
+        recorder = probe.recorder
+        if recorder is not None:
+            _close_raised(recorder, recorder.threads, call)
+
+    return Hooks(enter_packed if kind.packed else enter, leave, raised)
 
 
-def recording(family: Family, probe: Probe) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What makes the wrapper of `observed` for an original that is not known yet."""
-
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        return observed(probe, original, family)
-
-    return make
+_NO_KWARGS: dict[str, Any] = {}
 
 
-def dressed(wrapper: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a wrapper the name, documentation and signature of what it wraps."""
-    functools.update_wrapper(wrapper, original)
-    return wrapper
+def watch(
+    probe: Probe,
+    function: Any,
+    entered: Callable[..., Any],
+    left: Callable[[Any, Any], None] | None = None,
+    raised: Callable[[Any], None] | None = None,
+    *,
+    always: bool = False,
+    compiling: bool = False,
+) -> None:
+    """Tell `entered` of every call of a function, which leaves no row of its own. What it returns, unless `None`, goes
+    to `left` with the result, or to `raised`. With `compiling` also of those that a compiler makes.
+    """
+
+    def making(kind: Kind) -> Hooks:
+        def enter(*args: Any, **kwargs: Any) -> Any:
+            recorder = probe.recorder
+            if recorder is None or recorder.threads.busy or (not compiling and is_compiling()):
+                return None
+            with unseen(recorder, f"before {name}"):
+                return entered(*args, **kwargs)
+            return None
+
+        def enter_packed(first: Any, rest: tuple[Any, ...], named: dict[str, Any] | None) -> Any:
+            return enter(first, *rest, **(named or _NO_KWARGS))
+
+        def leave(token: Any, result: Any) -> None:
+            recorder = probe.recorder
+            if recorder is not None:
+                with unseen(recorder, f"after {name}"):
+                    if left is not None:
+                        left(token, result)
+
+        def failed(token: Any) -> None:
+            recorder = probe.recorder
+            if recorder is not None and raised is not None:
+                with unseen(recorder, f"after {name}"):
+                    raised(token)
+
+        return Hooks(enter_packed if kind.packed else enter, leave, failed)
+
+    name = getattr(function, "__qualname__", repr(function))
+    probe.patches.observe(function, making, always=always)
+
+
+@contextmanager
+def unseen_by(probe: Probe, where: str) -> Iterator[None]:
+    """As `unseen`, for work that may come when the trace has ended."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
+        if probe.recorder is not None:
+            probe.recorder.failed(where, error)
 
 
 def _open(
@@ -192,7 +271,11 @@ def _open(
     names: Parameters,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
+    depth: int,
 ) -> Call | None:
+    open_calls = len(state.stack)
+    unhandled = DisableTorchFunction()
+    unhandled.__enter__()
     try:
         api = family.api(recorder, args)
         if api is None:
@@ -201,28 +284,31 @@ def _open(
             top = state.stack[-1]
             if state.in_step and top.api.type == "optimizer":
                 recorder.drop_stale_step(state)
+                open_calls = len(state.stack)
                 top = state.stack[-1] if state.stack else None  # type: ignore[assignment]
             if top is not None and (top.api is api or (family.outermost and _inside(state, family))):
                 return None
         if family.plain or (family.measuring and not recorder.measures.wanted):
-            call = recorder.begin(state, api, call_key(args, kwargs), names.bind, args, kwargs, 0, 2)
+            call = recorder.begin(state, api, call_key(args, kwargs), names.bind, args, kwargs, 0, depth)
             if recorder.sketches.wanted:
                 recorder.sketches.opened(state, call, names.named(args, kwargs))
             return call
         _prepare(recorder, state, family, args)
         seen = args[1:] if family.method else args
         mod = family.mod(recorder, args)
-        call = recorder.begin(state, api, family.key(seen, kwargs), names.bind, args, kwargs, mod, 2)
+        call = recorder.begin(state, api, family.key(seen, kwargs), names.bind, args, kwargs, mod, depth)
         call.entry = family
+        call.given = args
         call.kwargs = kwargs
         family.opened(recorder, state, call, args)
         if recorder.sketches.wanted:
             recorder.sketches.opened(state, call, names.named(args, kwargs))
         return call
-    except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
-        state.busy = False
-        recorder.failed("opening a call", error)
+    except BaseException as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
+        recorder.abandon(state, open_calls, "opening a call", error)
         return None
+    finally:
+        unhandled.__exit__(None, None, None)
 
 
 def _prepare(recorder: Recorder, state: ThreadState, family: Family, args: tuple[Any, ...]) -> None:
@@ -238,24 +324,27 @@ def _inside(state: ThreadState, family: Family) -> bool:
     return any(type(call.entry) is type(family) for call in state.stack)
 
 
-def _close(
-    recorder: Recorder, state: ThreadState, family: Family, call: Call, args: tuple[Any, ...], result: Any
-) -> None:
+def _close(recorder: Recorder, state: ThreadState, family: Family, call: Call, result: Any) -> None:
+    unhandled = DisableTorchFunction()
+    unhandled.__enter__()
     try:
-        if recorder.sketches.wanted:
-            recorder.sketches.closing(state, call, result)
-        if family.plain or (family.measuring and not recorder.measures.wanted):
-            recorder.end(state, call, result)
-            return
-        family.after(recorder, state, call, args, result)
-    except Exception as error:  # noqa: BLE001 - see `_open`
-        state.busy = False
-        recorder.failed(f"after {call.api.name}", error)
-    try:
+        try:
+            if recorder.sketches.wanted:
+                recorder.sketches.closing(state, call, result)
+            if family.plain or (family.measuring and not recorder.measures.wanted):
+                recorder.end(state, call, result)
+                return
+            family.after(recorder, state, call, call.given, result)
+        except Exception as error:  # noqa: BLE001 - see `_open`
+            state.busy = False
+            recorder.failed(f"after {call.api.name}", error)
         family.finish(recorder, state, call, result)
-    except Exception as error:  # noqa: BLE001 - see `_open`
-        state.busy = False
-        recorder.failed(f"closing {call.api.name}", error)
+    except BaseException as error:  # noqa: BLE001 - see `_open`
+        open_calls = state.stack.index(call) if call in state.stack else None
+        recorder.abandon(state, open_calls, f"closing {call.api.name}", error)
+    finally:
+        call.given, call.kwargs = (), _NO_KWARGS
+        unhandled.__exit__(None, None, None)
 
 
 def _close_raised(recorder: Recorder, state: ThreadState, call: Call) -> None:
@@ -263,3 +352,5 @@ def _close_raised(recorder: Recorder, state: ThreadState, call: Call) -> None:
         recorder.end_raised(state, call)
     except Exception as error:  # noqa: BLE001 - see `_open`
         recorder.failed(f"closing {call.api.name}", error)
+    finally:
+        call.given, call.kwargs = (), _NO_KWARGS

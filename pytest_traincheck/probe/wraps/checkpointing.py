@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ..summary import key_of
-from .base import Named, Parameters, observed
+from .base import Named, Parameters, observe
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -27,9 +27,7 @@ class Checkpoint(Named):
 
 
 def install(probe: Probe) -> None:
-    """Wrap the function where it is defined; `checkpoint_sequential` reaches it there."""
+    """Observe the function."""
     family = Checkpoint("torch.utils.checkpoint.checkpoint", "checkpoint")
-    module = sys.modules["torch.utils.checkpoint"]
-    probe.patches.replace(
-        module, "checkpoint", lambda original: observed(probe, original, family, CheckpointParameters(original))
-    )
+    function = sys.modules["torch.utils.checkpoint"].checkpoint
+    observe(probe, function, family, CheckpointParameters(function))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
-import torch.nn.utils.clip_grad
+import torch
 
 from ..context import Call, ThreadState
-from .base import Named, recording
+from .base import Named, observe
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -28,8 +27,6 @@ class Clip(Named):
 
 
 def install(probe: Probe) -> None:
-    """Wrap the functions where they are defined and where torch exports them."""
+    """Observe the functions."""
     for name in _NAMES:
-        family = Clip(f"torch.nn.utils.{name}", "clip")
-        for owner in (sys.modules["torch.nn.utils.clip_grad"], torch.nn.utils):
-            probe.patches.replace(owner, name, recording(family, probe))
+        observe(probe, getattr(torch.nn.utils, name, None), Clip(f"torch.nn.utils.{name}", "clip"))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
 from ..context import Call, ThreadState
 from ..summary import key_of
-from .base import Named, Parameters, call_key, dressed, observed
+from .base import Named, Parameters, call_key, observe, watch
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -76,52 +75,25 @@ def _ranks(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def install(probe: Probe) -> None:
-    """Wrap the functions where they are defined and where torch exports them."""
+    """Observe the functions; those that make process groups and device meshes tell who this rank is."""
     if not dist.is_available():
         return
-    owners = (sys.modules["torch.distributed.distributed_c10d"], dist)
     for name in _NAMES:
-        family = Collective(name)
-        for owner in owners:
-            probe.patches.replace(
-                owner,
-                name,
-                _recording(probe, family),
-            )
-    meshes = [module for module in (sys.modules.get("torch.distributed.device_mesh"), dist) if module is not None]
-    for module in meshes:
-        probe.patches.replace(module, "init_device_mesh", lambda original: _mesh_making(probe, original))
-    for owner in owners:
-        probe.patches.replace(owner, "init_process_group", lambda original: _initialization(probe, original))
+        function = getattr(dist, name, None)
+        observe(probe, function, Collective(name), CollectiveParameters(function))
+    watch(probe, dist.init_process_group, _always, lambda _, __: probe.write_meta())
+    mesh = sys.modules.get("torch.distributed.device_mesh")
+    watch(probe, getattr(mesh, "init_device_mesh", None), _always, lambda _, mesh: _note_mesh(probe, mesh))
 
 
-def _mesh_making(probe: Probe, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Notes where this rank stands in every named dimension of a device mesh."""
-
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        mesh = original(*args, **kwargs)
-        try:
-            coordinate = mesh.get_coordinate() or ()
-            names = mesh.mesh_dim_names or [f"dim{number}" for number in range(len(coordinate))]
-            places = zip(names, coordinate, mesh.mesh.shape, strict=False)
-            probe.mesh.update({str(name): [int(place), int(size)] for name, place, size in places})
-            probe.write_meta()
-        except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
-            if probe.recorder is not None:
-                probe.recorder.failed("noting a device mesh", error)
-        return mesh
-
-    return dressed(wrapper, original)
+def _always(*_: Any, **__: Any) -> str:
+    return "call"
 
 
-def _recording(probe: Probe, family: Collective) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return lambda original: observed(probe, original, family, CollectiveParameters(original))
-
-
-def _initialization(probe: Probe, original: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
-        probe.write_meta()
-        return result
-
-    return dressed(wrapper, original)
+def _note_mesh(probe: Probe, mesh: Any) -> None:
+    """Note where this rank stands in every named dimension of a device mesh."""
+    coordinate = mesh.get_coordinate() or ()
+    names = mesh.mesh_dim_names or [f"dim{number}" for number in range(len(coordinate))]
+    places = zip(names, coordinate, mesh.mesh.shape, strict=False)
+    probe.mesh.update({str(name): [int(place), int(size)] for name, place, size in places})
+    probe.write_meta()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .base import dressed, is_compiling
+from .base import watch
 
 if TYPE_CHECKING:
     from ..install import Probe
+    from ..recorder import Recorder
 
 
 _METHODS = ("clone", "__deepcopy__", "to", "float", "double", "half", "bfloat16")
@@ -18,26 +18,20 @@ _METHODS = ("clone", "__deepcopy__", "to", "float", "double", "half", "bfloat16"
 
 
 def install(probe: Probe) -> None:
-    """Wrap the methods, and `torch.clone`."""
+    """Observe the methods, and `torch.clone`."""
+
+    def entered(source: Any, *_: Any, **__: Any) -> Any:
+        return source if probe.recorder is not None and probe.recorder.measures.early else None
+
+    def left(source: Any, result: Any) -> None:
+        if probe.recorder is not None:
+            _note(probe.recorder, source, result)
+
     for owner, name in ((torch, "clone"), *((torch.Tensor, name) for name in _METHODS)):
-        probe.patches.replace(owner, name, lambda original: _noting(probe, original), alias=owner is torch)
+        watch(probe, getattr(owner, name), entered, left)
 
 
-def _noting(probe: Probe, original: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
-        recorder = None if is_compiling() else probe.recorder
-        if recorder is not None and recorder.measures.early and args and not recorder.threads.busy:
-            try:
-                _note(recorder, args[0], result)
-            except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
-                recorder.failed("noting a copy", error)
-        return result
-
-    return dressed(wrapper, original)
-
-
-def _note(recorder: Any, source: Any, result: Any) -> None:
+def _note(recorder: Recorder, source: Any, result: Any) -> None:
     if not isinstance(source, torch.Tensor) or type(result) is not torch.Tensor or result.grad_fn is not None:
         return
     if result is source or not result.is_floating_point():

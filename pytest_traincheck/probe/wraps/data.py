@@ -21,7 +21,7 @@ from ..digest import digest_nested
 from ..numerics import held_generators, leading_sizes, repeated_tensors
 from ..summary import key_of
 from ..symbols import Api
-from .base import Named, recording
+from .base import Named, observe
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -119,8 +119,8 @@ class Fetching(Named):
 
 
 def install(probe: Probe) -> None:
-    """Wrap the step of the iterator that every `DataLoader` makes, and the start of its workers."""
+    """Observe the step of the iterator that every `DataLoader` makes, and the start of its workers."""
     fetching = Fetching("torch.utils.data.DataLoader.worker", "worker")
-    probe.patches.replace(dataloader._DatasetKind, "create_fetcher", recording(fetching, probe), alias=False)
+    observe(probe, dataloader._DatasetKind.create_fetcher, fetching)
     family = Batch("torch.utils.data.DataLoader.__next__", "data", method=True)
-    probe.patches.replace(dataloader._BaseDataLoaderIter, "__next__", recording(family, probe), alias=False)
+    observe(probe, dataloader._BaseDataLoaderIter.__next__, family)

@@ -5,15 +5,15 @@ They leave no call row, only sketches and counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .base import dressed, is_compiling
+from .base import watch
 
 if TYPE_CHECKING:
     from ..install import Probe
+    from ..recorder import Recorder
 
 _FUNCTIONS = (
     "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
@@ -26,48 +26,35 @@ _METHODS = (
 
 
 def install(probe: Probe) -> None:
-    """Wrap the functions of `torch` and the methods of `torch.Tensor`."""
-    for name in _FUNCTIONS:
-        probe.patches.replace(torch, name, _Drawing(probe, name))
-    for name in _METHODS:
-        probe.patches.replace(torch.Tensor, name, _Drawing(probe, name), alias=False)
+    """Observe the functions of `torch` and the methods of `torch.Tensor`."""
+    for owner, names in ((torch, _FUNCTIONS), (torch.Tensor, _METHODS)):
+        for name in names:
+            _observe(probe, getattr(owner, name), name)
 
 
-class _Drawing:
-    """Makes the wrapper of one function."""
-
-    def __init__(self, probe: Probe, name: str) -> None:
-        self._probe = probe
-        self._name = name
-
-    def __call__(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        return _drawing(self._probe, original, self._name)
-
-
-def _drawing(probe: Probe, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _observe(probe: Probe, function: Any, name: str) -> None:
     in_place = name.endswith("_")
 
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
-            return original(*args, **kwargs)
+    def entered(*_: Any, generator: Any = None, **__: Any) -> Any:
         recorder = probe.recorder
-        if recorder is None or recorder.threads.busy:
-            return original(*args, **kwargs)
-        sketched, filling = recorder.sketches.wanted, in_place and recorder.measures.early
-        if not (sketched or filling):
-            return original(*args, **kwargs)
-        result = original(*args, **kwargs)
-        state = recorder.threads
-        try:
-            call = state.stack[-1] if state.stack else None
-            if sketched:
-                recorder.sketches.drawn(state, name, call, kwargs.get("generator"), result)
-            # An initializer of `torch.nn.init` draws as well, and is counted already.
-            if filling and (call is None or call.api.type != "init") and isinstance(result, torch.Tensor):
-                recorder.measures.filled(result)
-        except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
-            state.busy = False
-            recorder.failed(f"after {name}", error)
-        return result
+        if recorder is None:
+            return None
+        wanted = recorder.sketches.wanted or (in_place and recorder.measures.early)
+        return (generator,) if wanted else None
 
-    return dressed(wrapper, original)
+    def left(token: tuple[Any], result: Any) -> None:
+        if probe.recorder is not None:
+            _drawn(probe.recorder, name, token[0], result)
+
+    watch(probe, function, entered, left)
+
+
+def _drawn(recorder: Recorder, name: str, generator: Any, result: Any) -> None:
+    state = recorder.threads
+    call = state.stack[-1] if state.stack else None
+    if recorder.sketches.wanted:
+        recorder.sketches.drawn(state, name, call, generator, result)
+    # An initializer of `torch.nn.init` draws as well, and is counted already.
+    elsewhere = call is None or call.api.type != "init"
+    if name.endswith("_") and recorder.measures.early and elsewhere and isinstance(result, torch.Tensor):
+        recorder.measures.filled(result)

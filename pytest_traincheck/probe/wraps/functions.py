@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from ..symbols import Api
-from .base import Family, Parameters, observed
+from .base import Family, Parameters, observe
 from .losses import Loss
 from .torch_function import TorchFunction, WithContent
 
@@ -104,17 +104,13 @@ _MASKED_FILL: Callable[..., Any] = lambda input, mask, value: ...  # noqa: E731 
 _TORCH_DROPOUT: Callable[..., Any] = lambda input, p, train: ...  # noqa: E731 - a signature, as those above
 
 
-_CONTENTS = {
-    "embedding": (0, "input"),
-    "scaled_dot_product_attention": (3, "attn_mask"),
-    "masked_fill": (1, "mask"),
-}
-"""Arguments, by position and name, whose content says what a function does: indices and masks."""
+_CONTENTS = {"embedding": "input", "scaled_dot_product_attention": "attn_mask", "masked_fill": "mask"}
+"""Arguments whose content says what a function does: indices and masks."""
 
 
 def _family(name: str, api: Api) -> TorchFunction:
     if name in _CONTENTS:
-        return WithContent(api, *_CONTENTS[name])
+        return WithContent(api, _CONTENTS[name])
     if name.endswith("_loss") or "cross_entropy" in name or name == "kl_div":
         return Loss(api)
     return TorchFunction(api)
@@ -126,36 +122,28 @@ def parameters_of(name: str, original: Callable[..., Any]) -> Parameters:
 
 
 def install(probe: Probe) -> None:
-    """Wrap the vocabulary in `torch.nn.functional`, `torch` and on `torch.Tensor`."""
+    """Observe the vocabulary of `torch.nn.functional`, `torch` and `torch.Tensor`."""
     for name in FUNCTIONAL:
-        original = getattr(F, name, None)
-        if original is None:
-            continue
         family = _family(name, Api(f"torch.nn.functional.{name}", "function", "torch"))
         signature = _SIGNATURES.get(name) if name not in ("softmax", "log_softmax") else None
-        _replace(probe, F, name, family, signature)
+        _observe(probe, F, name, family, signature)
         if name in ("softmax", "log_softmax"):
-            _replace(probe, torch, name, family, _SHORT)
-            _replace(probe, torch.Tensor, name, family, _SHORT)
+            _observe(probe, torch, name, family, _SHORT)
+            _observe(probe, torch.Tensor, name, family, _SHORT)
         elif name == "dropout":
-            _replace(probe, torch, name, family, _TORCH_DROPOUT)
+            _observe(probe, torch, name, family, _TORCH_DROPOUT)
     masking = _family("masked_fill", Api("torch.Tensor.masked_fill", "function", "torch"))
     for owner, name in ((torch, "masked_fill"), (torch.Tensor, "masked_fill"), (torch.Tensor, "masked_fill_")):
-        _replace(probe, owner, name, masking, _MASKED_FILL)
+        _observe(probe, owner, name, masking, _MASKED_FILL)
     for name in PRODUCTS:
         family = TorchFunction(Api(f"torch.{name}", "function", "torch"))
-        _replace(probe, torch, name, family, _SIGNATURES.get(name))
+        _observe(probe, torch, name, family, _SIGNATURES.get(name))
         if name in ("matmul", "bmm", "mm"):
-            _replace(probe, torch.Tensor, name, family, _SIGNATURES[name])
+            _observe(probe, torch.Tensor, name, family, _SIGNATURES[name])
         if name == "matmul":
-            _replace(probe, torch.Tensor, "__matmul__", family, _SIGNATURES[name])
+            _observe(probe, torch.Tensor, "__matmul__", family, _SIGNATURES[name])
 
 
-def _replace(probe: Probe, owner: Any, name: str, family: Family, signature: Callable[..., Any] | None) -> None:
+def _observe(probe: Probe, owner: Any, name: str, family: Family, signature: Callable[..., Any] | None) -> None:
     parameters = Parameters(signature) if signature is not None else None
-    probe.patches.replace(
-        owner,
-        name,
-        lambda original: observed(probe, original, family, parameters),
-        alias=owner is not torch.Tensor,
-    )
+    observe(probe, getattr(owner, name, None), family, parameters)

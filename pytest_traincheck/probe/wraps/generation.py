@@ -9,7 +9,7 @@ import torch
 from ..context import Call, ThreadState
 from ..names import class_name, library_of
 from ..symbols import Api
-from .base import Family, recording
+from .base import Family, observe
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -52,8 +52,8 @@ def _length(value: Any) -> int | None:
 
 
 def prepare(probe: Probe, cls: type) -> None:
-    """Wrap the method `generate` of a class of modules, where it is defined."""
+    """Observe the method `generate` of a class of modules, where it is defined."""
     owner = next((base for base in cls.__mro__ if METHOD in vars(base)), None)
     if owner is None or not callable(vars(owner)[METHOD]):
         return
-    probe.patches.replace(owner, METHOD, recording(Generation(owner), probe), alias=False)
+    observe(probe, vars(owner)[METHOD], Generation(owner))

@@ -10,7 +10,7 @@ import functools
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch.fx
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 
 from ..imports import after_import, forget
 from ..summary import dtype_name, from_key
-from .base import dressed
+from .base import unseen_by, watch
 from .functions import FUNCTIONAL, PRODUCTS, parameters_of
 
 if TYPE_CHECKING:
@@ -40,30 +40,16 @@ def install(probe: Probe) -> None:
 
 
 def _prepare(probe: Probe) -> None:
-    try:
-        owner = sys.modules[_OUTPUT_GRAPH].OutputGraph
-        probe.patches.replace(
-            owner, "call_user_compiler", lambda original: _reading(probe, original), alias=False, keep=True
-        )
-    except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
+    def entered(_: Any, gm: torch.fx.GraphModule, *__: Any, **___: Any) -> None:
         if probe.recorder is not None:
-            probe.recorder.failed("preparing to read compiled graphs", error)
+            _read(probe.recorder, gm)
+
+    with unseen_by(probe, "preparing to read compiled graphs"):
+        owner = sys.modules[_OUTPUT_GRAPH].OutputGraph
+        watch(probe, owner.call_user_compiler, entered, always=True, compiling=True)
 
 
-def _reading(probe: Probe, original: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapper(self: Any, gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
-        recorder = probe.recorder
-        if recorder is not None:
-            try:
-                _read(probe, recorder, gm)
-            except Exception as error:  # noqa: BLE001 - see `_prepare`
-                recorder.failed("reading a compiled graph", error)
-        return original(self, gm, *args, **kwargs)
-
-    return dressed(wrapper, original)
-
-
-def _read(probe: Probe, recorder: Recorder, gm: torch.fx.GraphModule) -> None:
+def _read(recorder: Recorder, gm: torch.fx.GraphModule) -> None:
     state = recorder.threads
     region = state.stack[-1] if state.stack else None
     for name, node in _functions(gm):
@@ -71,7 +57,7 @@ def _read(probe: Probe, recorder: Recorder, gm: torch.fx.GraphModule) -> None:
         dtype = getattr(node.meta.get("example_value"), "dtype", None)
         if isinstance(dtype, torch.dtype):
             recorder.measures.take(state, f"{PREFIX}{api}={dtype_name(dtype)}", region)
-        for argument, value in _constants(probe, name, node).items():
+        for argument, value in _constants(name, node).items():
             recorder.measures.take(state, f"{CONSTANT}{api}({argument})={json.dumps(value)}", region)
 
 
@@ -87,13 +73,13 @@ def _functions(gm: torch.fx.GraphModule) -> Iterator[tuple[str, torch.fx.Node]]:
                 yield name, node
 
 
-def _constants(probe: Probe, name: str, node: torch.fx.Node) -> dict[str, Any]:
+def _constants(name: str, node: torch.fx.Node) -> dict[str, Any]:
     """The plain constants that a function is given or takes by default; none where no gradient goes through it.
 
     What the graph computes (tensors, and numbers that dynamo has taken for variable) is none. Of other functions of the
     same name the parameters are not known.
     """
-    function = probe.patches.original(getattr(F, name, None))
+    function: Any = getattr(F, name, None)
     if name.startswith(_BY_SHAPE) or node.target not in (function, *_INLINED.get(name, ())) or not _trains(node):
         return {}
     bound = parameters_of(name, function).bind(node.args, node.kwargs)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..context import Call, ThreadState
-from .base import Named, recording
+from .base import Named, observe
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -25,8 +25,8 @@ class Initializer(Named):
 
 
 def install(probe: Probe) -> None:
-    """Wrap every public function that fills a tensor in place."""
+    """Observe every public function that fills a tensor in place."""
     for name in list(vars(torch.nn.init)):
         if name.endswith("_") and not name.startswith("_") and callable(getattr(torch.nn.init, name)):
             family = Initializer(f"torch.nn.init.{name}", "init")
-            probe.patches.replace(torch.nn.init, name, recording(family, probe))
+            observe(probe, getattr(torch.nn.init, name), family)

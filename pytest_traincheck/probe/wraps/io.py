@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .base import Named, recording
+from .base import Named, observe
 
 if TYPE_CHECKING:
     from ..install import Probe
 
 
 def install(probe: Probe) -> None:
-    """Wrap both functions."""
+    """Observe both functions."""
     for name in ("save", "load"):
-        family = Named(f"torch.{name}", "io")
-        probe.patches.replace(torch, name, recording(family, probe))
+        observe(probe, getattr(torch, name), Named(f"torch.{name}", "io"))

@@ -41,15 +41,15 @@ class Loss(TorchFunction):
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         if not recorder.measures.wanted or unobservable():
             return
-        given = args[0] if args else call.kwargs.get("input")
-        target = args[1] if len(args) > 1 else call.kwargs.get("target")
+        argument = self.parameters.argument
+        given, target = (argument(args, call.kwargs, name) for name in ("input", "target"))
         if not isinstance(given, torch.Tensor) or not given.requires_grad or not isinstance(target, torch.Tensor):
             return
         take = recorder.measures.take
         take(state, f"loss.input={shaped_by(given)}", call)
         if target.is_floating_point() or local(target) is None or not target.is_cpu:
             return
-        ignored = call.kwargs.get("ignore_index", _IGNORED)
+        ignored = argument(args, call.kwargs, "ignore_index", _IGNORED)
         with quiet(state):
             kept = int((target != ignored).sum())
             shift = _shift(target, ignored, recorder.measures.tokens)

@@ -8,7 +8,7 @@ import torch
 
 from ..context import Call, ThreadState
 from ..symbols import Api
-from .base import Named, recording
+from .base import Named, observe
 from .optimizer import api_of
 
 if TYPE_CHECKING:
@@ -74,9 +74,8 @@ class OptimizerState(Named):
 
 
 def install(probe: Probe) -> None:
-    """Wrap the methods on `torch.nn.Module` and `torch.optim.Optimizer`."""
+    """Observe the methods of `torch.nn.Module` and `torch.optim.Optimizer`."""
     families = {"train": Train("train")} | {name: Mode(name) for name in ("requires_grad_", "to", "load_state_dict")}
     for name, family in families.items():
-        probe.patches.replace(torch.nn.Module, name, recording(family, probe), alias=False)
-    state = OptimizerState()
-    probe.patches.replace(torch.optim.Optimizer, "load_state_dict", recording(state, probe), alias=False)
+        observe(probe, getattr(torch.nn.Module, name), family)
+    observe(probe, torch.optim.Optimizer.load_state_dict, OptimizerState())

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..context import Call, ThreadState, quiet, unobservable
+from ..context import Call, ThreadState, quiet, unobservable, unseen
+from ..in_place import Hooks, InPlace
 from ..modules import ModuleInfo, unwrap
 from ..recorder import ENTRY, TRAINING
 from . import generation
-from .base import Parameters, call_key, dressed, is_compiling
+from .base import DisableTorchFunction, Parameters, call_key, is_compiling, watch
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -21,66 +22,63 @@ _signatures: dict[type, Parameters] = {}
 
 
 def install(probe: Probe) -> None:
-    """Wrap `torch.nn.Module.__call__`, `__init__` and `__setstate__` (copies and unpickled modules go there)."""
-    patches = probe.patches
-    patches.replace(torch.nn.Module, "__call__", lambda original: _calls(probe, original), alias=False)
-    patches.replace(torch.nn.Module, "__init__", lambda original: _births(probe, original), alias=False)
-    patches.replace(torch.nn.Module, "__setstate__", lambda original: _births(probe, original), alias=False)
-
-
-def _births(probe: Probe, original: Any) -> Any:
+    """Observe `torch.nn.Module.__call__`, `__init__` and `__setstate__` (copies and unpickled modules go there)."""
+    _observe_calls(probe)
     classes: set[type] = set()
 
-    def wrapper(self: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        if is_compiling():
-            return
-        recorder = probe.recorder
-        if recorder is not None:
-            try:
-                recorder.modules.add(self)
-                cls = type(self)
-                if cls not in classes:
-                    classes.add(cls)
-                    generation.prepare(probe, cls)
-            except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
-                recorder.failed("registering a module", error)
+    def entered(module: torch.nn.Module, *_: Any, **__: Any) -> torch.nn.Module:
+        return module
 
-    return dressed(wrapper, original)
+    def left(module: torch.nn.Module, _: Any) -> None:
+        if probe.recorder is not None:
+            probe.recorder.modules.add(module)
+            cls = type(module)
+            if cls not in classes:
+                classes.add(cls)
+                generation.prepare(probe, cls)
+
+    for function in (torch.nn.Module.__init__, torch.nn.Module.__setstate__):
+        watch(probe, function, entered, left)
 
 
-def _calls(probe: Probe, original: Any) -> Any:
-    def wrapper(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling():
-            return original(self, *args, **kwargs)
+def _observe_calls(probe: Probe) -> None:
+    def enter(module: torch.nn.Module, *args: Any, **kwargs: Any) -> tuple[torch.nn.Module, Call] | None:
         recorder = probe.recorder
         if recorder is None:
-            return original(self, *args, **kwargs)
+            return None
         state = recorder.threads
-        if state.busy:
-            return original(self, *args, **kwargs)
-        call = _open(recorder, state, self, args, kwargs)
-        if call is None:
-            return original(self, *args, **kwargs)
-        try:
-            result = original(self, *args, **kwargs)
-        except BaseException:
-            state.modules -= call.entry
-            recorder.end_raised(state, call)
-            raise
-        _close(recorder, state, self, call, result)
-        return result
+        if state.busy or is_compiling():
+            return None
+        call = _open(recorder, state, module, args, kwargs)
+        return None if call is None else (module, call)
 
-    probe.stop_at(wrapper)
-    return dressed(wrapper, original)
+    def leave(token: tuple[torch.nn.Module, Call], result: Any) -> None:
+        recorder = probe.recorder
+        if recorder is not None:
+            _close(recorder, recorder.threads, token[0], token[1], result)
+
+    def raised(token: tuple[torch.nn.Module, Call]) -> None:
+        recorder = probe.recorder
+        if recorder is not None:
+            with unseen(recorder, "closing a module's call"):
+                recorder.threads.modules -= token[1].entry
+                recorder.end_raised(recorder.threads, token[1])
+
+    patch = probe.patches.observe(torch.nn.Module.__call__, lambda _: Hooks(enter, leave, raised))
+    if isinstance(patch, InPlace):
+        probe.stop_at(patch.observed)
 
 
 def _open(
     recorder: Recorder, state: ThreadState, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Call | None:
+    open_calls, open_modules = len(state.stack), state.modules
+    unhandled = DisableTorchFunction()
+    unhandled.__enter__()
     try:
         if state.in_step and state.stack and state.stack[-1].api.type == "optimizer":
             recorder.drop_stale_step(state)
+            open_calls = len(state.stack)
         modules = recorder.modules
         transparent = 0
         info = modules.info(module)
@@ -101,7 +99,7 @@ def _open(
         api = named.api or modules.api(named)
         mod = named.mod or modules.mod(named)
         names = _signatures.get(named.cls) or _parameters_of(named.cls)
-        call = recorder.begin(state, api, call_key(args, kwargs), names.bind, (module, *args), kwargs, mod, 2)
+        call = recorder.begin(state, api, call_key(args, kwargs), names.bind, (module, *args), kwargs, mod, 3)
         if module.training:
             call.flags |= TRAINING
         if entry:
@@ -120,10 +118,12 @@ def _open(
         elif recorder.measures.early and call.flags & TRAINING:
             recorder.measures.passed_on(state, call, args, kwargs, lambda: names.named((module, *args), kwargs))
         return call
-    except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
-        state.busy = False
-        recorder.failed(f"calling {type(module).__name__}", error)
+    except BaseException as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
+        state.modules = open_modules
+        recorder.abandon(state, open_calls, f"calling {type(module).__name__}", error)
         return None
+    finally:
+        unhandled.__exit__(None, None, None)
 
 
 def _measure_inputs(
@@ -180,22 +180,16 @@ def _inner(recorder: Recorder, module: torch.nn.Module) -> ModuleInfo:
 
 
 def _close(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call: Call, result: Any) -> None:
-    try:
+    with unseen(recorder, f"closing {call.api.name}"):
         state.modules -= call.entry
-        if recorder.sketches.wanted:
-            recorder.sketches.closing(state, call, result)
-        if call.flags & ENTRY:
-            _look_at_buffers(recorder, state, module, call)
-        if recorder.measures.early and module.training and torch.is_grad_enabled():
-            recorder.measures.activation(state, call, result)
-    except Exception as error:  # noqa: BLE001 - see `_open`
-        state.busy = False
-        recorder.failed(f"after {call.api.name}", error)
-    try:
+        with unseen(recorder, f"after {call.api.name}"):
+            if recorder.sketches.wanted:
+                recorder.sketches.closing(state, call, result)
+            if call.flags & ENTRY:
+                _look_at_buffers(recorder, state, module, call)
+            if recorder.measures.early and module.training and torch.is_grad_enabled():
+                recorder.measures.activation(state, call, result)
         recorder.end(state, call, result)
-    except Exception as error:  # noqa: BLE001 - see `_open`
-        state.busy = False
-        recorder.failed(f"closing {call.api.name}", error)
 
 
 def _look_at_buffers(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call: Call) -> None:

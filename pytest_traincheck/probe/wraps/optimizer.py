@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from ..context import Call, ThreadState, quiet, unobservable
+from ..context import Call, ThreadState, quiet, unobservable, unseen
+from ..in_place import Hooks, InPlace
 from ..names import class_name, library_of
 from ..summary import key_of
 from ..symbols import Api
-from .base import Family, Parameters, call_key, dressed, is_compiling, observed
+from .base import Family, Parameters, call_key, is_compiling, observe
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -66,44 +67,47 @@ _MODULE_ZERO_GRAD = Api("torch.nn.Module.zero_grad", "zero_grad", "torch")
 
 
 def install(probe: Probe) -> None:
-    """Wrap the class methods and register the two step hooks."""
-    patches = probe.patches
-    patches.replace(torch.optim.Optimizer, "__init__", lambda original: _construct(probe, original), alias=False)
+    """Observe the methods and register the two step hooks."""
+    _observe_construction(probe)
     for owner in (torch.optim.Optimizer, torch.nn.Module):
-        patches.replace(owner, "zero_grad", lambda original: observed(probe, original, ZeroGrad()), alias=False)
+        observe(probe, owner.zero_grad, ZeroGrad())
     steps = _Steps(probe)
     probe.on_removal(register_optimizer_step_pre_hook(steps.before).remove)
     probe.on_removal(register_optimizer_step_post_hook(steps.after).remove)
 
 
-def _construct(probe: Probe, original: Any) -> Any:
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
+def _observe_construction(probe: Probe) -> None:
+    def enter(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         recorder = None if is_compiling() else probe.recorder
-        call = None if recorder is None else _open_construct(recorder, self, args, kwargs)
-        try:
-            original(self, *args, **kwargs)
-        except BaseException:
-            if recorder is not None and call is not None:
-                recorder.end_raised(recorder.threads, call)
-            raise
-        if recorder is not None and call is not None:
-            _close_construct(recorder, self, call)
+        if recorder is None:
+            return None
+        call = _open_construct(recorder, args, kwargs, optimizer)
+        return None if call is None else (optimizer, call)
 
-    probe.stop_at(wrapper)
-    return dressed(wrapper, original)
+    def leave(token: tuple[Any, Call], _: Any) -> None:
+        if probe.recorder is not None:
+            _close_construct(probe.recorder, *token)
+
+    def raised(token: tuple[Any, Call]) -> None:
+        recorder = probe.recorder
+        if recorder is not None:
+            with unseen(recorder, "constructing an optimizer"):
+                recorder.end_raised(recorder.threads, token[1])
+
+    patch = probe.patches.observe(torch.optim.Optimizer.__init__, lambda _: Hooks(enter, leave, raised))
+    if isinstance(patch, InPlace):
+        probe.stop_at(patch.observed)
 
 
-def _open_construct(recorder: Recorder, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-    try:
+def _open_construct(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any], optimizer: Any) -> Call | None:
+    with unseen(recorder, "constructing an optimizer"):
         state = recorder.threads
         recorder.variables.refresh()
         defaults = kwargs.get("defaults", args[1] if len(args) > 1 else None)
         hyper = {name: key_of(value, 1) for name, value in defaults.items()} if isinstance(defaults, dict) else {}
         api = api_of(type(optimizer), "", "construct")
-        return recorder.begin(state, api, tuple(hyper.items()), _as_named, (), hyper, depth=2)
-    except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
-        recorder.failed("constructing an optimizer", error)
-        return None
+        return recorder.begin(state, api, tuple(hyper.items()), _as_named, (), hyper, depth=3)
+    return None
 
 
 def _as_named(_: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -112,13 +116,11 @@ def _as_named(_: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
 
 def _close_construct(recorder: Recorder, optimizer: Any, call: Call) -> None:
     state = recorder.threads
-    try:
+    with unseen(recorder, "constructing an optimizer"):
         call.opt = recorder.optimizers.info(optimizer).id
         recorder.optimizers.note_groups(optimizer, call.seq)
         recorder.end(state, call, None)
         recorder.sketches.met_optimizer(state)
-    except Exception as error:  # noqa: BLE001 - see `_open_construct`
-        recorder.failed("constructing an optimizer", error)
 
 
 class _Steps:
@@ -131,11 +133,8 @@ class _Steps:
         recorder = None if is_compiling() else self._probe.recorder
         if recorder is None or recorder.threads.busy or self._probe.patches.suspended:
             return
-        try:
+        with unseen(recorder, "before an optimizer step"):
             self._before(recorder, recorder.threads, optimizer, args, kwargs)
-        except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
-            recorder.threads.busy = False
-            recorder.failed("before an optimizer step", error)
 
     def _before(
         self, recorder: Recorder, state: ThreadState, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -186,14 +185,11 @@ class _Steps:
         if recorder is None or not recorder.threads.in_step or self._probe.patches.suspended:
             return
         state = recorder.threads
-        try:
+        with unseen(recorder, "after an optimizer step"):
             state.in_step -= 1
             recorder.values_moved = True
             if not state.in_step:
                 self._after(recorder, state, optimizer)
-        except Exception as error:  # noqa: BLE001 - see `before`
-            state.busy = False
-            recorder.failed("after an optimizer step", error)
 
     def _after(self, recorder: Recorder, state: ThreadState, optimizer: Any) -> None:
         state.closure = None

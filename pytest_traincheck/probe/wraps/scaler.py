@@ -8,7 +8,7 @@ import torch
 
 from ..context import Call, ThreadState
 from ..digest import number
-from .base import Named, recording
+from .base import Named, observe
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -36,12 +36,7 @@ _KINDS = {"scale": Scale, "unscale_": Unscale}
 
 
 def install(probe: Probe) -> None:
-    """Wrap the methods of `torch.amp.GradScaler`; the one of `torch.cuda.amp` inherits them."""
+    """Observe the methods of `torch.amp.GradScaler`; the one of `torch.cuda.amp` inherits them."""
     for name in ("scale", "unscale_", "step", "update"):
         family = _KINDS.get(name, Named)(f"torch.amp.GradScaler.{name}", "scaler", method=True)
-        probe.patches.replace(
-            torch.amp.GradScaler,
-            name,
-            recording(family, probe),
-            alias=False,
-        )
+        observe(probe, getattr(torch.amp.GradScaler, name), family)

@@ -9,7 +9,7 @@ from torch.optim import lr_scheduler
 
 from ..context import Call, ThreadState
 from ..symbols import Api
-from .base import Family, dressed, is_compiling, observed
+from .base import Family, observe, watch
 from .optimizer import api_of
 
 if TYPE_CHECKING:
@@ -49,29 +49,14 @@ class SchedulerStep(Family):
 
 
 def install(probe: Probe) -> None:
-    """Wrap every `step` that torch defines, and `__init__` to meet the classes of others."""
+    """Observe every `step` that torch defines, and `__init__` to meet the classes of others."""
     for cls in list(vars(lr_scheduler).values()):
         if isinstance(cls, type) and issubclass(cls, _Scheduler):
-            _wrap_steps(probe, cls)
-    probe.patches.replace(_Scheduler, "__init__", lambda original: _meeting(probe, original), alias=False)
+            _observe_steps(probe, cls)
+    watch(probe, _Scheduler.__init__, lambda scheduler, *_, **__: _observe_steps(probe, type(scheduler)))
 
 
-def _wrap_steps(probe: Probe, cls: type) -> None:
+def _observe_steps(probe: Probe, cls: type) -> None:
     for owner in cls.__mro__:
         if issubclass(owner, _Scheduler) and "step" in vars(owner):
-            probe.patches.replace(
-                owner, "step", lambda original: observed(probe, original, SchedulerStep()), alias=False
-            )
-
-
-def _meeting(probe: Probe, original: Any) -> Any:
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
-        recorder = None if is_compiling() else probe.recorder
-        if recorder is not None:
-            try:
-                _wrap_steps(probe, type(self))
-            except Exception as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
-                recorder.failed(f"wrapping {type(self).__name__}.step", error)
-        original(self, *args, **kwargs)
-
-    return dressed(wrapper, original)
+            observe(probe, vars(owner)["step"], SchedulerStep())

@@ -39,13 +39,12 @@ class WithContent(TorchFunction):
     plain = False
     measuring = True
 
-    def __init__(self, api: Api, position: int, name: str) -> None:
+    def __init__(self, api: Api, name: str) -> None:
         super().__init__(api)
-        self._position = position
         self._name = name
 
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
-        value = args[self._position] if len(args) > self._position else call.kwargs.get(self._name)
+        value = self.parameters.argument(args, call.kwargs, self._name)
         if recorder.measures.wanted and isinstance(value, torch.Tensor) and not value.requires_grad:
             recorder.measures.content_of(state, f"content.{self._name}", call, value)
             if not unobservable() and local(value) is not None and value.is_cpu:
