@@ -32,8 +32,11 @@ _HOOKS_A_PAGE = 128
 _PAGE = 16 * 1024
 
 
+_API = ("vectorcall", "fetch", "restore", "release", "matches", "none", "too_deep")
+
+
 class _Api(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in ("vectorcall", "fetch", "restore", "release", "none")]
+    _fields_ = [(name, ctypes.c_void_p) for name in _API]
 
 
 class _Hook(ctypes.Structure):
@@ -52,6 +55,7 @@ class _MethodDef(ctypes.Structure):
 
 
 _WITH_KEYWORDS = 0x0001 | 0x0002  # METH_VARARGS | METH_KEYWORDS
+_CONVENTION = _WITH_KEYWORDS | 0x0004 | 0x0008 | 0x0080  # METH_NOARGS, METH_O, METH_FASTCALL
 
 
 class BuiltIn:
@@ -71,12 +75,15 @@ class BuiltIn:
 
 
 class _Place:
-    """Where CPython looks for what to call, and the two things that may stand there."""
+    """Where CPython looks for what to call, and the two things that may stand there.
 
-    def __init__(self, field: int, original: int, observed: int, hook: _Hook, kept: tuple[Any, ...]) -> None:
-        self._field = ctypes.c_void_p.from_address(field)
-        self._original = original
-        self._observed = observed
+    `fields`: address of each field, what it holds, and what it holds while the function is observed.
+    """
+
+    def __init__(self, fields: list[tuple[int, int, int]], hook: _Hook, kept: tuple[Any, ...]) -> None:
+        self._fields: list[tuple[Any, int, int]] = [
+            (ctypes.c_void_p.from_address(field), original, observed) for field, original, observed in fields
+        ]
         self._hook = hook
         self._kept = kept
         self._hooks: Hooks | None = None
@@ -87,12 +94,14 @@ class _Place:
             # What was told before may be in the middle of a call in another thread.
             self._kept = (*self._kept, self._hooks)
             self._hooks = hooks
-        self._field.value = self._observed
+        for field, _, observed in self._fields:
+            field.value = observed
 
     def leave_alone(self) -> bool:
-        if self._field.value != self._observed:
+        if any(field.value != observed for field, _, observed in self._fields):
             return False
-        self._field.value = self._original or None
+        for field, original, _ in reversed(self._fields):
+            field.value = original or None
         return True
 
 
@@ -128,7 +137,13 @@ def _of_function(function: Any) -> _Place:
         raise NotObservable(f"{function!r} is called in a way of its own")
     number, hook = _new_hook()
     hook.original = id(twin)
-    return _Place(field, original, _address("function_called", number), hook, (function, twin, definition))
+    # The interpreter has short cuts for other ways to take arguments, which pass `vectorcall` by. What is compared and
+    # hashed of a function is the C function, which stays.
+    general = definition.flags & ~_CONVENTION | _WITH_KEYWORDS
+    renamed = _MethodDef(definition.name, definition.method, general, definition.doc)
+    methods = (id(function) + _HEAD, ctypes.addressof(definition), ctypes.addressof(renamed))
+    calls = (field, original, _address("function_called", number))
+    return _Place([methods, calls], hook, (function, twin, definition, renamed))
 
 
 def _of_descriptor(function: Any) -> _Place:
@@ -140,12 +155,13 @@ def _of_descriptor(function: Any) -> _Place:
     if ctypes.c_void_p.from_address(id(function) + _HEAD).value != id(function.__objclass__):
         raise NotObservable(f"{function!r} is laid out in another way than CPython's")
     definition = _definition(function, _HEAD + 3 * _POINTER)
-    if definition.flags & 0x00FF != _WITH_KEYWORDS:
+    if definition.flags & _CONVENTION != _WITH_KEYWORDS:
         raise NotObservable(f"{function!r} takes its arguments in another way")
     number, hook = _new_hook()
     hook.method = definition.method
     observed = _MethodDef(definition.name, _address("method_called", number), definition.flags, definition.doc)
-    return _Place(field, ctypes.addressof(definition), ctypes.addressof(observed), hook, (function, observed))
+    methods = (field, ctypes.addressof(definition), ctypes.addressof(observed))
+    return _Place([methods], hook, (function, observed))
 
 
 def _definition(function: Any, offset: int) -> _MethodDef:
@@ -212,8 +228,8 @@ def _api() -> _Api:
     def address(name: str) -> int | None:
         return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
 
-    names = ("PyObject_Vectorcall", "PyErr_Fetch", "PyErr_Restore", "Py_DecRef")
-    return _Api(*map(address, names), id(None))
+    names = ("PyObject_Vectorcall", "PyErr_Fetch", "PyErr_Restore", "Py_DecRef", "PyErr_ExceptionMatches")
+    return _Api(*map(address, names), id(None), id(RecursionError))
 
 
 def _address(entry: str, number: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,9 @@ from .symbols import Api
 
 if TYPE_CHECKING:
     from .recorder import Recorder
+
+RAISED, ENTRY, TRAINING, NONFINITE = 1, 2, 4, 8
+"""Flags of a call."""
 
 _NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 
@@ -85,11 +88,12 @@ class unseen:
     subclass of the user's is asked about the attributes of a tensor.
     """
 
-    __slots__ = ("_function", "_recorder", "_where")
+    __slots__ = ("_function", "_grad", "_recorder", "_where")
 
     def __init__(self, recorder: Recorder, where: str) -> None:
         self._recorder = recorder
         self._where = where
+        self._grad = torch.is_grad_enabled()
 
     def __enter__(self) -> None:
         self._function = torch._C.DisableTorchFunction()
@@ -98,7 +102,9 @@ class unseen:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         self._function.__exit__(None, None, None)
         if error is not None:
+            # Between any two instructions of `quiet` a signal may have arrived.
             self._recorder.threads.busy = False
+            torch._C._set_grad_enabled(self._grad)
             self._recorder.failed(self._where, error)
         return True
 
@@ -107,7 +113,6 @@ class quiet:
     """The probe's own tensor work: no gradients, no autocast, none of the user's function or dispatch modes."""
 
     __slots__ = ("_autocast", "_dispatch", "_function", "_grad", "_state")
-    _autocast: Sequence[str]
 
     def __init__(self, state: ThreadState) -> None:
         self._state = state
@@ -116,9 +121,9 @@ class quiet:
         self._state.busy = True
         self._grad = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)
-        self._autocast = [name for name in _DEVICES if torch.is_autocast_enabled(name)] if _any_autocast() else ()
-        for name in self._autocast:
-            torch.set_autocast_enabled(name, False)
+        # These end with the object that holds them, too.
+        self._autocast = torch._C._DisableAutocast()
+        self._autocast.__enter__()  # type: ignore[no-untyped-call]
         self._function = torch._C.DisableTorchFunction()
         self._function.__enter__()
         self._dispatch = torch._C._DisableTorchDispatch()
@@ -127,13 +132,9 @@ class quiet:
     def __exit__(self, *exc: object) -> None:
         self._dispatch.__exit__(None, None, None)
         self._function.__exit__(None, None, None)
-        for name in self._autocast:
-            torch.set_autocast_enabled(name, True)
+        self._autocast.__exit__(None, None, None)
         torch._C._set_grad_enabled(self._grad)
         self._state.busy = False
-
-
-_DEVICES = ("cpu", "cuda") if _CUDA else ("cpu",)
 
 
 def unobservable() -> bool:

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
+from . import walk
+
 ABSENT, ZERO, NONZERO, NONFINITE, FALSE, TRUE, VALUE, UNSEEN = range(8)
 
 SMALL = 16 * 1024
@@ -26,6 +28,18 @@ _SAMPLE = 1024
 _MIX = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 _PLAIN = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.nn.Parameter)}
+_COMMON = frozenset({
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex128, torch.complex64, torch.complex32,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+})  # fmt: skip
+_SMALL_FLOATS = frozenset(
+    getattr(torch, name)
+    for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+    if hasattr(torch, name)
+)
+NUMBERS = _COMMON | _SMALL_FLOATS | {torch.uint16, torch.uint32, torch.uint64}
+"""Dtypes whose elements can be turned into numbers of another dtype."""
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _SCALAR_FORMATS = {torch.float32: "<f", torch.float64: "<d", torch.float16: "<e"}
 _SIGN_OR_NOTHING = b"\x00\x80"
 _functorch = torch._C._functorch
@@ -54,7 +68,29 @@ def local(tensor: torch.Tensor) -> torch.Tensor | None:
         return None
     if tensor.is_nested or tensor.is_quantized or tensor.is_meta:
         return None
+    if tensor.layout is torch.strided and not _has_memory(tensor):
+        return None
     return tensor
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether all elements lie within the storage. Offloading frees a storage under the tensors that use it."""
+    held = tensor.untyped_storage().nbytes()
+    offset = tensor.storage_offset()
+    if not offset and tensor.is_contiguous():
+        return held >= tensor.nbytes
+    sizes = tensor.shape
+    if 0 in sizes:
+        return True
+    last = sum((size - 1) * step for size, step in zip(sizes, tensor.stride(), strict=True))
+    return held >= (offset + last + 1) * tensor.itemsize
+
+
+def in_whole_numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of a dtype that few operators know, with its bytes taken for integers; other tensors as they are."""
+    if tensor.dtype in _COMMON:
+        return tensor
+    return tensor.view(_INTEGERS[tensor.itemsize])
 
 
 def _is_block(tensor: torch.Tensor) -> bool:
@@ -78,6 +114,7 @@ def digest(tensor: torch.Tensor) -> int:
             return _finish(zlib.crc32(_bytes_at(pointer, size)), size)
         if not pointer % 8 and not tensor.is_conj() and not tensor.is_neg():
             return _digest_block(pointer, size)
+    tensor = in_whole_numbers(tensor)
     if tensor.is_conj() or tensor.is_neg() or not tensor.is_contiguous():
         tensor = tensor.resolve_conj().resolve_neg().contiguous()
     data = tensor.detach().reshape(-1)
@@ -199,7 +236,7 @@ def state(tensor: torch.Tensor, finite: bool = False) -> int:
         head = ctypes.string_at(tensor.data_ptr(), min(tensor.nbytes, 64))
         if head.strip(_SIGN_OR_NOTHING):
             return NONZERO  # a bit other than a sign is set, so the first numbers are not all zero
-    return NONZERO if int(torch.count_nonzero(tensor)) else ZERO
+    return NONZERO if int(torch.count_nonzero(in_whole_numbers(tensor))) else ZERO
 
 
 def surely_finite(tensor: torch.Tensor) -> bool:
@@ -219,7 +256,9 @@ def all_finite(tensor: torch.Tensor) -> bool:
         return True
     if tensor.dtype.is_complex:
         tensor = torch.view_as_real(tensor.resolve_conj())
-    if tensor.element_size() == 1:
+    if tensor.dtype not in _COMMON:
+        if tensor.dtype not in _SMALL_FLOATS:
+            return True  # four bits have no room for an infinity
         tensor = tensor.to(torch.float32)
     # abs().sum() would overflow; the extremes carry every NaN and infinity.
     low, high = torch.aminmax(tensor)
@@ -237,7 +276,7 @@ def number(value: Any) -> float | None:
     if _functorch.is_functorch_wrapped_tensor(value) or torch._is_functional_tensor(value) or value.is_neg():
         return None
     pointer = value.data_ptr()
-    if not pointer:
+    if not pointer or not _has_memory(value):
         return None
     if value.dtype is torch.bfloat16:
         (upper,) = struct.unpack("<H", ctypes.string_at(pointer, 2))
@@ -255,26 +294,27 @@ def digest_nested(value: Any, depth: int = 6) -> int:
 
 
 def _walk(value: Any, checksum: int, depth: int) -> int:
-    if isinstance(value, torch.Tensor):
+    if issubclass(type(value), torch.Tensor):
         readable = local(value)
         return checksum if readable is None else zlib.crc32(digest(readable).to_bytes(8, "little"), checksum)
     if depth == 0:
         return checksum
-    if isinstance(value, dict) or (hasattr(value, "keys") and hasattr(value, "__getitem__")):
-        for name in list(value.keys()):
-            checksum = _walk(value[name], zlib.crc32(str(name).encode(), checksum), depth - 1)
-        return checksum
-    if isinstance(value, (list, tuple)):
-        for item in value:
+    items = walk.sequence(value)
+    if items is not None:
+        for item in items:
             checksum = _walk(item, checksum, depth - 1)
         return checksum
-    if value is None or isinstance(value, (str, int, float, bool, bytes)):
-        return zlib.crc32(repr(value).encode(), checksum)
+    if type(value) in _PLAIN_VALUES:
+        return zlib.crc32(repr(value).encode("utf-8", "backslashreplace"), checksum)
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
         return zlib.crc32(value.tobytes(), checksum)
-    if hasattr(value, "__dict__"):
-        return _walk(dict(vars(value)), checksum, depth - 1)
+    named = walk.pairs(value)
+    for name, item in walk.attributes(value) if named is None else named:
+        checksum = _walk(item, zlib.crc32(name.encode("utf-8", "backslashreplace"), checksum), depth - 1)
     return checksum
+
+
+_PLAIN_VALUES = (type(None), str, int, float, bool, bytes)
 
 
 def norms(tensors: list[torch.Tensor]) -> list[float]:

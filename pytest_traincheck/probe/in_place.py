@@ -42,6 +42,7 @@ class NotObservable(Exception):
 # No name that a program could write, so none that it could use as well.
 _CALL, _RESULT = "@traincheck call", "@traincheck result"
 _HOOKS = tuple(f"@traincheck {name}" for name in Hooks._fields)
+_TOO_DEEP = "@traincheck too deep"
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _FUTURE_FLAGS = 0x1FFE000  # what `from __future__ import` leaves in the flags of a code object
 
@@ -82,7 +83,7 @@ def _instrumented(code: CodeType, qualified: str, hooks: Hooks) -> CodeType:
         raise NotObservable(f"the source at {code.co_filename}:{code.co_firstlineno} is not that of the running code")
     _add_hooks(definition, code.co_firstlineno)
     made = _compiled(definition, code, qualified)
-    replacing = dict(zip(_HOOKS, hooks, strict=True))
+    replacing = {**dict(zip(_HOOKS, hooks, strict=True)), _TOO_DEEP: RecursionError}
     return made.replace(
         co_consts=tuple(replacing.get(item, item) if type(item) is str else item for item in made.co_consts)
     )
@@ -240,26 +241,33 @@ def _same(made: CodeType, code: CodeType) -> bool:
 def _add_hooks(definition: ast.FunctionDef, line: int) -> None:
     """Rewrite a definition so that hooks are told of its calls::
 
-    call = result = enter(...)
-    try:
-        BODY, with `return (result := VALUE)`
-        result = None
-    finally:
-        if call is not None:
-            if result is call: raised(call)
-            else: leave(call, result)
+        try: call = result = enter(...)
+        except RecursionError: call = result = None
+        try:
+            BODY, with `return (result := VALUE)`
+            result = None
+        finally:
+            if call is not None:
+                try:
+                    if result is call: raised(call)
+                    else: leave(call, result)
+                except RecursionError: pass
+
+    A program may be so deep in calls that there is no room for a hook: then it is not told, and that is all.
     """
     body = definition.body
     docstring = body[:1] if ast.get_docstring(definition, clean=False) is not None else []
     body = body[len(docstring) :] or [ast.Pass()]
     begin = _constant_call(_HOOKS[0], *_arguments(definition.args))
-    opening = ast.Assign([ast.Name(_CALL, ast.Store()), ast.Name(_RESULT, ast.Store())], begin)
+    both = (ast.Name(_CALL, ast.Store()), ast.Name(_RESULT, ast.Store()))
+    unasked = ast.Assign([*both], ast.Constant(None))
+    opening = ast.Try([ast.Assign([*both], begin)], [_if_too_deep(unasked)], [], [])
     left = _constant_call(_HOOKS[1], [_load(_CALL), _load(_RESULT)], [])
     failed = _constant_call(_HOOKS[2], [_load(_CALL)], [])
     raising = ast.Compare(_load(_RESULT), [ast.Is()], [_load(_CALL)])
     closing = ast.If(
         ast.Compare(_load(_CALL), [ast.IsNot()], [ast.Constant(None)]),
-        [ast.If(raising, [ast.Expr(failed)], [ast.Expr(left)])],
+        [ast.Try([ast.If(raising, [ast.Expr(failed)], [ast.Expr(left)])], [_if_too_deep(ast.Pass())], [], [])],
         [],
     )
     returning = _Returns()
@@ -269,11 +277,16 @@ def _add_hooks(definition: ast.FunctionDef, line: int) -> None:
     # What is added belongs to the first line: no tool shows it as a line of its own.
     for statement in (opening, ended, closing):
         for node in ast.walk(statement):
-            if isinstance(node, (ast.expr, ast.stmt)):
+            if isinstance(node, (ast.expr, ast.stmt, ast.excepthandler)):
                 node.lineno = node.end_lineno = line
                 node.col_offset = node.end_col_offset = 0
     ast.copy_location(guarded, body[0])
     definition.body = [*docstring, opening, guarded]
+
+
+def _if_too_deep(otherwise: ast.stmt) -> ast.ExceptHandler:
+    # A constant, as the hooks are: a module may have a `RecursionError` of its own.
+    return ast.ExceptHandler(_constant(_TOO_DEEP), None, [otherwise])
 
 
 def _load(name: str) -> ast.expr:
@@ -284,7 +297,11 @@ def _constant_call(hook: str, args: list[ast.expr], keywords: list[ast.keyword])
     """A call of a hook, whose place a text takes until the code is made; hidden from the compiler's own check that
     what is called can be called.
     """
-    return ast.Call(ast.IfExp(ast.Constant(hook), ast.Constant(hook), ast.Constant(hook)), args, keywords)
+    return ast.Call(_constant(hook), args, keywords)
+
+
+def _constant(name: str) -> ast.expr:
+    return ast.IfExp(ast.Constant(name), ast.Constant(name), ast.Constant(name))
 
 
 def _arguments(given: ast.arguments) -> tuple[list[ast.expr], list[ast.keyword]]:

@@ -106,6 +106,7 @@ class Probe:
             if recorder.writer.started == 0:
                 recorder.writer.started = time.time()
             recorder.writer.meta["started"] = recorder.writer.started
+            recorder.writer.meta["unobserved"] = self.patches.left_out
             recorder.writer.meta["modules"] = _user_modules(self._main) if finished else []
             if not finished:
                 recorder.writer.write_meta()
@@ -192,7 +193,7 @@ def start(run_dir: Path, seed: str | None) -> Probe:
 def start_from_environment() -> None:
     """Observe this process to its end, as the launcher's environment variables say."""
     probe = start(Path(os.environ["TRAINCHECK_TRACE_DIR"]), os.environ.get("TRAINCHECK_SEED"))
-    atexit.register(probe.finish)
+    atexit.register(probe.leaving)
     # Worker processes of `multiprocessing` and some frameworks leave this way, without `atexit`.
     probe.patches.observe(os._exit, lambda _: Hooks(probe.leaving, _nothing, _nothing), always=True)
 
@@ -209,12 +210,19 @@ def _identity() -> dict[str, Any]:
         "rank": _number("RANK", _distributed("get_rank", 0)),
         "local_rank": _number("LOCAL_RANK", 0),
         "world_size": _number("WORLD_SIZE", _distributed("get_world_size", 1)),
-        "argv": list(getattr(sys, "argv", [])),
+        "argv": _texts(getattr(sys, "argv", None)),
         "executable": sys.executable,
         "cwd": _cwd(),
         "versions": {"python": platform.python_version(), "torch": str(torch.__version__), **_imported_versions()},
         "platform": _platform(),
     }
+
+
+def _texts(values: Any) -> list[str]:
+    """A program may put paths, bytes or anything else into its `sys.argv`, or take it away."""
+    if not isinstance(values, (list, tuple)):
+        return []
+    return [os.fsdecode(value) if isinstance(value, (str, bytes, os.PathLike)) else repr(value) for value in values]
 
 
 def _number(variable: str, default: int) -> int:

@@ -6,7 +6,6 @@ They are taken in the first few optimizer steps only, so that long runs pay for 
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from . import digest as content
 from . import numerics
 from .context import Call, ThreadState, quiet, unobservable
 from .renewal import KEPT, Renewal
+from .storages import Counts, Remembered, remembered
 from .walk import tensors
 
 if TYPE_CHECKING:
@@ -32,12 +32,6 @@ INPUT = "input.rms."
 _INPUTS = 8
 _DEPTH = 3
 """How many inputs of a model are measured, and how deep in containers they are looked for."""
-_FILLED = 1024
-"""Memory that was filled with random numbers of which is noted before what was given back is looked for."""
-
-
-_Weak: Any = torch.multiprocessing.reductions.StorageWeakRef
-"""Tells whether memory was given back; keeps none."""
 
 
 class Measures:
@@ -48,15 +42,13 @@ class Measures:
         self._numbers: dict[str, int] = {}
         self._steps: dict[int, int] = {}
         self._taken = 0
-        self._initialised: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
-        self._filled: dict[int, tuple[Any, int]] = {}
-        self._room = _FILLED
+        self._initialised = Counts()
         self._renewal = Renewal()
-        self._data: dict[int, tuple[weakref.ref[torch.Tensor], float]] = {}
+        self._data: dict[int, tuple[Remembered, float]] = {}
         """Inputs of the model that was called last, and their root mean square."""
         self.wanted = True
         self.early = True
-        self.tokens: tuple[weakref.ref[torch.Tensor], ...] = ()
+        self.tokens: tuple[Remembered, ...] = ()
         """Two-dimensional integer inputs of the model's last forward pass."""
 
     def stepped(self, optimizer: int) -> bool:
@@ -64,7 +56,7 @@ class Measures:
         count = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
         if count >= FIRST_STEPS:
             self.early = False
-            self._data = {}
+            self._forget_data()
         if count >= STEPS:
             self._end()
         self._renewal.stepped()
@@ -72,8 +64,20 @@ class Measures:
 
     def _end(self) -> None:
         self.wanted = self.early = False
-        self.tokens, self._data = (), {}
+        self.forget_inputs()
         self._renewal.forget()
+
+    def forget_inputs(self) -> None:
+        """Of the model that was called last."""
+        tokens, self.tokens = self.tokens, ()
+        for held in tokens:
+            held.forget()
+        self._forget_data()
+
+    def _forget_data(self) -> None:
+        data, self._data = self._data, {}
+        for held, _ in data.values():
+            held.forget()
 
     def take(
         self,
@@ -107,9 +111,7 @@ class Measures:
 
     def initialised(self, tensor: torch.Tensor) -> None:
         """Count a call of an initializer on a tensor."""
-        known = self._initialised.get(id(tensor))
-        count = known[1] if known is not None and known[0]() is tensor else 0
-        self._initialised[id(tensor)] = (weakref.ref(tensor), count + 1)
+        self._initialised.add(tensor)
 
     def filled(self, tensor: torch.Tensor) -> None:
         """Count a draw of random numbers into the whole memory of a tensor: `weight.data.normal_()` initialises too,
@@ -118,25 +120,18 @@ class Measures:
         readable = content.local(tensor)
         if readable is None or readable.layout is not torch.strided:
             return
-        storage = readable.untyped_storage()
-        if readable.nbytes != storage.nbytes():
-            return
-        known = self._filled.get(storage._cdata)
-        count = known[1] if known is not None and not known[0].expired() else 0
-        self._filled[storage._cdata] = _Weak(storage), count + 1
-        if len(self._filled) > self._room:
-            self._filled = {key: found for key, found in self._filled.items() if not found[0].expired()}
-            self._room = 2 * max(len(self._filled), _FILLED)
+        if readable.nbytes == readable.untyped_storage().nbytes():
+            self._initialised.add(readable)
+
+    def converted(self, source: torch.Tensor, result: torch.Tensor) -> None:
+        """What a tensor becomes by another dtype or device was initialised as often."""
+        count = self._initialised.of(source)
+        if count and not self._initialised.of(result):
+            self._initialised.add(result, count)
 
     def initialisations(self, tensor: torch.Tensor) -> int:
         """How often a tensor has been initialised: by `torch.nn.init`, or by drawing into it."""
-        known = self._initialised.get(id(tensor))
-        count = known[1] if known is not None and known[0]() is tensor else 0
-        readable = content.local(tensor)
-        if readable is None or readable.layout is not torch.strided:
-            return count
-        drawn = self._filled.get(readable.untyped_storage()._cdata)
-        return count + (drawn[1] if drawn is not None and not drawn[0].expired() else 0)
+        return self._initialised.of(tensor)
 
     def content_of(self, state: ThreadState, name: str, call: Call, value: Any) -> None:
         """Write the hash of a tensor or of a container of tensors."""
@@ -169,7 +164,9 @@ class Measures:
                 size = None if tensor.requires_grad else numerics.rms_and_mean(tensor)
                 if size is not None:
                     found.append((path, tensor, size[0]))
-        self._data = {id(tensor): (weakref.ref(tensor), rms) for _, tensor, rms in found}
+        held = [(id(tensor), remembered(tensor), rms) for _, tensor, rms in found]
+        self._forget_data()
+        self._data = {key: (item, rms) for key, item, rms in held if item is not None}
         for path, _, rms in found:
             self.take(state, f"{INPUT}{path}", call, rms)
 
@@ -179,7 +176,7 @@ class Measures:
         if data and any(id(value) in data for value in (*args, *kwargs.values())):
             for path, value in named().items():
                 known = data.get(id(value))
-                if known is not None and known[0]() is value:
+                if known is not None and known[0].is_of(value):
                     self.take(state, f"{INPUT}{path}", call, known[1])
 
     def activation(self, state: ThreadState, call: Call, result: Any) -> None:

@@ -56,11 +56,7 @@ def _holds_tensors(module: torch.nn.Module) -> bool:
     return any(value is not None for value in entries)
 
 
-class _Ref(weakref.ref[torch.nn.Module]):
-    """A weak reference that knows the key under which it is stored."""
-
-    __slots__ = ("key",)
-    key: int
+_Ref = weakref.ref[torch.nn.Module]
 
 
 class ModuleInfo:
@@ -133,21 +129,10 @@ class Modules:
         known = self._infos.get(key)
         if known is not None and known.ref() is module:
             return known
-        ref = _Ref(module, self._forget)
-        ref.key = key
+        ref = weakref.ref(module)
         info = self._infos[key] = ModuleInfo(module, ref)
         self._pending.append(ref)
         return info
-
-    def _forget(self, ref: weakref.ref[torch.nn.Module]) -> None:
-        assert isinstance(ref, _Ref)
-        info = self._infos.get(ref.key)
-        if info is not None and info.ref is ref:
-            del self._infos[ref.key]
-        root = self._roots.get(ref.key)
-        if root is not None and root.ref is ref:
-            del self._roots[ref.key]
-            self.generation += 1
 
     def info(self, module: torch.nn.Module) -> ModuleInfo:
         info = self._infos.get(id(module))
@@ -197,8 +182,12 @@ class Modules:
 
     def _rebuild(self) -> None:
         self.generation += 1
-        live = [(info, module) for info in list(self._infos.values()) if (module := info.ref()) is not None]
-        live = [(info, module) for info, module in live if is_plain(module)]
+        found = [(key, info, info.ref()) for key, info in list(self._infos.items())]
+        # What has died is looked for here: a callback would run, and could be interrupted, wherever a module dies.
+        for key, _, module in found:
+            if module is None:
+                del self._infos[key]
+        live = [(info, module) for _, info, module in found if module is not None and is_plain(module)]
         children: set[int] = set()
         for info, module in live:
             if info.wrapper:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import sys
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from . import digest as content
+from .walk import pairs, sequence
 
 SAMPLE = 256
 """Elements of a tensor that stand for all of it when it is compared with itself a step later."""
@@ -48,27 +50,20 @@ def relative_change(before: torch.Tensor, after: torch.Tensor) -> float:
 
 def first_tensor(value: Any, depth: int = 2) -> torch.Tensor | None:
     """The first floating-point tensor in a result."""
-    if isinstance(value, torch.Tensor):
+    if issubclass(type(value), torch.Tensor):
         return value if value.is_floating_point() else None
-    if depth and isinstance(value, dict):
-        value = tuple(value.values())
-    if depth and isinstance(value, (tuple, list)):
-        for item in value[:4]:
-            found = first_tensor(item, depth - 1)
-            if found is not None:
-                return found
+    for item in _items(value)[:4] if depth else ():
+        found = first_tensor(item, depth - 1)
+        if found is not None:
+            return found
     return None
 
 
 def leading_sizes(value: Any, depth: int = 4) -> set[int]:
     """The sizes of the first dimension of every tensor in a batch that has dimensions."""
-    if isinstance(value, torch.Tensor):
+    if issubclass(type(value), torch.Tensor):
         return {int(value.shape[0])} if not value.is_nested and value.dim() else set()
-    if depth and hasattr(value, "keys") and hasattr(value, "__getitem__"):
-        value = [value[name] for name in list(value.keys())]
-    if depth and isinstance(value, (list, tuple)):
-        return set().union(*(leading_sizes(item, depth - 1) for item in value))
-    return set()
+    return set().union(*(leading_sizes(item, depth - 1) for item in _items(value))) if depth else set()
 
 
 def repeated_tensors(value: Any, depth: int = 4) -> int:
@@ -76,19 +71,22 @@ def repeated_tensors(value: Any, depth: int = 4) -> int:
     digests: list[int] = []
 
     def walk(item: Any, left: int) -> None:
-        if isinstance(item, torch.Tensor):
+        if issubclass(type(item), torch.Tensor):
             readable = content.local(item)
             if readable is not None and item.is_floating_point() and item.numel() > 1:
                 digests.append(content.digest(readable))
-        elif left and hasattr(item, "keys") and hasattr(item, "__getitem__"):
-            for name in list(item.keys()):
-                walk(item[name], left - 1)
-        elif left and isinstance(item, (list, tuple)):
-            for part in item:
+        elif left:
+            for part in _items(item):
                 walk(part, left - 1)
 
     walk(value, depth)
     return len(digests) - len(set(digests))
+
+
+def _items(value: Any) -> Sequence[Any]:
+    """What a container holds; nothing for everything else."""
+    named = pairs(value)
+    return (sequence(value) or ()) if named is None else [item for _, item in named]
 
 
 def counting_from(indices: torch.Tensor) -> int | None:

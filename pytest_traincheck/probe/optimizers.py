@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Any
 
@@ -86,7 +87,8 @@ class Optimizers:
             info.groups[index] = (seen, known)
 
     def _id_of(self, tensor: torch.Tensor, info: OptimizerInfo, index: int, place: int) -> int:
-        slot = self._variables.slot_of(tensor, info.id, f"group{index}.param{place}")
+        held = functools.partial(_member, info.ref, index, place)
+        slot = self._variables.slot_of(tensor, info.id, f"group{index}.param{place}", held)
         return self._variables.id_of(slot.var, tensor)
 
     def note_rates(self, optimizer: torch.optim.Optimizer, emit: Emit) -> None:
@@ -99,3 +101,10 @@ class Optimizers:
                 info.rates.append(Var("lr", f"group{index}.lr", opt=info.id))
             if value is not None:
                 self._variables.look_at_rate(info.rates[index], index, value, emit)
+
+
+def _member(optimizer: weakref.ref[Any], index: int, place: int) -> Any:
+    """What an optimizer holds at a place in its groups; `None` when there is no such place any more."""
+    groups = getattr(optimizer(), "param_groups", [])
+    members = groups[index]["params"] if index < len(groups) else []
+    return members[place] if place < len(members) else None

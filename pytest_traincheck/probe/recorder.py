@@ -14,18 +14,17 @@ import torch
 
 from . import digest as content
 from . import summary
-from .context import Call, Threads, ThreadState, context_key, quiet, unobservable
+from .context import ENTRY, NONFINITE, RAISED, Call, Threads, ThreadState, context_key, quiet, unobservable
 from .measures import Measures
 from .modules import Modules, Root
 from .optimizers import Optimizers
 from .sketches import Sketches
 from .source import SourceLines
 from .symbols import Api, Bind, Symbols
-from .theirs import is_theirs
+from .theirs import is_of_an_object, is_theirs
 from .variables import Emit, Variables
+from .walk import pairs, sequence
 from .writer import TraceWriter
-
-RAISED, ENTRY, TRAINING, NONFINITE = 1, 2, 4, 8
 
 
 class Recorder:
@@ -112,7 +111,7 @@ class Recorder:
         self.close(state, call, 0, 0, math.nan)
 
     def _finite(self, state: ThreadState, result: Any, depth: int) -> bool:
-        if isinstance(result, torch.Tensor):
+        if issubclass(type(result), torch.Tensor):
             if unobservable():
                 return True
             readable = content.local(result)
@@ -120,11 +119,11 @@ class Recorder:
                 return True
             with quiet(state):
                 return content.all_finite(readable)
-        if depth and isinstance(result, dict):
-            result = tuple(result.values())
-        if depth and isinstance(result, (tuple, list)):
-            return all(self._finite(state, item, depth - 1) for item in result)
-        return True
+        if not depth:
+            return True
+        named = pairs(result)
+        items = (sequence(result) or ()) if named is None else [item for _, item in named]
+        return all(self._finite(state, item, depth - 1) for item in items)
 
     def drop_stale_step(self, state: ThreadState) -> None:
         """Close an optimizer step on top of the stack that was left by an exception: its hook never told us."""
@@ -145,19 +144,24 @@ class Recorder:
     def failed(self, where: str, error: BaseException) -> None:
         """Count a failure of the probe's own, and raise what is the user's: a signal may arrive while the probe works.
 
-        A program may be so deep in calls that there is no room for the probe's: then it has not looked, and that is no
-        failure.
+        A program may be so deep in calls that there is no room for the probe's, and an object may raise when it is
+        asked for an attribute: then the probe has not looked, which is noted, and that is no failure.
         """
         if is_theirs(error):
             raise error
         if isinstance(error, RecursionError):
             self.writer.leave_out(f"{where}: the program was as deep in calls as it may be")
+        elif is_of_an_object(error):
+            self.writer.leave_out(f"{where}: an object that was looked at raised {type(error).__name__}")
         else:
             self.writer.error(where, error)
 
-    def abandon(self, state: ThreadState, open_calls: int | None, where: str, error: BaseException) -> None:
-        """As `failed`; calls that were opened since there were so many are forgotten."""
+    def abandon(self, state: ThreadState, open_calls: int | None, grad: bool, where: str, error: BaseException) -> None:
+        """As `failed`; calls that were opened since there were so many are forgotten, and gradients are recorded again
+        if they were.
+        """
         state.busy = False
+        torch._C._set_grad_enabled(grad)
         if open_calls is not None:
             del state.stack[open_calls:]
         self.failed(where, error)

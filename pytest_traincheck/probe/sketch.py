@@ -43,6 +43,8 @@ def sketch(tensor: torch.Tensor) -> Sketch | None:
     if readable is None or readable.layout is not torch.strided or readable.is_mps:
         return None  # MPS has no float64
     size = readable.numel()
+    if readable.dtype not in content.NUMBERS:
+        readable = content.in_whole_numbers(readable)
     exact = not (readable.dtype.is_floating_point or readable.dtype.is_complex)
     hashed = content.digest(readable) if exact else 0
     if not size:

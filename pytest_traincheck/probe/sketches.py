@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import weakref
 from collections.abc import Mapping
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -19,10 +18,11 @@ import torch
 
 from . import digest as content
 from . import numerics
-from .context import Call, ThreadState, quiet, unobservable
+from .context import ENTRY, Call, ThreadState, quiet, unobservable
 from .sketch import Sketch, faint, sketch
 from .sketch_rows import together
 from .sketch_scores import CENTRED, scores
+from .storages import Remembered, remembered
 from .summary import dtype_name
 from .walk import ITEMS, tensors
 
@@ -44,6 +44,14 @@ PHASES = 3
 LIMIT = 100_000
 """Rows of a process after which no more are written: one that takes no step would go on for ever."""
 
+SECONDS = 3.0
+"""What may be spent on the calls of inner modules and functions, and as much again on parameters and gradients. It is
+reckoned (see `_CALL`) and not measured, so that two runs of one program leave out the same on a machine that is busy.
+"""
+_CALL, _SKETCH, _ELEMENT = 100e-6, 120e-6, 2e-9
+"""Seconds for looking at a call, for a sketch, and for each of its elements."""
+_INNER = frozenset({"module", "function"})
+
 _DEPTH = 4
 _SKETCHED = frozenset({"module", "function", "autograd", "collective"})
 """Types of calls whose arguments are sketched."""
@@ -61,10 +69,11 @@ class Sketches:
         self._trained: set[int] = set()
         """Ids of parameters whose optimizer has taken a step."""
         self._slots: dict[tuple[str, Any, Any], int] = {}
-        self._known: dict[int, tuple[weakref.ref[torch.Tensor], Any, Sketch]] = {}
+        self._known: dict[int, tuple[Remembered, Any, Sketch]] = {}
         self._noted: dict[int, Sketch] = {}
         self._random: dict[str, int] = {}
         self._phases_left = PHASES - 1
+        self._for_calls = self._for_variables = SECONDS
         self.wanted = self._steps > 0
 
     def stepped(self, optimizer: int, own: set[int], every: set[int]) -> None:
@@ -93,6 +102,8 @@ class Sketches:
 
     def _pause(self) -> None:
         self.wanted = False
+        for held, _, _ in self._known.values():
+            held.forget()
         self._known.clear()
         self._noted.clear()
 
@@ -100,8 +111,9 @@ class Sketches:
 
     def opened(self, state: ThreadState, call: Call, arguments: Mapping[str, Any]) -> None:
         """What a call is given, by parameter name, and the random state it begins with."""
-        if unobservable():
+        if unobservable() or self._spent(state, call):
             return
+        self._for_calls -= _CALL
         with quiet(state):
             self._look_at_random(call, "before")
             if call.api.type in _SKETCHED:
@@ -113,7 +125,7 @@ class Sketches:
 
     def closing(self, state: ThreadState, call: Call, result: Any) -> None:
         """What a call returned, and the random state it leaves."""
-        if unobservable():
+        if unobservable() or self._spent(state, call):
             return
         with quiet(state):
             if call.api.type in _RESULTS:
@@ -122,6 +134,16 @@ class Sketches:
                 for name, hashed in together(tensors("", result, _DEPTH)):
                     self._write(call, self._slot(name, None, ()), 0, (0, hashed, 0.0, 0.0, _NO_PROJECTIONS))
             self._look_at_random(call)
+
+    def _spent(self, state: ThreadState, call: Call) -> bool:
+        """Whether a call goes unsketched: it is within a model, and too much has been spent on such calls.
+
+        Models as a whole, losses, batches and steps are few, and say most.
+        """
+        if self._for_calls > 0 or call.api.type not in _INNER or not state.modules or call.flags & ENTRY:
+            return False
+        self._recorder.writer.leave_out("sketches of calls within models, which would take too long")
+        return True
 
     def drawn(self, state: ThreadState, name: str, call: Call | None, generator: Any, result: Any) -> None:
         """A function has drawn random numbers from `generator` (none: the global one)."""
@@ -136,6 +158,7 @@ class Sketches:
         for name, tensor in itertools.islice(tensors(prefix, value, _DEPTH), ITEMS):
             found = self._sketch(tensor)
             if found is not None:
+                self._for_calls -= _SKETCH + _ELEMENT * found[0]
                 self._write(call, self._slot(name, tensor.dtype, tensor.shape), 0, found)
 
     def _metrics(self, call: Call, arguments: Mapping[str, Any]) -> None:
@@ -164,11 +187,13 @@ class Sketches:
         known = self._known.get(id(tensor))
         # Without a look at the memory a parameter may have been written to.
         settled = version >= 0 and (block or not isinstance(tensor, torch.nn.Parameter))
-        if known is not None and settled and known[0]() is tensor and known[1] == looks:
+        if known is not None and settled and known[1] == looks and known[0].is_of(tensor):
             return known[2]
         found = sketch(tensor)
-        if found is not None and settled:
-            self._known[id(tensor)] = (weakref.ref(tensor), looks, found)
+        if found is not None and settled and (held := remembered(tensor)) is not None:
+            if known is not None:
+                known[0].forget()
+            self._known[id(tensor)] = (held, looks, found)
         return found
 
     # variables
@@ -198,11 +223,15 @@ class Sketches:
                     del self._noted[slot.grad.id]
 
     def _variable(self, call: Call | None, var: Var, tensor: torch.Tensor, owner: torch.Tensor) -> None:
+        if self._for_variables <= 0:
+            self._recorder.writer.leave_out("sketches of parameters and gradients, which would take too long")
+            return
         found = self._sketch(tensor)
         if found is None:
             return
         number = self._recorder.variables.id_of(var, owner)
         if self._noted.get(number) != found:
+            self._for_variables -= _SKETCH + _ELEMENT * found[0]
             self._noted[number] = found
             few = faint(tensor) if var.kind == "gradient" else 0
             self._write(call, self._slot("var", tensor.dtype, tensor.shape), number, found, few)

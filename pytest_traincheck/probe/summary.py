@@ -8,6 +8,8 @@ from typing import Any
 import torch
 
 from .digest import Lazy
+from .theirs import is_theirs
+from .walk import pairs
 
 MAX_TEXT = 80
 MAX_ITEMS = 16
@@ -27,7 +29,9 @@ def key_of(value: Any, depth: int = DEPTH) -> Any:
     if kind is _TENSOR or kind is _PARAMETER:
         try:
             shape = value.shape
-        except RuntimeError:
+        except RuntimeError as error:
+            if is_theirs(error):
+                raise
             shape = _NO_SHAPE  # nested tensors have none
         if value.is_cpu:
             return (value.dtype, shape, value.requires_grad)
@@ -36,23 +40,17 @@ def key_of(value: Any, depth: int = DEPTH) -> Any:
         return value if value is None or len(value) <= MAX_TEXT else value[:MAX_TEXT]
     if kind in _SCALARS:
         return (kind, value) if value == value else (kind, "nan")
-    if isinstance(value, _TENSOR):
-        if isinstance(value, Lazy):
+    if issubclass(kind, _TENSOR):
+        if issubclass(kind, Lazy):
             return kind
         return (value.dtype, value.shape, value.requires_grad, value.device)
     if kind is list or kind is tuple or kind is torch.Size:
         if depth == 0:
             return kind
         return (kind, *[key_of(item, depth - 1) for item in value[:MAX_ITEMS]])
-    if isinstance(value, dict):
-        if depth == 0:
-            return kind
-        pairs = []
-        for name, item in value.items():
-            pairs.append((str(name)[:MAX_TEXT], key_of(item, depth - 1)))
-            if len(pairs) == MAX_ITEMS:
-                break
-        return (dict, *pairs)
+    if issubclass(kind, dict):
+        named = (pairs(value) or ())[:MAX_ITEMS] if depth else None
+        return kind if named is None else (dict, *[(name[:MAX_TEXT], key_of(item, depth - 1)) for name, item in named])
     if kind is torch.dtype or kind is torch.device or kind is torch.layout or kind is torch.memory_format:
         return (kind, str(value))
     return kind

@@ -10,9 +10,14 @@ import functools
 import os
 import signal
 import sys
+import sysconfig
 from types import CodeType
 from typing import Any
 
+import torch
+
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep  # noqa: PTH100, PTH120 - as below
+_STDLIB = tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "platstdlib"))
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep  # noqa: PTH100, PTH120 - a prefix of file names
 
 
@@ -34,6 +39,16 @@ def is_theirs(error: BaseException) -> bool:
     if any(code in frames for code in _handlers()):
         return True
     return frames[-1].co_filename.startswith(_OURS) and _is_of_others(type(error))
+
+
+def is_of_an_object(error: BaseException) -> bool:
+    """Whether an exception was raised by the code of an object that the probe has asked for something."""
+    traceback = error.__traceback__
+    if traceback is None:
+        return False
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return not traceback.tb_frame.f_code.co_filename.startswith((_OURS, _TORCH, *_STDLIB))
 
 
 def _handlers() -> list[CodeType]:

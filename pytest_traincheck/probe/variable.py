@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import torch
@@ -14,8 +13,8 @@ class Var:
     """One variable and its last seen state."""
 
     __slots__ = (
-        "digest", "elements", "first", "id", "kind", "name", "opt", "plain", "pointer", "ref", "root", "sample",
-        "size", "state", "version",
+        "digest", "elements", "first", "id", "key", "kind", "name", "opt", "plain", "pointer", "root", "sample",
+        "size", "state", "version", "volatile",
     )  # fmt: skip
 
     def __init__(self, kind: str, name: str, root: int = 0, opt: int = 0) -> None:
@@ -27,19 +26,22 @@ class Var:
         self.first: Var | None = None
         self.state = content.UNSEEN
         self.digest = 0
-        self.ref: weakref.ref[torch.Tensor] | None = None
+        self.key = 0
+        """`id` of the tensor that was looked at last; 0 for none."""
         self.version = -1
         self.pointer = 0
         self.size = 0
         self.plain = False
+        self.volatile = False
+        """Whether it is another object at every look, so that nothing can tell that it has not changed."""
         self.sample = b""
         self.elements: torch.Tensor | None = None
 
     def looks_same(self, tensor: torch.Tensor) -> bool:
         """Whether nothing suggests a change: same tensor, same version, same memory, same kilobyte in the middle."""
-        if self.ref is None or self.ref() is not tensor or self.version < 0 or tensor._version != self.version:
+        if self.volatile or self.key != id(tensor) or self.version < 0 or tensor._version != self.version:
             return False
-        readable = tensor if self.plain else content.local(tensor)
+        readable = content.local(tensor)
         if readable is None:
             return False
         if not self.sample:
@@ -52,15 +54,14 @@ class Var:
         )
 
     def remember(self, tensor: torch.Tensor, readable: torch.Tensor, seen: content.Look) -> None:
-        if self.ref is None or self.ref() is not tensor:
-            self.ref = weakref.ref(tensor)
+        self.key = id(tensor)
         self.plain = readable is tensor  # and the same object stays so
         self.version = -1 if tensor.is_inference() else tensor._version
         _, _, self.pointer, self.size, self.sample = seen
 
     def same_as(self, other: Var) -> None:
         """Take over what `other` remembers of the same tensor."""
-        self.ref, self.plain, self.version = other.ref, other.plain, other.version
+        self.key, self.plain, self.version = other.key, other.plain, other.version
         self.pointer, self.size, self.sample = other.pointer, other.size, other.sample
 
 
@@ -81,7 +82,7 @@ class Slot:
         """What the place holds now."""
         owner = self._owner()
         if owner is None or self._key is None:
-            return owner if isinstance(owner, torch.Tensor) else None
+            return owner if issubclass(type(owner), torch.Tensor) else None
         found: Any = (owner._parameters if self._parameter else owner._buffers).get(self._key)
         # A lazy parameter has neither shape nor content before its module's first call.
         if type(found) is torch.nn.Parameter:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import struct
-import weakref
 import zlib
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 from . import digest as content
 from . import numerics
 from .modules import Modules, Root, walk
+from .storages import Remembered, remembered
 from .summary import dtype_name
 from .symbols import Symbols
 from .variable import Slot, Var
@@ -39,9 +39,9 @@ class Variables:
         self._by_tensor: dict[int, Slot] = {}
         self._orphans: dict[int, Slot] = {}
         self._orphan_names: dict[tuple[int, str], tuple[Var, Var, Var]] = {}
-        self._owners: dict[int, Var] = {}
+        self._owners: dict[int, tuple[Remembered, Var]] = {}
         self._copies: dict[tuple[int, str], Slot] = {}
-        self._noted: list[tuple[int, torch.Size, weakref.ref[torch.Tensor]]] = []
+        self._noted: list[tuple[int, torch.Size, Remembered]] = []
         self._room = _NOTED
         self._every: list[Slot] | None = None
         self._suspicious = False
@@ -101,8 +101,10 @@ class Variables:
             var = root.vars[kind, name] = Var(kind, name, root=root.id)
         return var
 
-    def slot_of(self, tensor: torch.Tensor, opt: int, name: str) -> Slot:
-        """Where a parameter of an optimizer lives; one that no module holds is called by its place in the groups."""
+    def slot_of(self, tensor: torch.Tensor, opt: int, name: str, held: Callable[[], Any]) -> Slot:
+        """Where a parameter of an optimizer lives; one that no module holds is called by its place in the groups, and
+        `held` says what is there.
+        """
         slot = self._by_tensor.get(id(tensor))
         if slot is not None and slot.tensor() is tensor:
             return slot
@@ -116,7 +118,7 @@ class Variables:
                     Var("requires_grad", name, opt=opt),
                 )
                 self._orphan_names[opt, name] = names
-            orphan = self._orphans[id(tensor)] = Slot(weakref.ref(tensor), None, *names)
+            orphan = self._orphans[id(tensor)] = Slot(held, None, *names)
             self._every = None
             self.unseen = True
         return orphan
@@ -146,31 +148,51 @@ class Variables:
         readable = content.local(source)
         if readable is not None and readable.is_cpu:
             # Names are not looked up here: in the middle of a `deepcopy` modules stand around without their parents.
-            self._noted.append((readable.data_ptr(), source.shape, weakref.ref(copy)))
+            held = remembered(copy)
+            if held is not None:
+                self._noted.append((readable.data_ptr(), source.shape, held))
             if len(self._noted) > self._room:
                 # A process that takes no step, such as the worker of a DataLoader, would note them for ever.
-                self._noted = [noted for noted in self._noted if noted[2]() is not None]
+                alive = [noted for noted in self._noted if noted[2].alive]
+                for noted in self._noted:
+                    if noted not in alive:
+                        noted[2].forget()
+                self._noted = alive
                 self._room = 2 * max(len(self._noted), _NOTED)
 
     def adopt_copies(self) -> None:
         """Track the copies of parameters that are still alive and in no module; what has been noted is forgotten."""
         noted, self._noted = self._noted, []
-        alive = [(pointer, shape, ref) for pointer, shape, ref in noted if ref() is not None]
+        alive = []
+        for pointer, shape, held in noted:
+            if held.alive:
+                alive.append((pointer, shape, held))
+            else:
+                held.forget()
         if not alive:
             return
         self.refresh()
         sources = self._by_address()
+        tracked = self._storages()
         numbers: dict[int, int] = {}
-        for pointer, shape, ref in alive:
+        for pointer, shape, held in alive:
             root, name = sources.get((pointer, shape), (None, ""))
-            if root is None or id(ref()) in self._by_tensor or (root.id, name) in self._copies:
+            if root is None or held.storage in tracked or (root.id, name) in self._copies:
+                held.forget()
                 continue
             if root.id not in numbers:
                 numbers[root.id] = self._modules.copy_root(root)
-            slot = Slot(ref, None, Var("parameter", name, root=numbers[root.id]), None, None)
+            slot = Slot(held, None, Var("parameter", name, root=numbers[root.id]), None, None)
+            slot.var.volatile = True
             self._copies[root.id, name] = slot
             self._every = None
             self.unseen = True
+
+    def _storages(self) -> set[int]:
+        """Numbers of the storages of everything that modules and optimizers hold."""
+        readable = (content.local(tensor) for slot in self.slots() if (tensor := slot.tensor()) is not None)
+        strided = (tensor for tensor in readable if tensor is not None and tensor.layout is torch.strided)
+        return {int(tensor.untyped_storage()._cdata) for tensor in strided}
 
     def _by_address(self) -> dict[tuple[int, torch.Size], tuple[Root, str]]:
         """Root and name of every parameter on the CPU by its address and shape."""
@@ -246,11 +268,10 @@ class Variables:
         readable = content.local(tensor)
         pointer = readable.data_ptr() if readable is not None and readable.is_cpu else 0
         owner = self._owners.get(pointer)
-        held = owner.ref() if owner is not None and owner.ref is not None else None
-        if owner is not None and held is not None and held.data_ptr() == pointer and held is not tensor:
-            measure("parameter.shares", number, float(owner.id))
-        elif pointer:
-            self._owners[pointer] = var
+        if owner is not None and owner[0].alive and owner[1].key != id(tensor):
+            measure("parameter.shares", number, float(owner[1].id))
+        elif pointer and (held := remembered(tensor)) is not None:
+            self._owners[pointer] = (held, var)
 
     def measure_updates(self, measure: Measure) -> None:
         """How far each parameter moved since this was last asked."""
@@ -300,7 +321,7 @@ class Variables:
             if grad is None:
                 if var.state != absent:
                     self._change(var, tensor, content.ABSENT, 0, math.nan, emit)
-                    var.ref = None
+                    var.key = 0
             elif (full or not var.looks_same(grad)) and (readable := content.local(grad)) is not None:
                 present.append((var, grad, tensor))
                 readables.append(readable)
@@ -326,11 +347,11 @@ class Variables:
         if not full and var.looks_same(tensor):
             return
         first = var.first
-        if first is not None and first.ref is not None and first.ref() is tensor and first.state != content.UNSEEN:
+        if first is not None and first.key == id(tensor) and first.state != content.UNSEEN:
             state, hashed = first.state, first.digest  # the same tensor under its first name, looked at just before
             var.same_as(first)
         else:
-            readable = tensor if var.plain and var.ref is not None and var.ref() is tensor else content.local(tensor)
+            readable = content.local(tensor)
             if readable is None:
                 return
             seen = content.look(readable, finite or var.state == content.NONFINITE)

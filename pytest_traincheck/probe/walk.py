@@ -1,34 +1,84 @@
-"""Every tensor in a value: containers, mappings, named tuples, dataclasses such as `ModelOutput`, and NumPy arrays."""
+"""What values are made of, read without running a line of the user's: containers, mappings, dataclasses, objects.
+
+A dict is asked as a dict, whatever methods its class has; other objects show their attributes. A `keys`, a
+`__getitem__` or a property of somebody else's could count, load, draw or raise.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+from collections import UserDict
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from .theirs import is_theirs
+
 ITEMS = 32
 """Entries of a list or tuple that are walked."""
 
+_get_attribute = object.__getattribute__
+
+
+def pairs(value: Any) -> list[tuple[str, Any]] | None:
+    """Name and value of all that a mapping, such as a batch or a `ModelOutput`, holds; `None` for everything else."""
+    kind = type(value)  # an object may say of itself that it is of another class, or raise when it is asked
+    if not issubclass(kind, dict):
+        if not issubclass(kind, UserDict):
+            return None
+        value = _attributes(value).get("data")
+        if type(value) is not dict:
+            return None
+    return [(_text(name), item) for name, item in dict.items(value)]
+
+
+def sequence(value: Any) -> tuple[Any, ...] | None:
+    """The items of a list or tuple, named tuples included; `None` for everything else."""
+    kind = type(value)
+    if issubclass(kind, tuple):
+        return tuple(tuple.__iter__(value))
+    return tuple(list.__iter__(value)) if issubclass(kind, list) else None
+
+
+def attributes(value: Any) -> list[tuple[str, Any]]:
+    """The attributes of an object of a class of somebody's: a dataclass, a batch of torch-geometric."""
+    kind = type(value)
+    if kind.__module__ == "builtins" or issubclass(kind, (type, torch.Tensor, torch.nn.Module)):
+        return []
+    return [(name, item) for name, item in _attributes(value).items() if type(name) is str]
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    try:
+        found = _get_attribute(value, "__dict__")
+    except AttributeError:
+        return {}
+    return dict(found) if type(found) is dict else {}
+
+
+def _text(name: Any) -> str:
+    return name if type(name) is str else repr(name) if type(name) in _SIMPLE else type(name).__name__
+
+
+_SIMPLE = (int, float, bool, bytes, type(None))
+
 
 def tensors(name: str, value: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor in a value with the path that leads to it, which begins with `name`."""
-    if isinstance(value, torch.Tensor):
+    """Every tensor in a value with the path that leads to it, which begins with `name`. NumPy arrays are such."""
+    if issubclass(type(value), torch.Tensor):
         yield name, value
         return
     if not depth:
         return
-    if hasattr(value, "keys") and hasattr(value, "__getitem__"):
-        items: Any = [(key, value[key]) for key in list(value.keys())]
-    elif isinstance(value, (list, tuple)):
-        items = enumerate(value[:ITEMS])
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        items = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
-    elif type(value).__module__ == "numpy" and hasattr(value, "__array_interface__"):
-        items = _as_tensor(value)
-    else:
-        return
+    items: Any = pairs(value)
+    if items is None:
+        found = sequence(value)
+        if found is not None:
+            items = [(str(place), item) for place, item in enumerate(found[:ITEMS])]
+        elif type(value).__module__ == "numpy":
+            items = _as_tensor(value)
+        else:
+            items = attributes(value)[:ITEMS]
     for key, item in items:
         yield from tensors(f"{name}.{key}" if key != "" else name, item, depth - 1)
 
@@ -36,5 +86,7 @@ def tensors(name: str, value: Any, depth: int) -> Iterator[tuple[str, torch.Tens
 def _as_tensor(array: Any) -> list[tuple[str, torch.Tensor]]:
     try:
         return [("", torch.from_numpy(array.copy()))]
-    except (TypeError, ValueError):
-        return []  # texts and objects
+    except (AttributeError, TypeError, ValueError) as error:
+        if is_theirs(error):
+            raise
+        return []  # texts, objects, single numbers

@@ -1,12 +1,8 @@
-"""Files of one process: rows into a mapped `events.bin`, lines into `symbols.jsonl`, and `meta.json`.
-
-Rows go into a shared mapping, so that what was recorded outlives a process that is killed.
-"""
+"""Files of one process: rows into `events.bin` and `sketches.bin`, lines into `symbols.jsonl`, and `meta.json`."""
 
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import struct
 import threading
@@ -14,6 +10,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from .growing import GrowingFile
+from .theirs import is_theirs
 
 if TYPE_CHECKING:
     from .context import Call
@@ -25,7 +24,8 @@ CALL, CHANGE, MEASURE = 1, 2, 3
 FORMAT = 1
 
 _pack, _SIZE = ROW.pack_into, ROW.size
-_CHUNK_ROWS = 1 << 14
+_CHUNK = (1 << 14) * ROW.size
+_SMALL_CHUNK = 1 << 16
 _MAX_ERRORS = 20
 _MAX_LEFT_OUT = 50
 _MOST = (1 << 32) - 1
@@ -46,13 +46,12 @@ class TraceWriter:
         self.left_out: dict[str, int] = {}
         """What was not looked at, and how often."""
         self.closed = False
-        self._lock = threading.Lock()
-        self._symbols = os.open(self.directory / "symbols.jsonl", _APPEND, 0o644)
-        self._events = os.open(self.directory / "events.bin", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._sketches: int | None = None
-        self._capacity = 0
-        self._map: mmap.mmap | None = None
-        self._grow()
+        # A signal handler of the user's may call torch while a row is being written, in the same thread.
+        self._lock = threading.RLock()
+        self._symbols = GrowingFile(self.directory / "symbols.jsonl", _SMALL_CHUNK)
+        self._events = GrowingFile(self.directory / "events.bin", _CHUNK)
+        self._sketches: GrowingFile | None = None
+        self._room = self._events.capacity // _SIZE
 
     def call(
         self,
@@ -69,13 +68,12 @@ class TraceWriter:
         Drawing the number and writing the row are one step under the lock, so rows are in the order of `end`.
         """
         with self._lock:
-            if self.rows < self._capacity or self._grow():
-                assert self._map is not None
+            if (row := self.rows) < self._room or self._grow():
+                self.rows = row + 1
                 _pack(
-                    self._map, self.rows * _SIZE, CALL, flags, thread, call.seq, next(clock), call.parent,
+                    self._events.memory, row * _SIZE, CALL, flags, thread, call.seq, next(clock), call.parent,
                     call.number, call.ctx, call.args, ret, call.src, call.mod, call.opt, 0, 0, 0, digest, value,
                 )  # fmt: skip
-                self.rows += 1
             else:
                 self.lost += 1
 
@@ -94,14 +92,13 @@ class TraceWriter:
     ) -> None:
         """Write a change row with the next number of `clock`."""
         with self._lock:
-            if self.rows < self._capacity or self._grow():
-                assert self._map is not None
+            if (row := self.rows) < self._room or self._grow():
+                self.rows = row + 1
                 seq = next(clock)
                 _pack(
-                    self._map, self.rows * _SIZE, CHANGE, 0, thread, seq, seq, parent,
+                    self._events.memory, row * _SIZE, CHANGE, 0, thread, seq, seq, parent,
                     subject, ctx, 0, 0, src, 0, 0, old, new, 0, digest, value,
                 )  # fmt: skip
-                self.rows += 1
             else:
                 self.lost += 1
 
@@ -119,14 +116,13 @@ class TraceWriter:
         """Write a measure of a call (none: outside every call) with the next number of `clock`."""
         about = (parent.seq, parent.ctx, parent.src, parent.mod) if parent is not None else (0, 0, 0, 0)
         with self._lock:
-            if self.rows < self._capacity or self._grow():
-                assert self._map is not None
+            if (row := self.rows) < self._room or self._grow():
+                self.rows = row + 1
                 seq = next(clock)
                 _pack(
-                    self._map, self.rows * _SIZE, MEASURE, 0, thread, seq, seq, about[0],
+                    self._events.memory, row * _SIZE, MEASURE, 0, thread, seq, seq, about[0],
                     subject, about[1], var, 0, about[2], about[3], opt, 0, 0, 0, digest, value,
                 )  # fmt: skip
-                self.rows += 1
             else:
                 self.lost += 1
 
@@ -138,45 +134,54 @@ class TraceWriter:
                 return
             try:
                 if self._sketches is None:
-                    self._sketches = os.open(self.directory / "sketches.bin", _APPEND, 0o644)
-                data = SKETCH_ROW.pack(
-                    next(clock), call, slot, var, min(size, _MOST), min(faint, _MOST), digest, norm, mean, *projections
+                    self._sketches = GrowingFile(self.directory / "sketches.bin", _SMALL_CHUNK)
+                self._sketches.append(
+                    SKETCH_ROW.pack(
+                        next(clock),
+                        call,
+                        slot,
+                        var,
+                        min(size, _MOST),
+                        min(faint, _MOST),
+                        digest,
+                        norm,
+                        mean,
+                        *projections,
+                    )
                 )
-                os.write(self._sketches, data)
             except OSError as error:
-                self.lost += 1
                 self.error("writing sketches.bin", error)
+                self.lost += 1
 
     def _grow(self) -> bool:
         """Make room for another chunk; false when the disk has none or the trace was closed."""
         if self.closed:
             return False
-        size = (self._capacity + _CHUNK_ROWS) * ROW.size
         try:
-            # Without real blocks behind it, a full disk would turn a store into the mapping into SIGBUS.
-            os.posix_fallocate(self._events, self._capacity * ROW.size, _CHUNK_ROWS * ROW.size)
-            if self._map is None:
-                self._map = mmap.mmap(self._events, size)
-            else:
-                self._map.resize(size)
-        except (OSError, ValueError, SystemError) as error:
+            self._events.grow()
+        except OSError as error:
             if not self.lost:
                 self.error("writing events.bin", error)
             return False
-        self._capacity += _CHUNK_ROWS
+        self._room = self._events.capacity // _SIZE
         return True
 
     def symbol(self, record: dict[str, Any]) -> None:
         """Append one line to `symbols.jsonl`."""
-        if self.closed:
-            return
-        try:
-            os.write(self._symbols, (json.dumps(record, separators=(",", ":")) + "\n").encode())
-        except OSError as error:
-            self.error("writing symbols.jsonl", error)
+        line = (json.dumps(record, separators=(",", ":")) + "\n").encode()
+        with self._lock:
+            if self.closed:
+                return
+            try:
+                self._symbols.append(line)
+            except OSError as error:
+                self.error("writing symbols.jsonl", error)
+                self.lost += 1
 
     def error(self, where: str, error: BaseException) -> None:
-        """Count a failure of the probe and keep the first few."""
+        """Count a failure of the probe and keep the first few. Raises `error` itself when it is the user's."""
+        if is_theirs(error):
+            raise error
         self.error_count += 1
         if len(self.errors) < _MAX_ERRORS:
             self.errors.append({"where": where, "error": f"{type(error).__name__}: {error}"[:300]})
@@ -206,38 +211,26 @@ class TraceWriter:
             self.error("writing meta.json", error)
 
     def close(self, finished: bool) -> None:
-        """End the trace: cut `events.bin` to what was written and say in `meta.json` whether the end was orderly."""
+        """End the trace: cut the files to what was written and say in `meta.json` whether the end was orderly."""
         with self._lock:
             if self.closed:
                 return
             self.closed = True
-            try:
-                if self._map is not None:
-                    self._map.close()
-                    self._map = None
-                self._capacity = 0
-                os.ftruncate(self._events, self.rows * ROW.size)
-            except OSError as error:
-                self.error("closing events.bin", error)
+            self._room = 0
+            self._events.size = self.rows * _SIZE
+            for file in self._files():
+                try:
+                    file.close()
+                except OSError as error:
+                    self.error(f"closing {file.path.name}", error)
         self.write_meta(finished)
-        self._release()
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's files without touching them."""
         self.closed = True
-        self._capacity = 0
-        if self._map is not None:
-            self._map.close()
-            self._map = None
-        self._release()
+        self._room = 0
+        for file in self._files():
+            file.abandon()
 
-    def _release(self) -> None:
-        for descriptor in (self._symbols, self._events, self._sketches):
-            try:
-                if descriptor is not None:
-                    os.close(descriptor)
-            except OSError as error:
-                self.error("closing files", error)
-
-
-_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    def _files(self) -> list[GrowingFile]:
+        return [file for file in (self._symbols, self._events, self._sketches) if file is not None]

@@ -194,7 +194,7 @@ class Trace:
 def read_trace(directory: Path) -> Trace:
     """Read one process directory, as far as it was written."""
     meta = json.loads((directory / "meta.json").read_text())
-    symbols = [json.loads(line) for line in (directory / "symbols.jsonl").read_text().splitlines()]
+    symbols = [json.loads(line) for line in (directory / "symbols.jsonl").read_text().rstrip("\0").splitlines()]
     data = (directory / "events.bin").read_bytes()
     rows = np.frombuffer(data[: len(data) // ROW.itemsize * ROW.itemsize], ROW)
     ends = np.flatnonzero(rows["kind"] == 0)

@@ -299,6 +299,26 @@ def test_methods_are_told_however_they_are_called(observing: Any) -> None:
 
 
 @built_in
+@pytest.mark.parametrize("function", [os.path.realpath, os.fspath, os.cpu_count, len, sorted])
+def test_short_cuts_of_the_interpreter_are_not_taken(observing: Any, function: Any) -> None:
+    """A loop makes the interpreter call functions of other conventions directly."""
+    if inspect.isfunction(function):
+        function = os.open
+    given: Any = {os.cpu_count: (), os.open: (os.devnull, os.O_RDONLY), os.fspath: ("x",)}.get(function, ([2, 1],))
+    facts = hash(function), function.__name__, repr(function)
+    results = []
+    for turn in range(40):
+        if turn == 20:
+            told = observing(function)
+        results.append(function(*given) if not given else function(given[0], *given[1:]))
+    assert [kind for kind, *_ in told.calls] == ["enter", "leave"] * 20
+    assert (hash(function), function.__name__, repr(function)) == facts
+    if function is os.open:
+        for descriptor in results:
+            os.close(descriptor)
+
+
+@built_in
 def test_an_operator_is_told(observing: Any) -> None:
     told = observing(torch.Tensor.__matmul__)
     result = torch.eye(2) @ torch.ones(2)

@@ -41,7 +41,7 @@ def _note_failure(run_dir: str, error: BaseException) -> None:
             "format": 1,
             "pid": os.getpid(),
             "ppid": os.getppid(),
-            "argv": list(getattr(sys, "argv", [])),
+            "argv": [str(word) for word in getattr(sys, "argv", None) or ()],
             "executable": sys.executable,
             "finished": False,
             "events": 0,

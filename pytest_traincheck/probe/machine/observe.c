@@ -15,7 +15,9 @@ struct Api {
     void (*fetch)(Object **, Object **, Object **);   /* PyErr_Fetch */
     void (*restore)(Object *, Object *, Object *);    /* PyErr_Restore */
     void (*release)(Object *);                        /* Py_DecRef */
+    int (*matches)(Object *);                         /* PyErr_ExceptionMatches */
     Object *none;                                     /* Py_None */
+    Object *too_deep;                                 /* PyExc_RecursionError */
 };
 
 struct Hook {
@@ -27,6 +29,18 @@ struct Hook {
 
 /* PY_VECTORCALL_ARGUMENTS_OFFSET: the callee may use the place before the first argument for a while. */
 #define BORROWED ((size_t)1 << (8 * sizeof(size_t) - 1))
+
+/* A program may be so deep in calls that there is no room for a hook: then it is not told, and that is all. */
+static int only_too_deep(const struct Api *api)
+{
+    Object *type, *value, *traceback;
+    if (!api->matches(api->too_deep)) return 0;
+    api->fetch(&type, &value, &traceback);
+    if (type != NULL) api->release(type);
+    if (value != NULL) api->release(value);
+    if (traceback != NULL) api->release(traceback);
+    return 1;
+}
 
 static Object *ended(const struct Hook *hook, Object *call, Object *result)
 {
@@ -40,7 +54,7 @@ static Object *ended(const struct Hook *hook, Object *call, Object *result)
     }
     if (result != NULL) {
         told = api->vectorcall(hook->leave, given, 2, NULL);
-        if (told == NULL) {
+        if (told == NULL && !only_too_deep(api)) {
             api->release(result);
             result = NULL;
         }
@@ -48,7 +62,7 @@ static Object *ended(const struct Hook *hook, Object *call, Object *result)
         Object *type, *value, *traceback;
         api->fetch(&type, &value, &traceback);
         told = api->vectorcall(hook->raised, given, 1, NULL);
-        if (told != NULL) {
+        if (told != NULL || only_too_deep(api)) {
             api->restore(type, value, traceback);
         } else {
             /* What a signal handler has raised meanwhile takes the place of what was on its way. */
@@ -67,7 +81,7 @@ Object *function_called(Object *callable, Object *const *args, size_t count, Obj
 {
     Object *call = hook->api->vectorcall(hook->enter, args, count & ~BORROWED, names);
     (void)callable;
-    if (call == NULL) return NULL;
+    if (call == NULL) return only_too_deep(hook->api) ? hook->api->vectorcall(hook->original, args, count, names) : NULL;
     return ended(hook, call, hook->api->vectorcall(hook->original, args, count, names));
 }
 
@@ -76,6 +90,6 @@ Object *method_called(Object *self, Object *args, Object *named, const struct Ho
 {
     Object *given[3] = {self, args, named != NULL ? named : hook->api->none};
     Object *call = hook->api->vectorcall(hook->enter, given, 3, NULL);
-    if (call == NULL) return NULL;
+    if (call == NULL) return only_too_deep(hook->api) ? hook->method(self, args, named) : NULL;
     return ended(hook, call, hook->method(self, args, named));
 }

@@ -182,7 +182,12 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
         state = recorder.threads
         if state.busy or is_compiling():
             return None
-        return _open(recorder, state, family, names, args, kwargs, depth)
+        open_calls = len(state.stack)
+        try:
+            return _open(recorder, state, family, names, args, kwargs, depth)
+        except RecursionError:
+            del state.stack[open_calls:]
+            return None
 
     def enter_packed(first: Any, rest: tuple[Any, ...], named: dict[str, Any] | None) -> Call | None:
         recorder = probe.recorder
@@ -191,7 +196,12 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
         state = recorder.threads
         if state.busy or is_compiling():
             return None
-        return _open(recorder, state, family, names, (first, *rest), named or _NO_KWARGS, depth)
+        open_calls = len(state.stack)
+        try:
+            return _open(recorder, state, family, names, (first, *rest), named or _NO_KWARGS, depth)
+        except RecursionError:
+            del state.stack[open_calls:]
+            return None
 
     def leave(call: Call, result: Any) -> None:
         recorder = probe.recorder
@@ -273,7 +283,7 @@ def _open(
     kwargs: dict[str, Any],
     depth: int,
 ) -> Call | None:
-    open_calls = len(state.stack)
+    open_calls, grad = len(state.stack), torch.is_grad_enabled()
     unhandled = DisableTorchFunction()
     unhandled.__enter__()
     try:
@@ -305,7 +315,7 @@ def _open(
             recorder.sketches.opened(state, call, names.named(args, kwargs))
         return call
     except BaseException as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
-        recorder.abandon(state, open_calls, "opening a call", error)
+        recorder.abandon(state, open_calls, grad, "opening a call", error)
         return None
     finally:
         unhandled.__exit__(None, None, None)
@@ -325,6 +335,7 @@ def _inside(state: ThreadState, family: Family) -> bool:
 
 
 def _close(recorder: Recorder, state: ThreadState, family: Family, call: Call, result: Any) -> None:
+    grad = torch.is_grad_enabled()
     unhandled = DisableTorchFunction()
     unhandled.__enter__()
     try:
@@ -341,7 +352,7 @@ def _close(recorder: Recorder, state: ThreadState, family: Family, call: Call, r
         family.finish(recorder, state, call, result)
     except BaseException as error:  # noqa: BLE001 - see `_open`
         open_calls = state.stack.index(call) if call in state.stack else None
-        recorder.abandon(state, open_calls, f"closing {call.api.name}", error)
+        recorder.abandon(state, open_calls, grad, f"closing {call.api.name}", error)
     finally:
         call.given, call.kwargs = (), _NO_KWARGS
         unhandled.__exit__(None, None, None)

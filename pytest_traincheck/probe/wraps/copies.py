@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 _METHODS = ("clone", "__deepcopy__", "to", "float", "double", "half", "bfloat16")
 """What makes a tensor with the content of another, perhaps in another dtype."""
+_COPYING = ("clone", "__deepcopy__")
+"""The others put a tensor into the place of the one that they are given."""
 
 
 def install(probe: Probe) -> None:
@@ -23,18 +26,20 @@ def install(probe: Probe) -> None:
     def entered(source: Any, *_: Any, **__: Any) -> Any:
         return source if probe.recorder is not None and probe.recorder.measures.early else None
 
-    def left(source: Any, result: Any) -> None:
+    def left(converts: bool, source: Any, result: Any) -> None:
         if probe.recorder is not None:
-            _note(probe.recorder, source, result)
+            _note(probe.recorder, source, result, converts)
 
     for owner, name in ((torch, "clone"), *((torch.Tensor, name) for name in _METHODS)):
-        watch(probe, getattr(owner, name), entered, left)
+        watch(probe, getattr(owner, name), entered, functools.partial(left, name not in _COPYING))
 
 
-def _note(recorder: Recorder, source: Any, result: Any) -> None:
+def _note(recorder: Recorder, source: Any, result: Any, converts: bool) -> None:
     if not isinstance(source, torch.Tensor) or type(result) is not torch.Tensor or result.grad_fn is not None:
         return
     if result is source or not result.is_floating_point():
         return  # `to` gives what it gets where that is as wanted
     if source.is_floating_point() and source.numel() > 1:
         recorder.variables.note_copy(source, result)
+        if converts:
+            recorder.measures.converted(source, result)

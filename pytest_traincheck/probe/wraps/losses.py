@@ -95,7 +95,7 @@ def _shift(target: torch.Tensor, ignored: int, tokens: tuple[Any, ...]) -> int |
     """How far ahead the targets run of a sequence that went into the model; `None` if they are not that sequence."""
     for ref in tokens:
         sequence = ref()
-        if sequence is None or not sequence.is_cpu or local(sequence) is None:
+        if sequence is None or not sequence.is_cpu:
             continue
         batch, length = sequence.shape
         if not batch or target.numel() % batch or length < 4:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..context import Call, ThreadState, quiet, unobservable, unseen
+from ..context import ENTRY, TRAINING, Call, ThreadState, quiet, unobservable, unseen
 from ..in_place import Hooks, InPlace
 from ..modules import ModuleInfo, unwrap
-from ..recorder import ENTRY, TRAINING
+from ..storages import remembered
+from ..walk import pairs, sequence
 from . import generation
 from .base import DisableTorchFunction, Parameters, call_key, is_compiling, watch
 
@@ -49,7 +49,13 @@ def _observe_calls(probe: Probe) -> None:
         state = recorder.threads
         if state.busy or is_compiling():
             return None
-        call = _open(recorder, state, module, args, kwargs)
+        open_calls, open_modules = len(state.stack), state.modules
+        try:
+            call = _open(recorder, state, module, args, kwargs)
+        except RecursionError:
+            del state.stack[open_calls:]
+            state.modules = open_modules
+            return None
         return None if call is None else (module, call)
 
     def leave(token: tuple[torch.nn.Module, Call], result: Any) -> None:
@@ -72,7 +78,7 @@ def _observe_calls(probe: Probe) -> None:
 def _open(
     recorder: Recorder, state: ThreadState, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Call | None:
-    open_calls, open_modules = len(state.stack), state.modules
+    open_calls, open_modules, grad = len(state.stack), state.modules, torch.is_grad_enabled()
     unhandled = DisableTorchFunction()
     unhandled.__enter__()
     try:
@@ -120,7 +126,7 @@ def _open(
         return call
     except BaseException as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
         state.modules = open_modules
-        recorder.abandon(state, open_calls, f"calling {type(module).__name__}", error)
+        recorder.abandon(state, open_calls, grad, f"calling {type(module).__name__}", error)
         return None
     finally:
         unhandled.__exit__(None, None, None)
@@ -135,7 +141,9 @@ def _measure_inputs(
     recorder.measures.content_of(state, "model.input", call, inputs)
     args, kwargs = inputs
     named = [*zip(arguments, args, strict=False), *kwargs.items()]
-    recorder.measures.tokens = tuple(weakref.ref(tensor) for tensor in _token_tensors(named, 2))
+    held = [remembered(tensor) for tensor in _token_tensors(named, 2)]
+    recorder.measures.forget_inputs()
+    recorder.measures.tokens = tuple(item for item in held if item is not None)
 
 
 def _measure_data(
@@ -159,12 +167,14 @@ def _token_tensors(named: list[tuple[str, Any]], depth: int) -> list[torch.Tenso
         if type(value) is torch.Tensor:
             if value.dim() == 2 and value.dtype in (torch.int64, torch.int32):
                 found.append(value)
-        elif depth and isinstance(value, tuple) and hasattr(value, "_fields"):
-            found += _token_tensors(list(zip(value._fields, value, strict=True)), depth - 1)
-        elif depth and hasattr(value, "keys") and hasattr(value, "__getitem__"):
-            found += _token_tensors([(str(key), value[key]) for key in list(value.keys())], depth - 1)
-        elif depth and isinstance(value, (list, tuple)):
-            found += _token_tensors([(name, item) for item in value[:8]], depth - 1)
+        elif depth:
+            inner = pairs(value)
+            if inner is None:
+                items = sequence(value) or ()
+                fields: Any = getattr(type(value), "_fields", None)
+                named_tuple = type(fields) is tuple and len(fields) == len(items)
+                inner = [*zip(fields, items, strict=True)] if named_tuple else [(name, item) for item in items[:8]]
+            found += _token_tensors(inner, depth - 1)
     return found
 
 
