@@ -276,17 +276,17 @@ def test_only_modules_that_hold_tensors_are_numbered_roots(tmp_path: Path) -> No
 
 
 def test_a_full_disk_loses_events_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_traincheck.probe import writer
+    from pytest_traincheck.probe import growing, writer
 
-    monkeypatch.setattr(writer, "_CHUNK_ROWS", 64)
-    real = writer.os.posix_fallocate
+    monkeypatch.setattr(writer, "_CHUNK", 64 * writer.ROW.size)
+    real = growing.os.posix_fallocate
 
     def full(descriptor: int, offset: int, length: int) -> None:
-        if offset:
+        if offset and length == 64 * writer.ROW.size:
             raise OSError(28, "No space left on device")
         real(descriptor, offset, length)
 
-    monkeypatch.setattr(writer.os, "posix_fallocate", full)
+    monkeypatch.setattr(growing.os, "posix_fallocate", full)
     with observe(tmp_path):
         for _ in range(100):
             F.softmax(torch.ones(2), 0)
