@@ -112,7 +112,7 @@ class unseen:
 class quiet:
     """The probe's own tensor work: no gradients, no autocast, none of the user's function or dispatch modes."""
 
-    __slots__ = ("_autocast", "_dispatch", "_function", "_grad", "_state")
+    __slots__ = ("_autocast", "_dispatch", "_function", "_grad", "_profiled", "_state")
 
     def __init__(self, state: ThreadState) -> None:
         self._state = state
@@ -121,6 +121,9 @@ class quiet:
         self._state.busy = True
         self._grad = torch.is_grad_enabled()
         torch._C._set_grad_enabled(False)
+        self._profiled = _profiling()
+        if self._profiled:
+            _record_functions(False)
         # These end with the object that holds them, too.
         self._autocast = torch._C._DisableAutocast()
         self._autocast.__enter__()  # type: ignore[no-untyped-call]
@@ -133,8 +136,14 @@ class quiet:
         self._dispatch.__exit__(None, None, None)
         self._function.__exit__(None, None, None)
         self._autocast.__exit__(None, None, None)
+        if self._profiled:
+            _record_functions(True)
         torch._C._set_grad_enabled(self._grad)
         self._state.busy = False
+
+
+_profiling: Callable[[], bool] = torch._C._autograd._profiler_enabled
+_record_functions: Callable[[bool], None] = torch._C._autograd._enable_record_function
 
 
 def unobservable() -> bool:

@@ -32,6 +32,7 @@ _COMMON = frozenset({
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex128, torch.complex64, torch.complex32,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
 })  # fmt: skip
+_SPARSE = frozenset({torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc})
 _SMALL_FLOATS = frozenset(
     getattr(torch, name)
     for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
@@ -68,9 +69,9 @@ def local(tensor: torch.Tensor) -> torch.Tensor | None:
         return None
     if tensor.is_nested or tensor.is_quantized or tensor.is_meta:
         return None
-    if tensor.layout is torch.strided and not _has_memory(tensor):
-        return None
-    return tensor
+    if tensor.layout is torch.strided:
+        return tensor if _has_memory(tensor) else None
+    return tensor if tensor.layout in _SPARSE else None
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:
@@ -180,7 +181,7 @@ def _digest_sparse(tensor: torch.Tensor) -> int:
     elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
         parts = (tensor.crow_indices(), tensor.values())
     else:
-        return 1
+        parts = (tensor.ccol_indices(), tensor.values())
     first, second = (digest(part) for part in parts)
     return (first * 31 + second) & _MASK or 1
 
@@ -304,7 +305,7 @@ def _walk(value: Any, checksum: int, depth: int) -> int:
         for item in items:
             checksum = _walk(item, checksum, depth - 1)
         return checksum
-    if type(value) in _PLAIN_VALUES:
+    if id(type(value)) in _PLAIN_VALUES:
         return zlib.crc32(repr(value).encode("utf-8", "backslashreplace"), checksum)
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
         return zlib.crc32(value.tobytes(), checksum)
@@ -314,7 +315,8 @@ def _walk(value: Any, checksum: int, depth: int) -> int:
     return checksum
 
 
-_PLAIN_VALUES = (type(None), str, int, float, bool, bytes)
+# By `id`: a class may have a metaclass that says what it is equal to.
+_PLAIN_VALUES = frozenset(map(id, (type(None), str, int, float, bool, bytes)))
 
 
 def norms(tensors: list[torch.Tensor]) -> list[float]:

@@ -38,7 +38,7 @@ def key_of(value: Any, depth: int = DEPTH) -> Any:
         return (value.dtype, shape, value.requires_grad, value.device)
     if value is None or kind is str:
         return value if value is None or len(value) <= MAX_TEXT else value[:MAX_TEXT]
-    if kind in _SCALARS:
+    if kind is int or kind is float or kind is bool:
         return (kind, value) if value == value else (kind, "nan")
     if issubclass(kind, _TENSOR):
         if issubclass(kind, Lazy):

@@ -127,12 +127,13 @@ class Variables:
         """`var` id; the symbol is written when it is first needed."""
         if not var.id:
             same = self.id_of(var.first, tensor) if var.first is not None else 0
+            lazy = isinstance(tensor, content.Lazy)
             fields = {
                 "kind": var.kind,
                 "root": var.root,
                 "opt": var.opt,
                 "name": var.name,
-                "shape": [size if type(size) is int else -1 for size in tensor.shape],
+                "shape": [] if lazy else [size if type(size) is int else -1 for size in tensor.shape],
                 "dtype": dtype_name(tensor.dtype),
                 "same": same,
                 "requires_grad": tensor.requires_grad,

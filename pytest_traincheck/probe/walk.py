@@ -57,10 +57,11 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 
 def _text(name: Any) -> str:
-    return name if type(name) is str else repr(name) if type(name) in _SIMPLE else type(name).__name__
+    return name if type(name) is str else repr(name) if id(type(name)) in _SIMPLE else type(name).__name__
 
 
-_SIMPLE = (int, float, bool, bytes, type(None))
+# By `id`: a class may have a metaclass that says what it is equal to.
+_SIMPLE = frozenset(map(id, (int, float, bool, bytes, type(None))))
 
 
 def tensors(name: str, value: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:

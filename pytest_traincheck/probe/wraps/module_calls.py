@@ -106,7 +106,7 @@ def _open(
         mod = named.mod or modules.mod(named)
         names = _signatures.get(named.cls) or _parameters_of(named.cls)
         call = recorder.begin(state, api, call_key(args, kwargs), names.bind, (module, *args), kwargs, mod, 3)
-        if module.training:
+        if getattr(module, "training", False):  # a frozen script has none
             call.flags |= TRAINING
         if entry:
             call.flags |= ENTRY
@@ -197,7 +197,7 @@ def _close(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call
                 recorder.sketches.closing(state, call, result)
             if call.flags & ENTRY:
                 _look_at_buffers(recorder, state, module, call)
-            if recorder.measures.early and module.training and torch.is_grad_enabled():
+            if recorder.measures.early and call.flags & TRAINING and torch.is_grad_enabled():
                 recorder.measures.activation(state, call, result)
         recorder.end(state, call, result)
 
