@@ -75,6 +75,10 @@ class Recording:
     seed: str = ""
     unstable: tuple[str, ...] = ()
     """Places where another golden run gave something else for the same."""
+    unrepeated: tuple[str, ...] | None = None
+    """Places that another golden run with the same seed did not reach with the same inputs; None where no seed was run
+    twice, so that nobody knows.
+    """
 
     def __post_init__(self) -> None:
         if self.calls.dtype != CALLS or self.sketches.dtype != SKETCHES:
@@ -97,7 +101,13 @@ class Recording:
 
     def to_arrays(self) -> tuple[bytes, bytes, bytes]:
         """Texts as JSON, and both tables, as bytes."""
-        content = {"seed": self.seed, "strings": list(self.strings), "unstable": list(self.unstable)}
+        content: dict[str, Any] = {
+            "seed": self.seed,
+            "strings": list(self.strings),
+            "unstable": list(self.unstable),
+        }
+        if self.unrepeated is not None:
+            content["unrepeated"] = list(self.unrepeated)
         text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
         return text.encode("ascii"), self.calls.tobytes(), self.sketches.tobytes()
 
@@ -111,10 +121,10 @@ class Recording:
         content: Any = json.loads(text.decode("ascii")) if text else {}
         if not content:
             return None
-        if not isinstance(content, dict) or set(content) != {"seed", "strings", "unstable"}:
+        if not isinstance(content, dict) or set(content) - {"unrepeated"} != {"seed", "strings", "unstable"}:
             raise ValueError("the texts of a recording have other keys than this format")
-        strings, unstable = content["strings"], content["unstable"]
-        for texts in (strings, unstable):
+        strings, unstable, unrepeated = content["strings"], content["unstable"], content.get("unrepeated")
+        for texts in (strings, unstable, [] if "unrepeated" not in content else unrepeated):
             if not isinstance(texts, list) or not all(isinstance(item, str) for item in texts):
                 raise ValueError("the texts of a recording are not a list of texts")
         if not isinstance(content["seed"], str):
@@ -127,4 +137,5 @@ class Recording:
             np.frombuffer(sketches, dtype=SKETCHES),
             content["seed"],
             tuple(unstable),
+            None if unrepeated is None else tuple(unrepeated),
         )

@@ -66,8 +66,7 @@ def _record(run: Run) -> Recorded | None:
         base += len(chosen)
     if not calls:
         return None
-    seed = str(run.processes[0].raw.meta.get("seed") or "")
-    recording = Recording(tuple(texts.numbers), np.concatenate(calls), np.concatenate(sketches), seed)
+    recording = Recording(tuple(texts.numbers), np.concatenate(calls), np.concatenate(sketches), run.seed)
     return Recorded(recording, np.concatenate(rows), np.concatenate(variables), bool(run.workers))
 
 

@@ -42,6 +42,12 @@ class Run:
         return str(self.processes[0].raw.meta.get("platform", "")) if self.processes else ""
 
     @property
+    def seed(self) -> str:
+        """The seed that it was started with, as text; empty where none is known."""
+        seed = self.processes[0].raw.meta.get("seed") if self.processes else None
+        return "" if seed is None else str(seed)
+
+    @property
     def peers(self) -> tuple[tuple[int, ...], ...]:
         """Positions of processes that train together: one tuple for each launch of several ranks."""
         by_rank: dict[int, list[int]] = {}

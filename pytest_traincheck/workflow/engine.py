@@ -31,6 +31,7 @@ class Learn(Protocol):
         seeds: tuple[int, ...],
         reason: str,
         varied: Sequence[Run] = (),
+        again: Sequence[Run] = (),
     ) -> Golden: ...
 
 

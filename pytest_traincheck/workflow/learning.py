@@ -45,6 +45,8 @@ def learn_side(
         )
         for number, extra in enumerate(spec.vary)
     ]
+    # Whether a seed repeats nobody knows before it has been run twice.
+    again = [record(plan, space, "golden-again", seed=spec.seeds[0], engine=engine, progress=progress)]
     started = time.perf_counter()
     golden = engine.learn(
         [run.trace for run in runs],
@@ -55,5 +57,6 @@ def learn_side(
         seeds=spec.seeds,
         reason=reason,
         varied=[run.trace for run in varied],
+        again=[run.trace for run in again],
     )
     return Learned(golden, (*runs, *varied), time.perf_counter() - started)
