@@ -7,6 +7,8 @@ themselves; when it does not come to it, a check that says nothing has looked at
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from pytest_traincheck.check.result import Coverage, Parted, Warned
@@ -14,7 +16,7 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.relations.base import listed
-from pytest_traincheck.replay import Claim, Comparison, Parting, compare_with_itself
+from pytest_traincheck.replay import STEP, Claim, Comparison, Parting, compare_with_itself
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.slots import part_of_batch, parts_of_batch
 
@@ -30,10 +32,11 @@ def coverage(golden: Golden, run: Run, compared: Comparison | None, *, same_spec
     if recording is None or golden.platform != run.platform:
         return Coverage()
     workers = bool(run.workers)
-    own = run.memo(
+    itself = run.memo(
         ("golden's own", id(recording)),
-        lambda: compare_with_itself(recording, golden.platform, workers=workers).made,
+        lambda: compare_with_itself(recording, golden.platform, workers=workers),
     )
+    own = itself.made
     repeated = own - frozenset(recording.unrepeated or ())
     made = own & compared.made if compared is not None else frozenset()
     return Coverage(
@@ -41,7 +44,7 @@ def coverage(golden: Golden, run: Run, compared: Comparison | None, *, same_spec
         made=len(made),
         floor=_floor(len(repeated), len(own)),
         repeats=None if recording.unrepeated is None else repeated == own,
-        parted=_parted(recording, run, compared, same_spec=same_spec),
+        parted=_parted(recording, run, compared, itself, same_spec=same_spec),
         lost=len(repeated - made),
         excuse=_excuse(recording, run, same_spec=same_spec),
     )
@@ -64,23 +67,38 @@ def _excuse(recording: Recording, run: Run, *, same_spec: bool) -> str:
     return ""
 
 
-def _parted(recording: Recording, run: Run, compared: Comparison | None, *, same_spec: bool) -> Parted | None:
+def _parted(
+    recording: Recording, run: Run, compared: Comparison | None, itself: Comparison, *, same_spec: bool
+) -> Parted | None:
     if not same_spec:
         return Parted("another command than golden's")
     if compared is None:
         return Parted("nothing that the candidate computed was recorded in its first steps")
-    if recording.seed != run.seed and compared.parting is not None:
-        return Parted(_excuse(recording, run, same_spec=True))
-    deviating = next((claim for claim in compared.claims if not claim.holds), None)
     parting = compared.parting
-    if deviating is not None and (parting is None or deviating.step <= parting.step):
-        process = run.processes[deviating.process]
-        source = process.source(deviating.row) if deviating.row >= 0 and len(process.events) else ""
-        return Parted(_deviation(deviating), deviating.step, source, told=True)
-    if parting is None:
+    if parting is None or _is_drift(parting, compared, itself):
         return None
+    if recording.seed != run.seed:
+        return Parted(_excuse(recording, run, same_spec=True))
     process = run.processes[parting.process]
-    return Parted(parting.what, parting.step, _source(process, parting))
+    return Parted(parting.what, parting.step, _source(process, parting.at))
+
+
+def _is_drift(parting: Parting, compared: Comparison, itself: Comparison) -> bool:
+    """Whether training has led to other parameters though each step before was compared and gave golden's result: an
+    optimizer that normalises its gradients makes a step of rounding where a gradient is nearly zero.
+    """
+    steps = {claim.key for claim in itself.claims if claim.what in STEP and claim.step < parting.step}
+    return parting.trained and bool(steps) and steps <= compared.made
+
+
+def told(found: Coverage, run: Run, compared: Comparison) -> Coverage:
+    """The coverage of a run in which a rule about its results is broken: there it parted, if not before."""
+    claim = next((claim for claim in compared.claims if not claim.holds), None)
+    if claim is None or (found.parted is not None and found.parted.step < claim.step):
+        return found
+    process = run.processes[claim.process]
+    source = process.source(claim.row) if claim.row >= 0 and len(process.events) else ""
+    return replace(found, parted=Parted(_deviation(claim), claim.step, source, told=True))
 
 
 def _deviation(claim: Claim) -> str:
@@ -101,13 +119,13 @@ def _deviation(claim: Claim) -> str:
     return places.get(claim.what, f"result of `{claim.name}`")
 
 
-def _source(process: Process, parting: Parting) -> str:
+def _source(process: Process, at: float) -> str:
     """The line of the user's code at the place: of the event there, else of the nearest one that has a line."""
     times = process.events["seq"].astype(np.int64)
     rows = np.flatnonzero(process.events["src"] != 0)
     if not rows.size:
         return ""
-    later = rows[times[rows] >= np.floor(parting.at)]
+    later = rows[times[rows] >= np.floor(at)]
     return process.source(int(later[0] if later.size else rows[-1]))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pytest_traincheck.check.alignment import align
 from pytest_traincheck.check.applicable import kinship, why_not
-from pytest_traincheck.check.coverage import coverage
+from pytest_traincheck.check.coverage import coverage, told
 from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.result import Coverage, Incident, InvariantVerdict, ModuleAgreement, Verdict, Violation
@@ -67,6 +67,8 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
             verdicts.append(verdict)
             if violation is not None:
                 violations.append(violation)
+    if replayed is not None and any(isinstance(table[item.invariant.relation], Replayed) for item in violations):
+        covered = told(covered, aligned.run, replayed)
     return CheckOutcome(tuple(verdicts), explain(violations), _modules(replayed), aligned.renamed, covered)
 
 

@@ -21,6 +21,9 @@ FUNCTIONS = "torch.nn.functional"
 
 MODULE, FUNCTION = "module", "function"
 
+STEP = frozenset({"loss", "gradient", "step", "variable"})
+"""What claims are about that speak of a training step as a whole."""
+
 
 @dataclass(frozen=True)
 class Claim:

@@ -35,15 +35,18 @@ class Parting:
     process: int
     step: int
     at: float
+    trained: bool = False
+    """Whether all that was given is golden's but what earlier steps have made of the parameters."""
 
 
 @dataclass(frozen=True)
 class _Cause:
-    """A difference and the times of both sides at which it shows."""
+    """A difference, and the candidate's time and step in which it shows."""
 
     at: float
     step: int
     what: str
+    trained: bool = False
 
 
 def parting(calls: Calls, process: int) -> Parting | None:
@@ -53,7 +56,7 @@ def parting(calls: Calls, process: int) -> Parting | None:
         return None
     causes = [*_beginning(calls, symptom), *_random(calls, symptom), *_batches(calls, symptom), _given(symptom)]
     first = min(causes, key=lambda cause: cause.at)
-    return Parting(first.what, process, first.step, first.at)
+    return Parting(first.what, process, first.step, first.at, first.trained)
 
 
 def _symptom(calls: Calls) -> Compared | None:
@@ -72,15 +75,15 @@ def _symptom(calls: Calls) -> Compared | None:
 
 def _given(symptom: Compared) -> _Cause:
     """The place itself."""
-    call, why = symptom.golden, symptom.why
+    call, why, trained = symptom.golden, symptom.why, False
     name = f"`{call.module or call.name}`"
     if why == "random":
         what = f"random numbers: {name} draws others than in golden"
     elif "." in why and not why[0].isdigit():
-        what = f"parameters: {name} has another `{why}` than in golden"
+        what, trained = f"parameters: {name} has another `{why}` than in golden", call.window > 0
     else:
         what = f"model input: {name} is given another {argument(why)} than in golden"
-    return _Cause(symptom.candidate.begin, symptom.candidate.window, what)
+    return _Cause(symptom.candidate.begin, symptom.candidate.window, what, trained)
 
 
 def _beginning(calls: Calls, symptom: Compared) -> Iterator[_Cause]:
