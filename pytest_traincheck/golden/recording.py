@@ -61,6 +61,11 @@ one of set-up, before there is an optimizer).
 PHASE = "phase"
 """Slot of a sketch that stands where sketching began again, with an optimizer that was made later."""
 
+CHOSEN, DRAWN = "fetch.chosen", "fetch.drawn"
+"""Slots of hashes of how a batch was made: of which examples, and with which random numbers; of size 1 where a worker
+made it.
+"""
+
 _TEXTS = ("name", "kind", "module", "optimizer", "arguments", "autocast")
 _SKETCH_TEXTS = ("slot", "dtype", "shape", "variable", "kind")
 
@@ -75,6 +80,8 @@ class Recording:
     seed: str = ""
     unstable: tuple[str, ...] = ()
     """Places where another golden run gave something else for the same."""
+    repeated: bool = False
+    """Whether another golden run had the same batches to make, so that it is known which of them come again."""
 
     def __post_init__(self) -> None:
         if self.calls.dtype != CALLS or self.sketches.dtype != SKETCHES:
@@ -97,7 +104,11 @@ class Recording:
 
     def to_arrays(self) -> tuple[bytes, bytes, bytes]:
         """Texts as JSON, and both tables, as bytes."""
-        content = {"seed": self.seed, "strings": list(self.strings), "unstable": list(self.unstable)}
+        content: dict[str, Any] = {
+            "seed": self.seed, "strings": list(self.strings), "unstable": list(self.unstable)
+        }  # fmt: skip
+        if self.repeated:
+            content["repeated"] = True
         text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
         return text.encode("ascii"), self.calls.tobytes(), self.sketches.tobytes()
 
@@ -111,7 +122,7 @@ class Recording:
         content: Any = json.loads(text.decode("ascii")) if text else {}
         if not content:
             return None
-        if not isinstance(content, dict) or set(content) != {"seed", "strings", "unstable"}:
+        if not isinstance(content, dict) or set(content) - {"repeated"} != {"seed", "strings", "unstable"}:
             raise ValueError("the texts of a recording have other keys than this format")
         strings, unstable = content["strings"], content["unstable"]
         for texts in (strings, unstable):
@@ -119,6 +130,8 @@ class Recording:
                 raise ValueError("the texts of a recording are not a list of texts")
         if not isinstance(content["seed"], str):
             raise ValueError("the seed of a recording is not a text")
+        if not isinstance(content.get("repeated", False), bool):
+            raise ValueError("whether a recording was repeated is neither true nor false")
         if len(calls) % CALLS.itemsize or len(sketches) % SKETCHES.itemsize:
             raise ValueError("a table of a recording ends in the middle of a row")
         return Recording(
@@ -127,4 +140,5 @@ class Recording:
             np.frombuffer(sketches, dtype=SKETCHES),
             content["seed"],
             tuple(unstable),
+            content.get("repeated", False),
         )

@@ -30,12 +30,14 @@ def learn(
     seeds: tuple[int, ...] = (),
     reason: str = "",
     varied: Sequence[Run] = (),
+    repeated: Sequence[Run] = (),
 ) -> Golden:
     """Everything that held in every golden run.
 
     Args:
         runs: golden runs of one spec, e.g. one a seed.
         varied: runs of other specs (`vary`) that the transferable rules must obey as well.
+        repeated: runs with the seed of the first, which show what comes again with the same seed.
 
     Raises:
         ValueError: `runs` is empty.
@@ -52,7 +54,7 @@ def learn(
         family = (relation.name, hypothesis.family or hypothesis.key)
         if family in settled or hypothesis.implied_by in kept:
             continue
-        measured = _measured(relation, hypothesis, runs)
+        measured = _measured(relation, hypothesis, runs, repeated)
         if measured is None and isinstance(relation, (Measured, Replayed)):
             continue
         confirming = runs[:1] if isinstance(relation, Replayed) else runs
@@ -82,10 +84,12 @@ def learn(
     )
 
 
-def _measured(relation: Relation, hypothesis: Hypothesis, runs: Sequence[Run]) -> Numbers | Recording | None:
+def _measured(
+    relation: Relation, hypothesis: Hypothesis, runs: Sequence[Run], repeated: Sequence[Run]
+) -> Numbers | Recording | None:
     """The numbers that a hypothesis rests on, for the relations that need some."""
     if isinstance(relation, Replayed):
-        return relation.recording(runs)
+        return relation.recording([*runs, *repeated])
     return relation.fit(hypothesis.claim, runs) if isinstance(relation, Measured) else None
 
 

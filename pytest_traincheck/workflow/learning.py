@@ -35,7 +35,10 @@ def learn_side(
     engine: Engine,
     progress: Progress,
 ) -> Learned:
-    """Run the golden side once per seed and once per variation, and learn. Raises `RunFailed`."""
+    """Run the golden side once per seed and once per variation, and learn. Raises `RunFailed`.
+
+    Where worker processes make its batches, the first seed is run twice: nothing else shows whether they come again.
+    """
     runs = [
         record(plan, space, f"golden-seed{seed}", seed=seed, engine=engine, progress=progress) for seed in spec.seeds
     ]
@@ -45,6 +48,11 @@ def learn_side(
         )
         for number, extra in enumerate(spec.vary)
     ]
+    again = (
+        [record(plan, space, "golden-repeated", seed=spec.seeds[0], engine=engine, progress=progress)]
+        if engine.is_repeated(runs[0].trace) and spec.seeds[0] not in spec.seeds[1:]
+        else []
+    )
     started = time.perf_counter()
     golden = engine.learn(
         [run.trace for run in runs],
@@ -55,5 +63,6 @@ def learn_side(
         seeds=spec.seeds,
         reason=reason,
         varied=[run.trace for run in varied],
+        repeated=[run.trace for run in again],
     )
-    return Learned(golden, (*runs, *varied), time.perf_counter() - started)
+    return Learned(golden, (*runs, *varied, *again), time.perf_counter() - started)

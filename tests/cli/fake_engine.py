@@ -67,6 +67,7 @@ class FakeEngine:
         seeds: tuple[int, ...],
         reason: str,
         varied: Sequence[Any] = (),
+        repeated: Sequence[Any] = (),  # noqa: ARG002 - the real one reads it
     ) -> Golden:
         self.varied = tuple(Path(run).name for run in varied)
         return Golden(pipeline, spec, self.rules, commit, environment, seeds, len(runs), reason)
