@@ -61,6 +61,11 @@ one of set-up, before there is an optimizer).
 PHASE = "phase"
 """Slot of a sketch that stands where sketching began again, with an optimizer that was made later."""
 
+CHOSEN, DRAWN = "fetch.chosen", "fetch.drawn"
+"""Slots of hashes of how a batch was made: of which examples, and with which random numbers; of size 1 where a worker
+made it.
+"""
+
 _TEXTS = ("name", "kind", "module", "optimizer", "arguments", "autocast")
 _SKETCH_TEXTS = ("slot", "dtype", "shape", "variable", "kind")
 
@@ -79,6 +84,8 @@ class Recording:
     """Places that another golden run with the same seed did not reach with the same inputs; None where no seed was run
     twice, so that nobody knows.
     """
+    repeated: bool = False
+    """Whether another golden run had the same batches to make, so that it is known which of them come again."""
 
     def __post_init__(self) -> None:
         if self.calls.dtype != CALLS or self.sketches.dtype != SKETCHES:
@@ -108,6 +115,8 @@ class Recording:
         }
         if self.unrepeated is not None:
             content["unrepeated"] = list(self.unrepeated)
+        if self.repeated:
+            content["repeated"] = True
         text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
         return text.encode("ascii"), self.calls.tobytes(), self.sketches.tobytes()
 
@@ -121,7 +130,8 @@ class Recording:
         content: Any = json.loads(text.decode("ascii")) if text else {}
         if not content:
             return None
-        if not isinstance(content, dict) or set(content) - {"unrepeated"} != {"seed", "strings", "unstable"}:
+        optional = {"unrepeated", "repeated"}
+        if not isinstance(content, dict) or set(content) - optional != {"seed", "strings", "unstable"}:
             raise ValueError("the texts of a recording have other keys than this format")
         strings, unstable, unrepeated = content["strings"], content["unstable"], content.get("unrepeated")
         for texts in (strings, unstable, [] if "unrepeated" not in content else unrepeated):
@@ -129,6 +139,8 @@ class Recording:
                 raise ValueError("the texts of a recording are not a list of texts")
         if not isinstance(content["seed"], str):
             raise ValueError("the seed of a recording is not a text")
+        if not isinstance(content.get("repeated", False), bool):
+            raise ValueError("whether a recording was repeated is neither true nor false")
         if len(calls) % CALLS.itemsize or len(sketches) % SKETCHES.itemsize:
             raise ValueError("a table of a recording ends in the middle of a row")
         return Recording(
@@ -138,4 +150,5 @@ class Recording:
             content["seed"],
             tuple(unstable),
             None if unrepeated is None else tuple(unrepeated),
+            content.get("repeated", False),
         )

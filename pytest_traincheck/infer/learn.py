@@ -31,14 +31,14 @@ def learn(
     seeds: tuple[int, ...] = (),
     reason: str = "",
     varied: Sequence[Run] = (),
-    again: Sequence[Run] = (),
+    repeated: Sequence[Run] = (),
 ) -> Golden:
     """Everything that held in every golden run.
 
     Args:
         runs: golden runs of one spec, e.g. one a seed.
         varied: runs of other specs (`vary`) that the transferable rules must obey as well.
-        again: more runs like the first, with its seed. They tell what of it can be repeated.
+        repeated: runs with the seed of the first, which show what comes again with the same seed.
 
     Raises:
         ValueError: `runs` is empty.
@@ -52,12 +52,12 @@ def learn(
     kept: set[str] = set()
     recording: Recording | None = None
     # A test may train twice under one seed, or under none.
-    again = (*again, *(run for run in runs[1:] if run.seed == runs[0].seed))
+    repeated = (*repeated, *(run for run in runs[1:] if run.seed == runs[0].seed))
     for relation, hypothesis in _hypotheses(table.values(), runs):
         family = (relation.name, hypothesis.family or hypothesis.key)
         if family in settled or hypothesis.implied_by in kept:
             continue
-        measured = _measured(relation, hypothesis, runs, again)
+        measured = _measured(relation, hypothesis, runs, repeated)
         if measured is None and isinstance(relation, (Measured, Replayed)):
             continue
         confirming = runs[:1] if isinstance(relation, Replayed) else runs
@@ -83,18 +83,17 @@ def learn(
         optimizers=describe_optimizers(runs[0]),
         platform=runs[0].platform,
         numbers=numbers,
-        recording=with_repeats(recording, again, runs[0].platform),
+        recording=with_repeats(recording, repeated, runs[0].platform),
         ignores_seed=ignores_seed(recording, runs, runs[0].platform),
     )
 
 
 def _measured(
-    relation: Relation, hypothesis: Hypothesis, runs: Sequence[Run], again: Sequence[Run]
+    relation: Relation, hypothesis: Hypothesis, runs: Sequence[Run], repeated: Sequence[Run]
 ) -> Numbers | Recording | None:
     """The numbers that a hypothesis rests on, for the relations that need some."""
     if isinstance(relation, Replayed):
-        # A run that is given the same says most about what can be repeated.
-        return relation.recording([*runs, *again])
+        return relation.recording([*runs, *repeated])
     return relation.fit(hypothesis.claim, runs) if isinstance(relation, Measured) else None
 
 

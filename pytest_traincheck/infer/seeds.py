@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_traincheck import replay
 from pytest_traincheck.golden.recording import Recording
-from pytest_traincheck.replay import compare, compare_with_itself, record, repeated
+from pytest_traincheck.replay import compare, compare_with_itself, record
 from pytest_traincheck.trace import Run
 
 
-def with_repeats(recording: Recording | None, again: Sequence[Run], platform: str) -> Recording | None:
+def with_repeats(recording: Recording | None, repeated: Sequence[Run], platform: str) -> Recording | None:
     """The recording of the first run with what other runs of its seed repeat of it."""
     if recording is None:
         return None
-    return repeated(recording, [found for run in again if (found := record(run)) is not None], platform)
+    again = [found for run in repeated if (found := record(run)) is not None]
+    return replay.with_repeats(recording, again, platform)
 
 
 def ignores_seed(recording: Recording | None, runs: Sequence[Run], platform: str) -> bool:

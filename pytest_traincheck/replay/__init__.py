@@ -6,10 +6,11 @@ from pytest_traincheck.replay.compare import (
     Claim,
     Comparison,
     Node,
+    against_itself,
     compare,
     compare_with_itself,
-    repeated,
     settled,
+    with_repeats,
 )
 from pytest_traincheck.replay.parting import Parting
 
@@ -20,9 +21,10 @@ __all__ = [
     "Node",
     "Parting",
     "Recorded",
+    "against_itself",
     "compare",
     "compare_with_itself",
     "record",
-    "repeated",
     "settled",
+    "with_repeats",
 ]

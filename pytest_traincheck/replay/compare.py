@@ -19,7 +19,7 @@ from pytest_traincheck.replay.sides import Call, Side, phases
 FUNCTIONS = "torch.nn.functional"
 """Subject of functions that are called outside of every module."""
 
-MODULE, FUNCTION = "module", "function"
+MODULE, FUNCTION, BATCH = "module", "function", "batch"
 
 STEP = frozenset({"loss", "gradient", "step", "variable"})
 """What claims are about that speak of a training step as a whole."""
@@ -96,7 +96,7 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
         recordings = golden, candidate.recording
         for phase in range(min(len(phases(recording, process)) for recording in recordings)):
             sides = [Side(recording, process, phase) for recording in recordings]
-            calls = Calls(sides[0], sides[1], platform, candidate.workers)
+            calls = Calls(sides[0], sides[1], platform, candidate.workers, golden.repeated)
             claims += _claims(calls, candidate, process, unstable)
             made |= _made(calls, process) - unstable
             found = parting(calls, process)
@@ -240,13 +240,30 @@ def _nodes(calls: Calls) -> Iterator[Node]:
     return iter(found.values())
 
 
-def settled(golden: Recording, others: Sequence[Recorded], platform: str = "") -> Recording:
-    """A recording that claims nothing where other golden runs, given the same, gave something else."""
-    unstable = {key for other in others for key in compare(golden, other, platform).deviating}
-    return replace(golden, unstable=tuple(sorted({*golden.unstable, *unstable})))
+def against_itself(recorded: Recorded, platform: str = "") -> Comparison:
+    """Every claim that can be made of a run: against itself it meets every condition."""
+    return compare(replace(recorded.recording, repeated=True), recorded, platform)
 
 
-def repeated(golden: Recording, again: Sequence[Recorded], platform: str = "") -> Recording:
+def settled(first: Recorded, others: Sequence[Recorded], platform: str = "") -> Recording:
+    """The recording of a golden run that claims nothing where others, given the same, gave something else; and nothing
+    of batches that workers make unless another run had the same ones to make.
+    """
+    golden = first.recording
+    found = [compare(replace(golden, repeated=True), other, platform) for other in others]
+    unstable = {key for comparison in found for key in comparison.deviating}
+    return replace(
+        golden,
+        unstable=tuple(sorted({*golden.unstable, *unstable})),
+        repeated=_batches(against_itself(first, platform)) <= set().union(*map(_batches, found), unstable),
+    )
+
+
+def _batches(comparison: Comparison) -> set[str]:
+    return {claim.key for claim in comparison.claims if claim.what == BATCH}
+
+
+def with_repeats(golden: Recording, again: Sequence[Recorded], platform: str = "") -> Recording:
     """A recording that knows which of its places other golden runs with its seed reached with the same inputs."""
     if not again:
         return golden

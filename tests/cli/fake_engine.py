@@ -35,7 +35,7 @@ class FakeEngine:
     rules: tuple[Invariant, ...] = (STEP, ZERO, PINNED)
     broken: tuple[str, ...] = ()
     varied: tuple[str, ...] = ()
-    again: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
     failing: Callable[[RunRequest], bool] = lambda _request: False
     untrained: bool = False
@@ -68,9 +68,9 @@ class FakeEngine:
         seeds: tuple[int, ...],
         reason: str,
         varied: Sequence[Any] = (),
-        again: Sequence[Any] = (),
+        repeated: Sequence[Any] = (),
     ) -> Golden:
-        self.again = tuple(Path(run).name for run in again)
+        self.repeated = tuple(Path(run).name for run in repeated)
         self.varied = tuple(Path(run).name for run in varied)
         return Golden(pipeline, spec, self.rules, commit, environment, seeds, len(runs), reason)
 
