@@ -120,13 +120,14 @@ def _deviation(claim: Claim) -> str:
 
 
 def _source(process: Process, at: float) -> str:
-    """The line of the user's code at the place: of the event there, else of the nearest one that has a line."""
-    times = process.events["seq"].astype(np.int64)
+    """The line of the user's code at a time: of the call that was going on, else of the next event that has a line."""
+    times, ends = (process.events[column].astype(np.int64) for column in ("seq", "end"))
+    around = np.flatnonzero((times <= at) & (at <= ends) & process.is_call)
+    if around.size and (found := process.source(int(around[-1]))):
+        return found
     rows = np.flatnonzero(process.events["src"] != 0)
-    if not rows.size:
-        return ""
     later = rows[times[rows] >= np.floor(at)]
-    return process.source(int(later[0] if later.size else rows[-1]))
+    return process.source(int(later[0] if later.size else rows[-1])) if rows.size else ""
 
 
 def warnings_of(found: Coverage | None, *, strict: bool = False) -> tuple[Warned, ...]:

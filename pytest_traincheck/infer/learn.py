@@ -51,8 +51,8 @@ def learn(
     settled: set[tuple[str, str]] = set()
     kept: set[str] = set()
     recording: Recording | None = None
-    # A test may train twice under one seed, or under none.
-    repeated = (*repeated, *(run for run in runs[1:] if run.seed == runs[0].seed))
+    # A test may train twice under one seed. Where none is known, nobody knows whether it was the same.
+    repeated = (*repeated, *(run for run in runs[1:] if run.seed and run.seed == runs[0].seed))
     for relation, hypothesis in _hypotheses(table.values(), runs):
         family = (relation.name, hypothesis.family or hypothesis.key)
         if family in settled or hypothesis.implied_by in kept:

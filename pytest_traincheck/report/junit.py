@@ -36,7 +36,7 @@ def write_junit(path: Path, results: Sequence[CheckResult]) -> None:
 def _suite(result: CheckResult) -> ElementTree.Element:
     name = one_line(result.pipeline)
     reports = by_subject(result)
-    first = [_ran_case(result, name), _coverage_case(result, name)]
+    first = [_ran_case(result, name), *([_coverage_case(result, name)] if result.coverage is not None else [])]
     cases = [*first, *(_subject_case(report, name, result) for report in reports)]
     suite = suite_element(name, cases, _suite_properties(result))
     # The library knows properties of suites only; test cases may have them, as pytest's own have.
