@@ -127,7 +127,7 @@ def _random(calls: Calls, symptom: Compared) -> Iterator[_Cause]:
         candidate = others[place + 1] if place + 1 < len(others) else None
         at = candidate[0] if candidate is not None else others[place][0]
         seeded = last < 0 or not (_draw(calls.golden, golden) or _draw(calls.candidate, candidate))
-        what = "is set otherwise than in golden" if seeded else _draws(calls, golden, candidate)
+        what = "the generator is set otherwise than in golden" if seeded else _draws(calls, golden, candidate)
         yield _Cause(at, _window(calls.candidate, at), f"random numbers of {_generator(name)}: {what}")
 
 

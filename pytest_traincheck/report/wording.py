@@ -223,7 +223,7 @@ def not_covered(result: CheckResult) -> str:
     if found is None or result.errors:
         return "no run was checked"
     if not found.comparisons:
-        return "golden has no numbers to compare with on this platform"
+        return "the golden has no numbers to compare with on this platform"
     return one_line(f"not compared: {found.excuse}") if found.excuse and found.share < found.floor else ""
 
 
