@@ -234,6 +234,7 @@ def use(request: pytest.FixtureRequest) -> Iterator[Traincheck]:
         directory, rules = root / DEFAULT_STORE, NO_RULES
     else:
         directory, rules = config.store, rules_of(config)
+    rules = replace(rules, strict=rules.strict or settings.strict)
     with tempfile.TemporaryDirectory(prefix="traincheck-", ignore_cleanup_errors=True) as temporary:
         fixture = Traincheck(directory, rules, settings, Path(temporary), request.node, default_engine())
         yield fixture
