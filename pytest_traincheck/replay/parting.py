@@ -54,7 +54,7 @@ def parting(calls: Calls, process: int) -> Parting | None:
     symptom = _symptom(calls)
     if symptom is None:
         return None
-    causes = [*_beginning(calls, symptom), *_random(calls, symptom), *_batches(calls, symptom), _given(symptom)]
+    causes = [*_beginning(calls, symptom), *_random(calls, symptom), *_batches(calls, symptom), _given(calls, symptom)]
     first = min(causes, key=lambda cause: cause.at)
     return Parting(first.what, process, first.step, first.at, first.trained)
 
@@ -73,17 +73,30 @@ def _symptom(calls: Calls) -> Compared | None:
     return None
 
 
-def _given(symptom: Compared) -> _Cause:
+def _given(calls: Calls, symptom: Compared) -> _Cause:
     """The place itself."""
     call, why, trained = symptom.golden, symptom.why, False
     name = f"`{call.module or call.name}`"
     if why == "random":
         what = f"random numbers: {name} draws others than in golden"
-    elif "." in why and not why[0].isdigit():
+    elif f"in.{why}" not in calls.golden.inputs.get(call.index, {}):
         what, trained = f"parameters: {name} has another `{why}` than in golden", call.window > 0
+    elif _in_another_order(calls, symptom):
+        what = f"model input: {name} is given golden's {argument(why)} in another order"
     else:
         what = f"model input: {name} is given another {argument(why)} than in golden"
     return _Cause(symptom.candidate.begin, symptom.candidate.window, what, trained)
+
+
+def _in_another_order(calls: Calls, symptom: Compared) -> bool:
+    """Whether a module is given what golden's is given in another place of the same step."""
+    call, slot = symptom.golden, f"in.{symptom.why}"
+    given = calls.candidate.inputs[symptom.candidate.index][slot]
+    others = (
+        other for other in calls.golden.calls.values() if (other.module, other.window) == (call.module, call.window)
+    )
+    inputs = (calls.golden.inputs.get(other.index, {}).get(slot) for other in others if other.index != call.index)
+    return any(tensor is not None and apart(tensor, given) == 0 for tensor in inputs)
 
 
 def _beginning(calls: Calls, symptom: Compared) -> Iterator[_Cause]:
