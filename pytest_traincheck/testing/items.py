@@ -13,6 +13,7 @@ from pytest_traincheck.check.result import CheckResult, Incident, InvariantVerdi
 from pytest_traincheck.config import STORED, PipelineSpec
 from pytest_traincheck.golden.model import Golden, Kind
 from pytest_traincheck.golden.store import GoldenError, read
+from pytest_traincheck.golden.wording import one_line
 from pytest_traincheck.report.wording import diff_place, not_covered, warning
 from pytest_traincheck.testing import wording
 from pytest_traincheck.testing.checks import CHECKS
@@ -205,7 +206,7 @@ class CoverageItem(PipelineItem):
         share = "" if found is None else f"{found.made} of {found.comparisons}"
         self.properties(coverage=share, sentence=warnings[0].title if warnings else "")
         if any(item.fails for item in warnings):
-            raise TraincheckFailure(wording.strict_text(warnings, result), warnings[0].title)
+            raise TraincheckFailure(wording.strict_text(warnings, result), one_line(warnings[0].title))
         if warnings:
             pytest.skip(f"warning: {warning(warnings[0])}")
         if reason := not_covered(result):
