@@ -388,6 +388,8 @@ def flow_order(violation: Violation) -> int:
     """
     if changes_class(violation):
         return -1  # Settings of the optimizer that is gone come after it.
+    if violation.invariant.relation == "Total":
+        return 1  # What is missing in a step comes before what is missing in the whole run.
     if violation.invariant.relation == "Replay":
         return len(_COMPARED_IN_ORDER)
     if violation.invariant.kind is Kind.NUMERIC:

@@ -48,7 +48,7 @@ class Total:
         for api in _called(run):
             evaluated = api.endswith(" in eval")
             for of, total in ((EVALUATIONS, _places(run, api)), (EXAMPLES, _examples_given(run, api))):
-                if of == EXAMPLES or evaluated:
+                if total and (of == EXAMPLES or evaluated):
                     claim = {"of": of, "api": api, "total": total}
                     yield Hypothesis(self.name, name_and_owner(api)[0], claim, scope=Scope.PINNED)
 
@@ -68,8 +68,8 @@ class Total:
         if claim["of"] == STEPS:
             return f"{spoken} is called {_times(total)} in a run{when}."
         if claim["of"] == EVALUATIONS:
-            return f"{spoken} is called after {plural(total, 'different number')} of steps in a run, or more{when}."
-        return f"{spoken} is given {plural(total, 'example')} in a run, or more{when}."
+            return f"{spoken} is called at {plural(total, 'point')} of a run or more{when}."
+        return f"{spoken} is given {plural(total, 'example')} in a run or more{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
@@ -77,14 +77,14 @@ class Total:
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "0"
         if claim["of"] == EVALUATIONS:
             return Finding(
-                f"In golden {spoken} was called in {plural(total, 'place')} of a run, before, between or after its "
-                f"steps; in the candidate in {seen}: evaluations were left out.",
-                f"called in {plural(total, 'place')}",
-                f"called in {seen}",
+                f"In golden {spoken} was called at {plural(total, 'point')} of a run or more, before, between or after "
+                f"its steps; in the candidate at {seen}: evaluations were left out.",
+                f"called at {plural(total, 'point')} or more",
+                f"called at {seen}",
             )
         if claim["of"] == EXAMPLES:
             return Finding(
-                f"In golden {spoken} was given {plural(total, 'example')} or more in a run; in the candidate {seen}.",
+                f"In golden {spoken} was given {plural(total, 'example')} in a run or more; in the candidate {seen}.",
                 f"given {plural(total, 'example')} or more",
                 f"given {seen}",
             )
@@ -160,8 +160,9 @@ def _called(run: Run) -> list[str]:
 
 
 def _forward(process: Process, api: str) -> Ints:
+    """Calls of a model; not those in a closure, which an optimizer calls as often as it sees fit."""
     rows = counted(process).get(api, np.empty(0, dtype=np.int64))
-    return rows[~process.inside("autograd")[rows]]
+    return rows[~process.inside("autograd", "optimizer")[rows]]
 
 
 def _places(run: Run, api: str) -> int:
