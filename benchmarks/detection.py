@@ -32,6 +32,7 @@ sys.path.insert(0, str(REPOSITORY))
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
+from pytest_traincheck.replay import loads_batches
 from pytest_traincheck.trace import Run, load_run
 
 SEEDS = (0, 1, 2)
@@ -105,8 +106,8 @@ def learned(
         return load_run(trace)
 
     runs = [golden_run(f"golden {seed}", seed) for seed in SEEDS]
-    # As `learn_side` does: what workers draw shows in what comes again.
-    repeated = [golden_run("golden repeated", SEEDS[0])] if runs[0].workers else []
+    # As `learn_side` does: what is drawn unseen shows in what comes again.
+    repeated = [golden_run("golden repeated", SEEDS[0])] if loads_batches(runs[0]) else []
     begin = time.perf_counter()
     golden = learn(runs, pipeline=pipeline.name, seeds=SEEDS, repeated=repeated)
     return golden, runs, time.perf_counter() - begin

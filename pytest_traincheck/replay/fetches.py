@@ -24,6 +24,11 @@ class Fetch:
     by_worker: bool = False
 
 
+def loads_batches(run: Run) -> bool:
+    """Whether batches come out of loaders: then it takes a second run with the same seed to know which come again."""
+    return any(len(process.rows_of_type("data")) for process in run.processes)
+
+
 def fetches(run: Run, process: Process) -> Mapping[int, Fetch]:
     """The batches of a training process of which it is known how they were made, by their number in the trace."""
     made = run.memo("fetches of workers", lambda: _of_workers(run))

@@ -58,7 +58,7 @@ def default_engine() -> Engine:
     from pytest_traincheck.check import check_run
     from pytest_traincheck.infer import learn
     from pytest_traincheck.launch.run import execute
+    from pytest_traincheck.replay import loads_batches
     from pytest_traincheck.trace import load_run
 
-    # What workers of loaders draw nobody sees but in what comes out.
-    return Engine(execute, load_run, learn, check_run, lambda run: bool(run.workers))
+    return Engine(execute, load_run, learn, check_run, loads_batches)

@@ -37,7 +37,8 @@ def learn_side(
 ) -> Learned:
     """Run the golden side once per seed and once per variation, and learn. Raises `RunFailed`.
 
-    Where worker processes make its batches, the first seed is run twice: nothing else shows whether they come again.
+    Where its batches come out of loaders, the first seed is run twice: what a dataset draws from generators that nobody
+    seeds, or in workers, nobody sees, so that nothing else shows whether a batch comes again.
     """
     runs = [
         record(plan, space, f"golden-seed{seed}", seed=seed, engine=engine, progress=progress) for seed in spec.seeds

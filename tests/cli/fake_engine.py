@@ -35,7 +35,7 @@ class FakeEngine:
     rules: tuple[Invariant, ...] = (STEP, ZERO, PINNED)
     broken: tuple[str, ...] = ()
     varied: tuple[str, ...] = ()
-    workers: bool = False
+    loads: bool = False
     repeated: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
     failing: Callable[[RunRequest], bool] = lambda _request: False
@@ -93,4 +93,4 @@ class FakeEngine:
         return CheckOutcome(verdicts, incidents)
 
     def engine(self) -> engine.Engine:
-        return engine.Engine(self.execute, self.load_run, self.learn, self.check_run, lambda _run: self.workers)
+        return engine.Engine(self.execute, self.load_run, self.learn, self.check_run, lambda _run: self.loads)

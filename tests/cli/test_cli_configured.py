@@ -174,8 +174,8 @@ def test_a_variation_is_run_and_learned_from_apart_from_the_seeds(project, fake)
     assert store.read(project / NET).runs == 3
 
 
-def test_a_seed_is_run_twice_where_workers_load_the_data(project, fake):
-    fake.workers = True
+def test_a_seed_is_run_twice_where_loaders_make_the_batches(project, fake):
+    fake.loads = True
     assert main(["refresh"]) == 0
     assert [request.seed for request in fake.requests] == [0, 1, 2, 0]
     assert fake.repeated == ("golden-repeated",)
