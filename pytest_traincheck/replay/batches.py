@@ -24,8 +24,8 @@ def paired_batches(calls: Calls, window: int, start: tuple[float, float]) -> Ite
 
     Those are batches of which the largest part is golden's, or which are made of the examples that golden chose and
     have a part that says so: a dataset in another order has others in the same places. What is drawn while a batch is
-    made must be the same. Workers draw unseen as well, so of their batches nothing is said before golden has shown that
-    it repeats them.
+    made must be the same. Workers draw unseen as well, and so does any dataset from generators of its own, so golden
+    must have shown that such batches come again.
     """
     ours, theirs = calls.golden, calls.candidate
     for golden in ours.calls.values():
@@ -83,7 +83,7 @@ def _made_alike(calls: Calls, fetch: Fetch | None, other: Fetch | None) -> bool:
 def _of_the_same(calls: Calls, golden: Call, candidate: Call) -> bool:
     """Whether two batches are made of examples in the same places of datasets that were made of the same numbers."""
     fetch, other = calls.golden.fetched.get(golden.index), calls.candidate.fetched.get(candidate.index)
-    if fetch is None or other is None or not fetch.chosen or fetch.chosen != other.chosen:
+    if fetch is None or other is None or not fetch.chosen or fetch.chosen != other.chosen or not calls.repeated:
         return False
     # Of what was drawn before sketching began again nothing is known.
     return not calls.golden.since and calls.same_draws((0, 0), (golden.begin, candidate.begin))

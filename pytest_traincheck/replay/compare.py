@@ -252,10 +252,11 @@ def settled(first: Recorded, others: Sequence[Recorded], platform: str = "") -> 
     golden = first.recording
     found = [compare(replace(golden, repeated=True), other, platform) for other in others]
     unstable = {key for comparison in found for key in comparison.deviating}
+    own = _batches(against_itself(first, platform))
     return replace(
         golden,
         unstable=tuple(sorted({*golden.unstable, *unstable})),
-        repeated=_batches(against_itself(first, platform)) <= set().union(*map(_batches, found), unstable),
+        repeated=bool(own) and own <= set().union(*map(_batches, found), unstable),
     )
 
 

@@ -38,7 +38,8 @@ def learn_side(
 ) -> Learned:
     """Run the golden side once per seed and once per variation, and learn. Raises `RunFailed`.
 
-    The first seed is run twice: nothing else shows what of it comes again.
+    The first seed is run twice: what is drawn from generators that nobody seeds, or in workers of loaders, nobody sees,
+    so that nothing else shows what comes again.
     """
     runs = [
         record(plan, space, f"golden-seed{seed}", seed=seed, engine=engine, progress=progress) for seed in spec.seeds

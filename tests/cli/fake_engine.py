@@ -35,6 +35,7 @@ class FakeEngine:
     rules: tuple[Invariant, ...] = (STEP, ZERO, PINNED)
     broken: tuple[str, ...] = ()
     varied: tuple[str, ...] = ()
+    repeats: bool = False
     repeated: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
     failing: Callable[[RunRequest], bool] = lambda _request: False
@@ -92,4 +93,4 @@ class FakeEngine:
         return CheckOutcome(verdicts, incidents)
 
     def engine(self) -> engine.Engine:
-        return engine.Engine(self.execute, self.load_run, self.learn, self.check_run)
+        return engine.Engine(self.execute, self.load_run, self.learn, self.check_run, lambda _run: self.repeats)

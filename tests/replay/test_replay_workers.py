@@ -59,6 +59,11 @@ def noisy_labels(x: Any, _y: Any) -> tuple[Any, Any]:
     return x, int(np.random.default_rng().integers(CLASSES))
 
 
+def noisy_inputs(x: Any, y: Any) -> tuple[Any, Any]:
+    """The same, as libraries of augmentations do."""
+    return x + float(np.random.default_rng().normal()), y
+
+
 class Rows(Dataset[Any]):
     """Rows of numbers with a class each, changed as they are taken."""
 
@@ -170,13 +175,17 @@ def test_other_batches_that_are_as_good(record: Record, before: dict[str, Any], 
     assert not replayed(golden, record(train(**{**before, **after})))
 
 
-def test_batches_that_do_not_come_again(record: Record) -> None:
-    """Golden's second run with the same seed shows that its labels are drawn anew each time."""
-    golden = golden_of(record, partial(train, noisy_labels))
-    assert not replayed(golden, record(train(noisy_labels)))
-    assert not replayed(golden, record(train(other_labels)))
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("noisy", [noisy_labels, noisy_inputs])
+def test_batches_that_do_not_come_again(record: Record, noisy: Change, workers: int) -> None:
+    """Golden's second run with the same seed shows that it draws anew each time."""
+    golden = golden_of(record, partial(train, noisy, workers=workers))
+    assert not of_batches(golden, record, train(noisy, workers=workers))
+    assert not of_batches(golden, record, train(other_labels, workers=workers))
 
 
 def test_without_a_second_run_nobody_knows_what_comes_again(record: Record) -> None:
     golden = golden_of(record, partial(train, noisy_labels), again=False)
     assert not replayed(golden, record(train(noisy_labels)))
+    golden = golden_of(record, partial(train, noisy_inputs, workers=0), again=False)
+    assert not replayed(golden, record(train(noisy_inputs, workers=0)))
