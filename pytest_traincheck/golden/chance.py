@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_traincheck.golden.model import IN_PROCESS, Golden
+from pytest_traincheck.golden.wording import plural
 
 
 def chance(golden: Golden) -> tuple[str, ...]:
@@ -27,6 +28,7 @@ def not_repeating(golden: Golden) -> tuple[str, ...]:
     if golden.recording is None or not golden.recording.unrepeated:
         return ()
     return (
-        "Golden runs with one seed are not given the same twice, so few numbers can be compared: seed torch, numpy and "
-        "random before the first of them draws.",
+        "Golden runs with one seed are not given the same twice: "
+        f"{plural(len(golden.recording.unrepeated), 'comparison')} of its numbers cannot be expected of a candidate. "
+        "Seed torch, numpy and random before the first of them draws.",
     )
