@@ -93,16 +93,22 @@ def judge(case: Case, golden: Golden, recorder: Recorder) -> Judged:
     return Judged(case, tuple(outcome.incidents), len(golden.invariants), "", seconds + checked, checked)
 
 
-def learned(pipeline: Pipeline, recorder: Recorder) -> tuple[Golden, list[Run], float]:
+def learned(
+    pipeline: Pipeline, recorder: Recorder, env: Mapping[str, str] | None = None
+) -> tuple[Golden, list[Run], float]:
     """The golden of a pipeline, its runs, and the seconds of inference."""
-    runs = []
-    for seed in SEEDS:
-        trace, _, problem = recorder.record(pipeline, f"golden {seed}", None, seed)
+
+    def golden_run(name: str, seed: int) -> Run:
+        trace, _, problem = recorder.record(pipeline, name, None, seed, env)
         if problem:
-            raise SystemExit(f"the golden run of {pipeline.name} with seed {seed} went wrong: {problem}")
-        runs.append(load_run(trace))
+            raise SystemExit(f"the {name} run of {pipeline.name} with seed {seed} went wrong: {problem}")
+        return load_run(trace)
+
+    runs = [golden_run(f"golden {seed}", seed) for seed in SEEDS]
+    # As `learn_side` does: what is drawn unseen shows in what comes again.
+    repeated = [golden_run("golden repeated", SEEDS[0])]
     begin = time.perf_counter()
-    golden = learn(runs, pipeline=pipeline.name, seeds=SEEDS)
+    golden = learn(runs, pipeline=pipeline.name, seeds=SEEDS, repeated=repeated)
     return golden, runs, time.perf_counter() - begin
 
 

@@ -193,7 +193,7 @@ def main() -> int:
                 print(f"\r{number} of {len(todo)} runs", end="", file=sys.stderr, flush=True)
         print(file=sys.stderr)
         for pipeline in pipelines:
-            golden, _, _ = learned(pipeline, recorder)
+            golden, _, _ = learned(pipeline, recorder, ONE_THREAD)
             for case, drift in cases_of(pipeline, bugs, drifts):
                 replayed.append(check(case, golden, recorder, drift, environment_of(drift)))
     finally:

@@ -96,6 +96,8 @@ class Config:
     pipelines: Mapping[str, PipelineSpec] = field(default_factory=dict)
     accept: tuple[Accept, ...] = ()
     policy: Mapping[str, str] = field(default_factory=dict)
+    strict: bool = False
+    """Whether coverage under golden's floor fails instead of warning."""
 
 
 def load(start: Path, file: Path | None = None) -> Config:
@@ -194,7 +196,7 @@ def _config(source: Path, content: Mapping[str, Any]) -> Config:
     root = source.parent
     table = _Table(source, "", content)
     table.allow(
-        ("golden", "store", "python", "golden_python", "candidate_python", "pipelines", "accept", "policy"),
+        ("golden", "store", "python", "golden_python", "candidate_python", "strict", "pipelines", "accept", "policy"),
     )
     golden = table.text("golden", STORED)
     if golden.startswith("-"):
@@ -210,6 +212,7 @@ def _config(source: Path, content: Mapping[str, Any]) -> Config:
         pipelines=_pipelines(table.child("pipelines")),
         accept=_accept(table),
         policy=_policy(table.child("policy")),
+        strict=table.switch("strict"),
     )
 
 
@@ -363,6 +366,12 @@ class _Table:
             return str(self.source.parent / Path(value).expanduser())
         except RuntimeError as error:
             raise self.error(key, f"is {value!r}, in the home of nobody", "Write the path in full") from error
+
+    def switch(self, key: str) -> bool:
+        value = self.content.get(key, False)
+        if not isinstance(value, bool):
+            raise self.error(key, f"is {value!r}, neither true nor false", f"Write {key} = true or {key} = false")
+        return value
 
     def texts(self, key: str) -> list[str]:
         value = self.content.get(key, [])

@@ -20,6 +20,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--traincheck", action="store_true", help="run every configured pipeline and check its golden")
     group.addoption("--traincheck-golden", metavar="stored|REF", help="check against stored goldens, or a git ref")
     group.addoption("--traincheck-no-cache", action="store_true", help="learn the golden of a git ref again")
+    group.addoption(
+        "--traincheck-strict", action="store_true", help="fail where golden's command and seed cannot be compared"
+    )
     group.addoption("--traincheck-refresh", action="store_true", help="learn the goldens again instead of checking")
     group.addoption(
         "--traincheck-accept",
@@ -40,6 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("traincheck", "as --traincheck", type="bool", default=False)
     parser.addini("traincheck_golden", "as --traincheck-golden", default="")
     parser.addini("traincheck_no_cache", "as --traincheck-no-cache", type="bool", default=False)
+    parser.addini("traincheck_strict", "as --traincheck-strict", type="bool", default=False)
     parser.addini("traincheck_refresh", "as --traincheck-refresh", type="bool", default=False)
     parser.addini("traincheck_pipeline", "as --traincheck-pipeline", type="args", default=[])
     parser.addini("traincheck_report", "as --traincheck-report", default="")

@@ -15,6 +15,7 @@ from pytest_traincheck.relations import relations, vocabulary
 from pytest_traincheck.relations.accumulate import USED
 from pytest_traincheck.relations.api_arg import SET_BY_MODE
 from pytest_traincheck.relations.count import NOT_CALLED
+from pytest_traincheck.relations.total import ENDED
 
 LATE_EFFECT = 3
 """From this layer on a violation speaks of an effect (of a call, on a variable, between ranks), which has a cause
@@ -179,6 +180,8 @@ def can_follow(effect: Violation, cause: Violation) -> bool:
     # Numbers name whole models; what they have to do with each other and with the rest is a matter of flow alone.
     if Kind.NUMERIC not in (effect.invariant.kind, cause.invariant.kind) and _same_root(effect, cause):
         return True
+    if "Total" in (effect.invariant.relation, cause.invariant.relation):
+        return _changes_totals(cause, effect)
     if is_effect(effect):
         return _flows(cause, effect)
     if effect.step < cause.step:
@@ -190,6 +193,21 @@ def can_follow(effect: Violation, cause: Violation) -> bool:
         or _rescales(cause, effect)
         or _comes_with_batches(cause, effect)
     )
+
+
+def _changes_totals(cause: Violation, effect: Violation) -> bool:
+    """Whether one of two violations, of which one is about a whole run, comes with the other."""
+    if ends_early(cause):
+        # What would have come later never does.
+        return effect.invariant.relation == "Total" or has_vanished(effect)
+    if effect.invariant.relation != "Total" or ends_early(effect):
+        return False
+    return cause.invariant.relation in ("Total", "Count", "Accumulate", "APISequence") or _sizes_batches(cause)
+
+
+def ends_early(violation: Violation) -> bool:
+    """Whether the candidate's run was cut short: before everything else that it makes never come."""
+    return violation.invariant.relation == "Total" and violation.candidate.startswith(ENDED)
 
 
 def _same_root(violation: Violation, other: Violation) -> bool:
@@ -370,6 +388,8 @@ def flow_order(violation: Violation) -> int:
     """
     if changes_class(violation):
         return -1  # Settings of the optimizer that is gone come after it.
+    if violation.invariant.relation == "Total":
+        return 1  # What is missing in a step comes before what is missing in the whole run.
     if violation.invariant.relation == "Replay":
         return len(_COMPARED_IN_ORDER)
     if violation.invariant.kind is Kind.NUMERIC:

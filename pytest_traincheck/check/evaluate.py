@@ -8,9 +8,10 @@ import numpy as np
 
 from pytest_traincheck.check.alignment import align
 from pytest_traincheck.check.applicable import kinship, why_not
+from pytest_traincheck.check.coverage import coverage, told
 from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
-from pytest_traincheck.check.result import Incident, InvariantVerdict, ModuleAgreement, Verdict, Violation
+from pytest_traincheck.check.result import Coverage, Incident, InvariantVerdict, ModuleAgreement, Verdict, Violation
 from pytest_traincheck.golden.model import Clause, Golden, Invariant
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
@@ -20,8 +21,6 @@ from pytest_traincheck.relations.replay import comparison
 from pytest_traincheck.replay import Comparison
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Ints
-
-NEVER_GIVEN = "no call was given golden's inputs, as with another seed"
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,8 @@ class CheckOutcome:
     """Agreement with what the golden run computed, module by module."""
     renamed: tuple[tuple[str, str], ...] = ()
     """Models and modules that the candidate calls otherwise: its name, and the golden's, which is used everywhere."""
+    coverage: Coverage | None = None
+    """What of golden's conditional comparisons took place."""
 
 
 def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
@@ -47,6 +48,7 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
     aligned = align(golden, run)
     kin = kinship(golden, aligned.run, same_spec=same_spec)
     replayed = _replayed(golden, aligned.run) if same_spec else None
+    covered = coverage(golden, aligned.run, replayed, same_spec=same_spec)
     verdicts: list[InvariantVerdict] = []
     violations: list[Violation] = []
     for invariant in golden.invariants:
@@ -61,11 +63,13 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
         else:
             numbers = _numbers(golden, invariant, relation, run)
-            verdict, violation = _evaluate(relation, invariant, numbers, aligned.run, replayed)
+            verdict, violation = _evaluate(relation, invariant, numbers, aligned.run, replayed, covered)
             verdicts.append(verdict)
             if violation is not None:
                 violations.append(violation)
-    return CheckOutcome(tuple(verdicts), explain(violations), _modules(replayed), aligned.renamed)
+    if replayed is not None and any(isinstance(table[item.invariant.relation], Replayed) for item in violations):
+        covered = told(covered, aligned.run, replayed)
+    return CheckOutcome(tuple(verdicts), explain(violations), _modules(replayed), aligned.renamed, covered)
 
 
 def _replayed(golden: Golden, run: Run) -> Comparison | None:
@@ -94,6 +98,7 @@ def _evaluate(
     numbers: Numbers | Recording | None,
     run: Run,
     replayed: Comparison | None,
+    covered: Coverage,
 ) -> tuple[InvariantVerdict, Violation | None]:
     claim = invariant.claim if numbers is None else filled(invariant.claim, numbers)
     examples = relation.examples(claim, run)
@@ -101,7 +106,7 @@ def _evaluate(
     if not isinstance(relation, Replayed) and not _speaks_of_set_up(invariant):
         triggered &= ~in_set_up(examples, run)
     if not triggered.any():
-        reason = NEVER_GIVEN if isinstance(relation, Replayed) else "its context never came up in this run"
+        reason = _never_given(covered) if isinstance(relation, Replayed) else "its context never came up in this run"
         return InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, reason), None
     broken = np.flatnonzero(triggered & ~examples.holds)
     if not broken.size:
@@ -111,6 +116,14 @@ def _evaluate(
         return InvariantVerdict(invariant, Verdict.HELD, reason), None
     violation = _violation(relation, replace(invariant, claim=claim), run, examples, broken)
     return InvariantVerdict(invariant, Verdict.VIOLATED), replace(violation, invariant=invariant)
+
+
+def _never_given(covered: Coverage) -> str:
+    """Why no condition of a rule was met."""
+    reason = "no call was given golden's inputs"
+    if covered.excuse:
+        return f"{reason}: {covered.excuse}"
+    return f"{reason}: the runs part in step {covered.parted.step}" if covered.parted is not None else reason
 
 
 def _speaks_of_set_up(invariant: Invariant) -> bool:

@@ -37,7 +37,7 @@ def _order(violation: Violation) -> tuple[int, int, int, int, int, int, str]:
     chosen = violation.invariant.kind is Kind.CONFIG
     return (
         int(causes.is_effect(violation)),
-        violation.step,
+        -1 if causes.ends_early(violation) else violation.step,
         causes.layer_of(violation),
         causes.flow_order(violation),
         violation.seq,

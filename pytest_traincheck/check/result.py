@@ -118,6 +118,52 @@ class ModuleAgreement:
 
 
 @dataclass(frozen=True)
+class Parted:
+    """The first place where two runs went apart, in words. `told` says that a rule is broken there."""
+
+    what: str
+    step: int = 0
+    source: str = ""
+    told: bool = False
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many of golden's conditional comparisons there are and how many took place.
+
+    `floor` is the least share that golden's own runs lead one to expect, `lost` how many of those that golden itself
+    repeats did not take place. `repeats` says whether golden's seed gives the same twice; None where nobody knows.
+    `excuse` says why the candidate owes none of them, as with another seed; empty where it does.
+    """
+
+    comparisons: int = 0
+    made: int = 0
+    floor: float = 0.0
+    repeats: bool | None = None
+    parted: Parted | None = None
+    lost: int = 0
+    excuse: str = ""
+
+    @property
+    def share(self) -> float:
+        """Between 0 and 1; 0 where there is nothing to compare."""
+        return self.made / self.comparisons if self.comparisons else 0.0
+
+
+@dataclass(frozen=True)
+class Warned:
+    """What a reader must see though no rule is broken: of `kind` `coverage`, `golden` or `environment`.
+
+    `source` is a line of the user's code, `fails` whether the check fails for it.
+    """
+
+    kind: str
+    title: str
+    source: str = ""
+    fails: bool = False
+
+
+@dataclass(frozen=True)
 class RunError:
     """A run that failed, timed out or was unreliable: what happened, to which side, and what to do now."""
 
@@ -181,12 +227,17 @@ class CheckResult:
     """Models and modules that the candidate calls otherwise: its name, and the golden's, which everything here uses."""
     commands: Commands | None = None
     """What to do about incidents; None where there are none, or nothing is configured."""
+    coverage: Coverage | None = None
+    """What of golden's comparisons took place; None where no run was checked."""
+    warnings: tuple[Warned, ...] = ()
+    """What must not be overlooked though no rule is broken."""
 
     @property
     def outcome(self) -> Outcome:
         if self.errors:
             return Outcome.ERROR
-        return Outcome.FAIL if self.incidents else Outcome.PASS
+        failed = bool(self.incidents) or any(warning.fails for warning in self.warnings)
+        return Outcome.FAIL if failed else Outcome.PASS
 
     def count(self, verdict: Verdict) -> int:
         return sum(item.verdict is verdict for item in self.verdicts)
@@ -227,6 +278,8 @@ class CheckResult:
             "notes": list(self.notes),
             "renamed": [{"candidate": candidate, "golden": golden} for candidate, golden in self.renamed],
             "commands": _commands_json(self.commands),
+            "coverage": coverage_json(self.coverage or Coverage()),
+            "warnings": [warning_json(warning) for warning in self.warnings],
         }
 
 
@@ -268,6 +321,23 @@ def incident_json(incident: Incident) -> dict[str, Any]:
         "consequences": len(incident.consequences),
         "diff": _diff_json(incident.diff),
     }
+
+
+def coverage_json(coverage: Coverage) -> dict[str, Any]:
+    """Coverage as the JSON contract has it."""
+    parted = coverage.parted
+    return {
+        "comparisons": coverage.comparisons,
+        "made": coverage.made,
+        "share": round(coverage.share, 4),
+        "floor": round(coverage.floor, 4),
+        "parted": None if parted is None else {"what": parted.what, "step": parted.step, "source": parted.source},
+    }
+
+
+def warning_json(warning: Warned) -> dict[str, Any]:
+    """A warning as the JSON contract has it."""
+    return {"kind": warning.kind, "title": warning.title, "source": warning.source, "fails": warning.fails}
 
 
 def _commands_json(commands: Commands | None) -> dict[str, str] | None:

@@ -10,14 +10,17 @@ from pytest_traincheck.check.result import (
     ChangedLines,
     CheckResult,
     Commands,
+    Coverage,
     Incident,
     InvariantVerdict,
     ModuleAgreement,
+    Parted,
     RunError,
     SideInfo,
     Timing,
     Verdict,
     Violation,
+    Warned,
 )
 from pytest_traincheck.golden.model import Invariant, Kind, Scope, condition_from_json
 
@@ -50,6 +53,8 @@ def to_plain(result: CheckResult) -> dict[str, Any]:
         "notes": list(result.notes),
         "renamed": [list(pair) for pair in result.renamed],
         "commands": None if result.commands is None else asdict(result.commands),
+        "coverage": None if result.coverage is None else asdict(result.coverage),
+        "warnings": [asdict(warning) for warning in result.warnings],
         "invariants": [_invariant_to_plain(invariant) for invariant in table.invariants],
     }
 
@@ -83,7 +88,14 @@ def from_plain(data: Mapping[str, Any]) -> CheckResult:
         commands=None
         if data["commands"] is None
         else Commands(tuple(data["commands"]["reproduce"]), tuple(data["commands"]["accept"])),
+        coverage=None if data["coverage"] is None else _coverage_from_plain(data["coverage"]),
+        warnings=tuple(Warned(**warning) for warning in data["warnings"]),
     )
+
+
+def _coverage_from_plain(data: Mapping[str, Any]) -> Coverage:
+    parted = data["parted"]
+    return Coverage(**{**data, "parted": None if parted is None else Parted(**parted)})
 
 
 class _Table:

@@ -22,6 +22,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--golden", type=options.ref, metavar="stored|REF", help="instead of what the configuration says"
     )
+    options.add_strict(parser)
     options.add_cache(parser)
     options.add_config(parser)
     options.add_reports(parser)
@@ -32,6 +33,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     try:
         config = options.configuration(arguments)
+        config = replace(config, strict=config.strict or arguments.strict)
         specs = options.chosen(config, arguments.names)
     except INPUT_ERRORS as error:
         return output.refuse(arguments, [(" ".join(arguments.names), error)])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_traincheck.cli import options, output
 from pytest_traincheck.config import DEFAULT_SEEDS, DEFAULT_TIMEOUT
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.workflow import INPUT_ERRORS, CompareRequest, compare
+from pytest_traincheck.workflow.judging import NO_RULES
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -25,6 +27,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--candidate-python", metavar="EXE", help="interpreter of the candidate run")
     parser.add_argument("--timeout", type=options.seconds, default=DEFAULT_TIMEOUT, metavar="S", help="seconds per run")
     parser.add_argument("--name", type=options.name, help="name in reports (default: that of the script)")
+    options.add_strict(parser)
     options.add_reports(parser)
     options.add_github(parser)
     parser.set_defaults(handle=run)
@@ -46,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         timeout=arguments.timeout,
         artifacts=arguments.artifacts,
         name=arguments.name or "",
+        rules=replace(NO_RULES, strict=arguments.strict),
     )
     try:
         result = compare(request, progress_for())

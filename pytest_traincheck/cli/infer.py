@@ -13,6 +13,7 @@ from pytest_traincheck.cli.collect import COLLECT_FILE
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden import store
+from pytest_traincheck.golden.chance import chance, not_repeating
 from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.run import RUN_FILE
@@ -45,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     store.write(arguments.output, golden)
     beside = f", with numbers for {golden.platform} beside it" if golden.numbers else ""
     print(f"{name}: learned {plural(len(golden.invariants), 'rule')}, wrote {arguments.output}{beside}")
+    for warning in (*chance(golden), *not_repeating(golden)):
+        print(f"warning: {warning}")
     return Status.CLEAN
 
 

@@ -43,6 +43,12 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_strict(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--strict", action="store_true", help="fail where golden's command and seed are run and cannot be compared"
+    )
+
+
 def add_github(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--github",

@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import FORMAT, Condition, Golden, Invariant, Kind, Scope, condition_from_json
+from pytest_traincheck.golden.model import (
+    FORMAT,
+    IGNORES_SEED,
+    Condition,
+    Golden,
+    Invariant,
+    Kind,
+    Scope,
+    condition_from_json,
+)
 
 LINE_LIMIT = 8 * 1024 * 1024
 """Bytes of the longest line that is read."""
@@ -97,7 +106,10 @@ def _header(content: Mapping[str, Any], place: _Place) -> _Header:
         )
     if version != FORMAT:
         raise place.error(f"the file has format {version}, which never existed")
-    _check_keys(content, _HEADER_KEYS, place)
+    ignores_seed = IGNORES_SEED in content
+    if ignores_seed and content[IGNORES_SEED] is not True:
+        raise place.error(f"`{IGNORES_SEED}` is {_short(content[IGNORES_SEED])} and not `true`")
+    _check_keys(content, (*_HEADER_KEYS, *([IGNORES_SEED] if ignores_seed else [])), place)
     models = _object(content, "models", place)
     for root, shapes in models.items():
         if not isinstance(shapes, dict) or not all(_is_shape(shape) for shape in shapes.values()):
@@ -118,6 +130,7 @@ def _header(content: Mapping[str, Any], place: _Place) -> _Header:
         "runs": _count(content, "runs", place),
         "models": models,
         "optimizers": optimizers,
+        IGNORES_SEED: ignores_seed,
     }
     return _Header(_count(content, "invariants", place), facts)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import FORMAT, Golden, Invariant
+from pytest_traincheck.golden.model import FORMAT, IGNORES_SEED, Golden, Invariant
 
 
 def encode(golden: Golden) -> bytes:
@@ -36,7 +36,7 @@ def _invariant_line(invariant: Invariant) -> tuple[str, str]:
 
 
 def _header(golden: Golden, count: int) -> dict[str, Any]:
-    return {
+    header = {
         "format": FORMAT,
         "pipeline": golden.pipeline,
         "spec": golden.spec,
@@ -49,6 +49,8 @@ def _header(golden: Golden, count: int) -> dict[str, Any]:
         "models": golden.models,
         "optimizers": golden.optimizers,
     }
+    # Written only where it is so: other goldens keep the bytes that they had before there was this key.
+    return {**header, IGNORES_SEED: True} if golden.ignores_seed else header
 
 
 def _invariant(invariant: Invariant) -> dict[str, Any]:

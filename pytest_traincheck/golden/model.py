@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Version of the golden file; a reader refuses what is newer."""
 
+IGNORES_SEED = "ignores_seed"
+"""Key of the header of a golden whose runs were alike though their seeds were not; `true` where it stands."""
+
 IN_PROCESS = "in-process:"
 """How the spec of a golden begins that was learned inside of a test."""
 
@@ -173,3 +176,5 @@ class Golden:
     platform: str = ""
     numbers: Mapping[str, Numbers] = field(default_factory=dict)
     recording: Recording | None = None
+    ignores_seed: bool = False
+    """Whether all runs were alike though their seeds were not."""

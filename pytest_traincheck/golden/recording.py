@@ -61,6 +61,11 @@ one of set-up, before there is an optimizer).
 PHASE = "phase"
 """Slot of a sketch that stands where sketching began again, with an optimizer that was made later."""
 
+CHOSEN, DRAWN = "fetch.chosen", "fetch.drawn"
+"""Slots of hashes of how a batch was made: of which examples, and with which random numbers; of size 1 where a worker
+made it.
+"""
+
 _TEXTS = ("name", "kind", "module", "optimizer", "arguments", "autocast")
 _SKETCH_TEXTS = ("slot", "dtype", "shape", "variable", "kind")
 
@@ -75,6 +80,12 @@ class Recording:
     seed: str = ""
     unstable: tuple[str, ...] = ()
     """Places where another golden run gave something else for the same."""
+    unrepeated: tuple[str, ...] | None = None
+    """Places that another golden run with the same seed did not reach with the same inputs; None where no seed was run
+    twice, so that nobody knows.
+    """
+    repeated: bool = False
+    """Whether another golden run had the same batches to make, so that it is known which of them come again."""
 
     def __post_init__(self) -> None:
         if self.calls.dtype != CALLS or self.sketches.dtype != SKETCHES:
@@ -97,7 +108,15 @@ class Recording:
 
     def to_arrays(self) -> tuple[bytes, bytes, bytes]:
         """Texts as JSON, and both tables, as bytes."""
-        content = {"seed": self.seed, "strings": list(self.strings), "unstable": list(self.unstable)}
+        content: dict[str, Any] = {
+            "seed": self.seed,
+            "strings": list(self.strings),
+            "unstable": list(self.unstable),
+        }
+        if self.unrepeated is not None:
+            content["unrepeated"] = list(self.unrepeated)
+        if self.repeated:
+            content["repeated"] = True
         text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
         return text.encode("ascii"), self.calls.tobytes(), self.sketches.tobytes()
 
@@ -111,14 +130,17 @@ class Recording:
         content: Any = json.loads(text.decode("ascii")) if text else {}
         if not content:
             return None
-        if not isinstance(content, dict) or set(content) != {"seed", "strings", "unstable"}:
+        optional = {"unrepeated", "repeated"}
+        if not isinstance(content, dict) or set(content) - optional != {"seed", "strings", "unstable"}:
             raise ValueError("the texts of a recording have other keys than this format")
-        strings, unstable = content["strings"], content["unstable"]
-        for texts in (strings, unstable):
+        strings, unstable, unrepeated = content["strings"], content["unstable"], content.get("unrepeated")
+        for texts in (strings, unstable, [] if "unrepeated" not in content else unrepeated):
             if not isinstance(texts, list) or not all(isinstance(item, str) for item in texts):
                 raise ValueError("the texts of a recording are not a list of texts")
         if not isinstance(content["seed"], str):
             raise ValueError("the seed of a recording is not a text")
+        if not isinstance(content.get("repeated", False), bool):
+            raise ValueError("whether a recording was repeated is neither true nor false")
         if len(calls) % CALLS.itemsize or len(sketches) % SKETCHES.itemsize:
             raise ValueError("a table of a recording ends in the middle of a row")
         return Recording(
@@ -127,4 +149,6 @@ class Recording:
             np.frombuffer(sketches, dtype=SKETCHES),
             content["seed"],
             tuple(unstable),
+            None if unrepeated is None else tuple(unrepeated),
+            content.get("repeated", False),
         )

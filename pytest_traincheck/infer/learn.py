@@ -13,6 +13,7 @@ from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.infer.candidates import pins, required_support
 from pytest_traincheck.infer.known_stages import within_known_stages
 from pytest_traincheck.infer.precondition import Precondition, weakest_preconditions
+from pytest_traincheck.infer.seeds import ignores_seed, with_repeats
 from pytest_traincheck.infer.wording import when_text
 from pytest_traincheck.relations import Examples, Hypothesis, Relation, relations
 from pytest_traincheck.relations.base import Measured, Replayed, filled, in_set_up
@@ -30,12 +31,14 @@ def learn(
     seeds: tuple[int, ...] = (),
     reason: str = "",
     varied: Sequence[Run] = (),
+    repeated: Sequence[Run] = (),
 ) -> Golden:
     """Everything that held in every golden run.
 
     Args:
         runs: golden runs of one spec, e.g. one a seed.
         varied: runs of other specs (`vary`) that the transferable rules must obey as well.
+        repeated: runs with the seed of the first, which show what comes again with the same seed.
 
     Raises:
         ValueError: `runs` is empty.
@@ -48,11 +51,13 @@ def learn(
     settled: set[tuple[str, str]] = set()
     kept: set[str] = set()
     recording: Recording | None = None
+    # A test may train twice under one seed. Where none is known, nobody knows whether it was the same.
+    repeated = (*repeated, *(run for run in runs[1:] if run.seed and run.seed == runs[0].seed))
     for relation, hypothesis in _hypotheses(table.values(), runs):
         family = (relation.name, hypothesis.family or hypothesis.key)
         if family in settled or hypothesis.implied_by in kept:
             continue
-        measured = _measured(relation, hypothesis, runs)
+        measured = _measured(relation, hypothesis, runs, repeated)
         if measured is None and isinstance(relation, (Measured, Replayed)):
             continue
         confirming = runs[:1] if isinstance(relation, Replayed) else runs
@@ -78,14 +83,17 @@ def learn(
         optimizers=describe_optimizers(runs[0]),
         platform=runs[0].platform,
         numbers=numbers,
-        recording=recording,
+        recording=with_repeats(recording, repeated, runs[0].platform),
+        ignores_seed=ignores_seed(recording, runs, runs[0].platform),
     )
 
 
-def _measured(relation: Relation, hypothesis: Hypothesis, runs: Sequence[Run]) -> Numbers | Recording | None:
+def _measured(
+    relation: Relation, hypothesis: Hypothesis, runs: Sequence[Run], repeated: Sequence[Run]
+) -> Numbers | Recording | None:
     """The numbers that a hypothesis rests on, for the relations that need some."""
     if isinstance(relation, Replayed):
-        return relation.recording(runs)
+        return relation.recording([*runs, *repeated])
     return relation.fit(hypothesis.claim, runs) if isinstance(relation, Measured) else None
 
 

@@ -17,6 +17,8 @@ class Kind:
     mistake: str
     meaning: str
     needs: str
+    by_number: bool = False
+    """Whether what it does depends on how many places there are."""
 
 
 def _kinds(group: str, *rows: tuple[str, str, str, str]) -> tuple[Kind, ...]:
@@ -168,6 +170,26 @@ _DATA = _kinds(
      "Noise, dropout and augmentation are the same in every step.", "second step of an optimizer"),
 )  # fmt: skip
 
+_BATCHES = _kinds(
+    "batches",
+    ("labels-shifted-in-batches", "Every label of a batch is the next class.", "The model learns from wrong answers.",
+     "batch with classes beside its inputs"),
+    ("labels-permuted-in-batches", "Every label of a batch belongs to the example before.",
+     "The model learns from wrong answers.", "batch with labels beside its inputs"),
+    ("masks-inverted-in-batches", "The masks of a batch hide what they should show.",
+     "The model sees padding, or nothing but what it should guess.", "batch with a mask beside its inputs"),
+    ("inputs-zeroed-in-batches", "Every fourth example of a batch is zero.", "A quarter of the data is lost.",
+     "batch of a `DataLoader`"),
+    ("inputs-noised-in-batches", "Every fourth example of a batch is full of noise.",
+     "A quarter of the data is hard to tell apart.", "batch with floating-point inputs"),
+)  # fmt: skip
+
+_RUNS = (
+    Kind("run-cut-short", "runs", "The program ends in good order after half of its steps.",
+         "The model is trained half as long as it should be, and nobody says so.", "step of an optimizer",
+         by_number=True),
+)  # fmt: skip
+
 _SCHEDULES = _kinds(
     "schedules",
     ("scheduler-skipped", "The scheduler never steps.", "The learning rate stays what it was at the start.",
@@ -184,6 +206,11 @@ _MODELS = _kinds(
     "models",
     ("initialisation-scaled", "The first weight is initialised three times as large.",
      "Signals grow from layer to layer.", "weight that is initialised by `torch.nn.init`"),
+    ("initialisation-constant", "All elements of the first weight begin with the same number.",
+     "Its units learn the same, and are as good as one.", "weight that is initialised by `torch.nn.init`"),
+    ("initialisation-drawn-anew", "The first weight is drawn once more after it was initialised.",
+     "It has another distribution, and whatever is drawn later is something else.",
+     "weight that is initialised by `torch.nn.init`"),
     ("initialisation-skipped", "The first weight is initialised to zero.", "The layer passes nothing on.",
      "weight that is initialised by `torch.nn.init`"),
     ("tied-weights-broken", "Tied weights are two parameters.", "They drift apart.", "tied weights"),
@@ -221,9 +248,13 @@ _RANKS = _kinds(
 )  # fmt: skip
 
 KINDS: tuple[Kind, ...] = (
-    *_GRADIENTS, *_OPTIMIZERS, *_SCHEDULES, *_PRECISION, *_MODES, *_LOSSES, *_LAYERS, *_DATA, *_MODELS, *_RANKS
+    *_GRADIENTS, *_OPTIMIZERS, *_SCHEDULES, *_PRECISION, *_MODES, *_LOSSES, *_LAYERS, *_DATA, *_BATCHES, *_MODELS,
+    *_RANKS, *_RUNS,
 )  # fmt: skip
 """All kinds, in the order in which they are planted and shown."""
+
+COUNTED = "@"
+"""Between a kind and how many places for it were counted."""
 
 CENSUS = "census"
 """In the place of a kind: make no mistake, and count where each could have been made."""

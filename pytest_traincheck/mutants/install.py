@@ -6,12 +6,14 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from . import data, gradients, layers, losses, models, modes, optimizers, precision, ranks, schedules
-from .catalogue import CENSUS
+from . import batches, data, gradients, layers, losses, models, modes, optimizers, precision, ranks, runs, schedules
+from .catalogue import CENSUS, COUNTED
 from .mutation import PLANTS, Mutation
 from .tally import Tally
 
-_MODULES = (data, gradients, layers, losses, models, modes, optimizers, precision, ranks, schedules)
+_MODULES = (
+    batches, data, gradients, layers, losses, models, modes, optimizers, precision, ranks, runs, schedules
+)  # fmt: skip
 """Importing them fills the table."""
 
 
@@ -21,10 +23,15 @@ def start_from_environment() -> None:
 
 
 def start(kind: str, directory: Path) -> None:
-    """Plant mistakes of one kind, or count places for all; the counts go to a file in `directory`."""
+    """Plant mistakes of one kind, or count places for all; the counts go to a file in `directory`.
+
+    `kind` may be followed by `COUNTED` and the number of places that all ranks have together.
+    """
+    kind, _, counted = kind.partition(COUNTED)
+    places = int(counted or 0) // max(1, int(os.environ.get("WORLD_SIZE") or 1))
     chosen: Iterable[str] = PLANTS if kind == CENSUS else (kind,)
     tally = Tally(directory)
     for name in chosen:
         if name not in PLANTS:
             raise ValueError(f"no mistake is called {name!r}; `traincheck selftest --list` names them all")
-        PLANTS[name](Mutation(name, tally, active=kind != CENSUS))
+        PLANTS[name](Mutation(name, tally, active=kind != CENSUS, places=places))

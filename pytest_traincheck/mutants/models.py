@@ -54,6 +54,20 @@ def _initialisation_skipped(mutation: Mutation) -> None:
     _on_first_weight(mutation, lambda tensor: tensor.zero_())
 
 
+@plants("initialisation-constant")
+def _initialisation_constant(mutation: Mutation) -> None:
+    _on_first_weight(mutation, lambda tensor: tensor.fill_(float(tensor.abs().mean())))
+
+
+@plants("initialisation-drawn-anew")
+def _initialisation_drawn_anew(mutation: Mutation) -> None:
+    def draw(tensor: torch.Tensor) -> None:
+        most = float(tensor.abs().max())
+        tensor.uniform_(-most, most)
+
+    _on_first_weight(mutation, draw)
+
+
 @plants("tied-weights-broken")
 def _tied_weights_broken(mutation: Mutation) -> None:
     holders: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}

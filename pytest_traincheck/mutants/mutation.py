@@ -17,10 +17,14 @@ PLANTS: dict[str, Plant] = {}
 
 
 class Mutation:
-    """A kind of mistake at work. Without `active` it only counts the places where it could have been made."""
+    """A kind of mistake at work. Without `active` it only counts the places where it could have been made.
 
-    def __init__(self, name: str, tally: Tally, *, active: bool) -> None:
+    `places` is how many there are in each process, where that was counted before; else 0.
+    """
+
+    def __init__(self, name: str, tally: Tally, *, active: bool, places: int = 0) -> None:
         self.name = name
+        self._places = places
         self._tally = tally
         self._active = active
 
@@ -30,6 +34,10 @@ class Mutation:
             return False  # what runs inside a compiled graph is not Python's to change
         self._tally.add(self.name)
         return self._active
+
+    def half(self) -> int:
+        """Half of the places of this process, at least one."""
+        return max(1, self._places // 2)
 
     def planned(self) -> bool:
         """Whether the mistake is to be made at all; for preparations that are not counted."""

@@ -30,6 +30,7 @@ from pytest_traincheck.relations.replay import Replay
 from pytest_traincheck.relations.restored import Restored
 from pytest_traincheck.relations.schedule import Schedule
 from pytest_traincheck.relations.shuffled import Shuffled
+from pytest_traincheck.relations.total import Total
 
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
@@ -38,6 +39,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 def pytest_traincheck_relations() -> list[Relation]:
     return [
         Count(),
+        Total(),
         APISequence(),
         APIArg(),
         Covered(),

@@ -46,10 +46,10 @@ class Count:
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
-            for api, rows in sorted(_counted(process).items()):
-                if not len(rows) or _said_otherwise(process, api):
+            for api, rows in sorted(counted(process).items()):
+                if not len(rows) or said_otherwise(process, api):
                     continue
-                subject, optimizer = _subject(api)
+                subject, optimizer = name_and_owner(api)
                 exact = (
                     not api.startswith((FORWARD, *vocabulary.PARALLEL_WRAPPERS))
                     and api not in vocabulary.LAYER_FUNCTIONS
@@ -94,7 +94,7 @@ class Count:
                 continue
             if _hidden(process, claim["api"]):
                 continue
-            rows = _counted(process).get(claim["api"], np.empty(0, dtype=np.int64))
+            rows = counted(process).get(claim["api"], np.empty(0, dtype=np.int64))
             parts.append(
                 _per_run(process, position, rows)
                 if claim["per"] == "run"
@@ -106,7 +106,7 @@ class Count:
         if claim["per"] == "backward":
             return f"After a backward pass one optimizer steps, not several{when}."
         place = "every run" if claim["per"] == "run" else "every training step"
-        code = _code(claim["api"])
+        code = as_code(claim["api"])
         where = ", by one rank or more" if claim.get("ranks") == ANY else ""
         return f"{code[0].upper() + code[1:]} is called {TIMES[claim['times']]} in {place}{where}{when}."
 
@@ -132,7 +132,7 @@ class Count:
                     f"called {TIMES[claim['times']]} in every {place}",
                     f"called {seen}",
                 )
-        never = not any(len(_counted(process).get(claim["api"], ())) for process in run.processes)
+        never = not any(len(counted(process).get(claim["api"], ())) for process in run.processes)
         seen = "never" if never else (examples.observed[int(broken[0])] if examples.observed is not None else "never")
         if (
             never
@@ -147,7 +147,7 @@ class Count:
                 "never called: the wrapped module is called directly",
             )
         golden = f"called {TIMES[claim['times']]} in every {place}"
-        code = _code(claim["api"])
+        code = as_code(claim["api"])
         if never and _is_step(claim["api"]) and _is_scaled(run):
             return Finding(
                 f"{code} was {golden} of golden; the candidate never calls it: `torch.amp.GradScaler` skips every "
@@ -166,11 +166,11 @@ class Count:
 
 
 def _steps_optimizer(process: Process, api: str) -> bool:
-    return _subject(api)[0] in {f"{kind}.step" for kind in process.optimizer_class if kind}
+    return name_and_owner(api)[0] in {f"{kind}.step" for kind in process.optimizer_class if kind}
 
 
 def _is_step(api: str) -> bool:
-    name = _subject(api)[0]
+    name = name_and_owner(api)[0]
     return name.endswith(".step") and ".lr_scheduler." not in name and not name.endswith("GradScaler.step")
 
 
@@ -183,11 +183,11 @@ def _is_scaled(run: Run) -> bool:
     )
 
 
-def _said_otherwise(process: Process, api: str) -> bool:
+def said_otherwise(process: Process, api: str) -> bool:
     """Steps of several optimizers are counted apart, those of a single one by its class alone."""
     if not _steps_optimizer(process, api):
         return False
-    return bool(_subject(api)[1]) != (len({step.optimizer for step in process.steps}) > 1)
+    return bool(name_and_owner(api)[1]) != (len({step.optimizer for step in process.steps}) > 1)
 
 
 def _step(run: Run, examples: Examples, broken: Ints) -> int:
@@ -196,28 +196,28 @@ def _step(run: Run, examples: Examples, broken: Ints) -> int:
 
 
 def _spoken(api: str) -> str:
-    subject, optimizer = _subject(api)
+    subject, optimizer = name_and_owner(api)
     return f"{subject} of {optimizer}" if optimizer else subject
 
 
-def _code(api: str) -> str:
+def as_code(api: str) -> str:
     """As it is written in a sentence: names of APIs as code, concepts as words."""
     if api == vocabulary.MASKING:
         return api
-    name, owner = _subject(api)
+    name, owner = name_and_owner(api)
     if not owner:
         return f"`{name}`"
     label, _, stage = owner.partition(" in ")
     return f"`{name}` of `{label}`{STAGES.get(stage, '')}"
 
 
-def _subject(api: str) -> tuple[str, str]:
+def name_and_owner(api: str) -> tuple[str, str]:
     """The API's public name, and the optimizer or model it belongs to if that is part of the claim."""
     name, _, owner = api.partition("|")
     return name, owner
 
 
-def _counted(process: Process) -> Mapping[str, Ints]:
+def counted(process: Process) -> Mapping[str, Ints]:
     """Rows of every counted API. Steps are counted by optimizer as well: `torch.optim.Adam.step|Adam[Generator]`."""
     return process.memo("counted", lambda: _count(process))
 
@@ -341,7 +341,7 @@ def _by_any_rank(run: Run, api: str) -> Examples:
     """A single example for a run of several ranks, in the first one."""
     if len(run.processes) < 2 or any(_hidden(process, api) for process in run.processes):
         return EMPTY
-    rows = [_counted(process).get(api, np.empty(0, dtype=np.int64)) for process in run.processes]
+    rows = [counted(process).get(api, np.empty(0, dtype=np.int64)) for process in run.processes]
     example = _per_run(run.processes[0], 0, np.concatenate(rows))
     return replace(example, context={})
 

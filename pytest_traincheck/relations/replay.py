@@ -18,7 +18,7 @@ from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.replay_wording import deviation, rule
-from pytest_traincheck.replay import Claim, Comparison, compare, record, settled
+from pytest_traincheck.replay import Claim, Comparison, against_itself, compare, record, settled
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Ints
 
@@ -38,8 +38,7 @@ class Replay:
         recorded = record(run)
         if recorded is None:
             return
-        # Against itself a run meets every condition that can be met.
-        found = compare(recorded.recording, recorded, run.platform)
+        found = against_itself(recorded, run.platform)
         for what, subject in dict.fromkeys((claim.what, claim.subject) for claim in found.claims):
             claim = {"of": what, "what": subject} if subject else {"of": what}
             yield Hypothesis(self.name, _subject(what, subject), claim, Kind.NUMERIC, Scope.PINNED)
@@ -90,7 +89,7 @@ def _settled(first: Run, others: Sequence[Run]) -> Recording | None:
     if recorded is None:
         return None
     repeated = [found for run in others if (found := record(run)) is not None]
-    return settled(recorded.recording, repeated, first.platform)
+    return settled(recorded, repeated, first.platform)
 
 
 def _subject(what: str, subject: str) -> str:

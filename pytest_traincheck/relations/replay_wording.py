@@ -13,7 +13,7 @@ _RULES = {
     "and random state are the same",
     "function": "In the first steps, functions called outside of every model return what they did in golden where they "
     "are given the same",
-    "batch": "In the first steps, a batch whose largest part is golden's is golden's as a whole",
+    "batch": "In the first steps, a batch that holds golden's examples is golden's as a whole",
     "together": "In the first steps, a batch of golden's rows has the same rows side by side as in golden",
     "told": "In the first steps, `{subject}` is told the same numbers as in golden where everything before it is the "
     "same",

@@ -1,6 +1,30 @@
 """Same inputs, same outputs: recordings of what calls computed, and where a run computes something else."""
 
 from pytest_traincheck.replay.build import Recorded, record
-from pytest_traincheck.replay.compare import Claim, Comparison, Node, compare, settled
+from pytest_traincheck.replay.compare import (
+    STEP,
+    Claim,
+    Comparison,
+    Node,
+    against_itself,
+    compare,
+    compare_with_itself,
+    settled,
+    with_repeats,
+)
+from pytest_traincheck.replay.parting import Parting
 
-__all__ = ["Claim", "Comparison", "Node", "Recorded", "compare", "record", "settled"]
+__all__ = [
+    "STEP",
+    "Claim",
+    "Comparison",
+    "Node",
+    "Parting",
+    "Recorded",
+    "against_itself",
+    "compare",
+    "compare_with_itself",
+    "record",
+    "settled",
+    "with_repeats",
+]

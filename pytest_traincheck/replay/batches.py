@@ -6,18 +6,26 @@ import math
 from collections.abc import Iterator
 
 from pytest_traincheck.replay.calls import Calls
+from pytest_traincheck.replay.fetches import Fetch
 from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.sides import INFINITE, PAIRS, ROWS, Call, Side, Tensor, apart
 from pytest_traincheck.replay.tolerance import agreement, epsilon
 
 _FEW = 16
 """Elements of a part of a batch that say which samples are in it."""
+_ENOUGH = 16.0
+"""Bits that say which examples are in a batch, where it is known which were to be."""
+_BITS_OF_CLASSES, _BITS_OF_NUMBERS = 2.0, 8.0
+"""The most bits that one element counts for: a class, a continuous number."""
 
 
 def paired_batches(calls: Calls, window: int, start: tuple[float, float]) -> Iterator[Point]:
-    """Batches of which the largest part is golden's: then the rest is, as labels that belong to their inputs.
+    """Batches that hold golden's examples: then all of their parts are golden's, as labels that belong to their inputs.
 
-    Of batches that workers make nothing is said but which rows stand side by side: their random draws nobody sees.
+    Those are batches of which the largest part is golden's, or which are made of the examples that golden chose and
+    have a part that says so: a dataset in another order has others in the same places. What is drawn while a batch is
+    made must be the same. Workers draw unseen as well, and so does any dataset from generators of its own, so golden
+    must have shown that such batches come again.
     """
     ours, theirs = calls.golden, calls.candidate
     for golden in ours.calls.values():
@@ -26,17 +34,21 @@ def paired_batches(calls: Calls, window: int, start: tuple[float, float]) -> Ite
             continue
         candidate = theirs.calls[other]
         yield from _side_by_side(ours, theirs, golden, candidate)
-        if calls.workers:
-            continue
-        since = min(start[0], golden.begin), min(start[1], candidate.begin)
         batch, made = ours.results.get(golden.index, {}), theirs.results.get(other, {})
         if not batch or batch.keys() != made.keys():
             continue
-        if not calls.same_draws(since, (golden.end, candidate.end)):
+        fetch, again = ours.fetched.get(golden.index), theirs.fetched.get(other)
+        since = min(start[0], golden.begin), min(start[1], candidate.begin)
+        if calls.workers or (fetch is not None and fetch.by_worker):
+            if not _made_alike(calls, fetch, again):
+                continue
+        elif not calls.same_draws(since, (golden.end, candidate.end)):
             return
         off = {slot: apart(tensor, made[slot]) for slot, tensor in batch.items()}
         largest = max(tensor.size for tensor in batch.values())
         kept = [slot for slot in batch if off[slot] == 0 and batch[slot].size == largest and _telling(batch[slot])]
+        if not kept and _of_the_same(calls, golden, candidate):
+            kept = [slot for slot in batch if off[slot] == 0 and _information(batch[slot]) >= _ENOUGH]
         wrong = [slot for slot in batch if off[slot] > agreement(epsilon(batch[slot].dtype))]
         if kept:
             names = tuple(slot.removeprefix("out.") for slot in wrong)
@@ -59,6 +71,36 @@ def _side_by_side(golden: Side, candidate: Side, batch: Call, other: Call) -> It
     if compared:
         wrong = tuple(name for name, same in compared.items() if not same)
         yield Point("together", batch, other, INFINITE if wrong else 0.0, 0.0, wrong, largest)
+
+
+def _made_alike(calls: Calls, fetch: Fetch | None, other: Fetch | None) -> bool:
+    """Whether workers made two batches with the same draws, and golden's are known to come again."""
+    if fetch is None or other is None or not calls.repeated:
+        return False
+    return (fetch.by_worker, fetch.drawn) == (other.by_worker, other.drawn)
+
+
+def _of_the_same(calls: Calls, golden: Call, candidate: Call) -> bool:
+    """Whether two batches are made of examples in the same places of datasets that were made of the same numbers."""
+    fetch, other = calls.golden.fetched.get(golden.index), calls.candidate.fetched.get(candidate.index)
+    if fetch is None or other is None or not fetch.chosen or fetch.chosen != other.chosen or not calls.repeated:
+        return False
+    # Of what was drawn before sketching began again nothing is known.
+    return not calls.golden.since and calls.same_draws((0, 0), (golden.begin, candidate.begin))
+
+
+def _information(tensor: Tensor) -> float:
+    """About how many bits a part of a batch tells by which its examples are known; rather too few than too many."""
+    if not tensor.size:
+        return 0.0
+    variance = max(tensor.norm**2 / tensor.size - tensor.mean**2, 0.0)
+    if variance <= 1e-9 * tensor.norm**2 / tensor.size:
+        return 0.0
+    squares = tensor.norm**2
+    binary = math.isclose(squares, tensor.size * tensor.mean, rel_tol=1e-9, abs_tol=1e-12)
+    if binary or not epsilon(tensor.dtype):
+        return tensor.size * min(_BITS_OF_CLASSES, 0.5 * math.log2(1 + 4 * variance))
+    return tensor.size * _BITS_OF_NUMBERS
 
 
 def _telling(tensor: Tensor) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pytest_traincheck.golden.recording import CALLS, ENTRY, GRAD, PHASE, SKETCHES, TRAINING, Recording
+from pytest_traincheck.golden.recording import CALLS, CHOSEN, DRAWN, ENTRY, GRAD, PHASE, SKETCHES, TRAINING, Recording
+from pytest_traincheck.replay.fetches import Fetch, fetches
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints
@@ -60,14 +61,15 @@ def _record(run: Run) -> Recorded | None:
         chosen = _chosen(process, _intervals(process, found))
         found = found[~_of_idle_generators(process, found)]
         calls.append(_calls(process, position, chosen, base, texts))
-        sketches.append(_sketches(process, position, chosen, base, found, texts))
+        table = _sketches(process, position, chosen, base, found, texts)
+        made = _fetched(process, position, chosen, base, fetches(run, process), texts)
+        sketches += [table, made]
         rows.append(chosen)
-        variables.append(found["var"].astype(np.int64))
+        variables += [found["var"].astype(np.int64), np.zeros(len(made), dtype=np.int64)]
         base += len(chosen)
     if not calls:
         return None
-    seed = str(run.processes[0].raw.meta.get("seed") or "")
-    recording = Recording(tuple(texts.numbers), np.concatenate(calls), np.concatenate(sketches), seed)
+    recording = Recording(tuple(texts.numbers), np.concatenate(calls), np.concatenate(sketches), run.seed)
     return Recorded(recording, np.concatenate(rows), np.concatenate(variables), bool(run.workers))
 
 
@@ -168,6 +170,22 @@ def _plain(value: Any) -> Any:
             return found or None
         return None
     return value
+
+
+def _fetched(
+    process: Process, position: int, chosen: Ints, base: int, known: Mapping[int, Fetch], texts: _Texts
+) -> np.ndarray[Any, Any]:
+    """Rows that say how batches were made."""
+    begins = process.events["seq"][chosen].tolist()
+    places = [(place, known[begin]) for place, begin in enumerate(begins) if begin in known]
+    table = np.zeros(2 * len(places), dtype=SKETCHES)
+    table["process"] = position
+    for number, (place, fetch) in enumerate(places):
+        for row, (slot, digest) in enumerate(((CHOSEN, fetch.chosen), (DRAWN, fetch.drawn))):
+            entry = table[2 * number + row]
+            entry["call"], entry["at"] = base + place, begins[place]
+            entry["slot"], entry["digest"], entry["size"] = texts(slot), digest, fetch.by_worker
+    return table
 
 
 def _sketches(

@@ -53,10 +53,15 @@ def _within(first: Sequence[object], second: Sequence[object]) -> bool:
 class Calls:
     """The comparison of two processes, call by call."""
 
-    def __init__(self, golden: Side, candidate: Side, platform: str = "", workers: bool = False) -> None:
+    def __init__(
+        self, golden: Side, candidate: Side, platform: str = "", workers: bool = False, repeated: bool = False
+    ) -> None:
         self.golden = golden
         self.candidate = candidate
         self.workers = workers
+        """Whether worker processes made batches of the candidate."""
+        self.repeated = repeated
+        """Whether it is known which batches of golden's workers come again."""
         self._platform = platform
         self._variable_distance: dict[tuple[int, int], float] = {}
         self._below: dict[tuple[str, int, int, bool], tuple[float, str]] = {}

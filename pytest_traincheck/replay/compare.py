@@ -12,13 +12,17 @@ from pytest_traincheck.replay.build import Recorded
 from pytest_traincheck.replay.calls import Calls, Compared, Status
 from pytest_traincheck.replay.difference import Difference, first_within, first_within_step
 from pytest_traincheck.replay.flow import Flow
+from pytest_traincheck.replay.parting import Parting, parting
 from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.sides import Call, Side, phases
 
 FUNCTIONS = "torch.nn.functional"
 """Subject of functions that are called outside of every module."""
 
-MODULE, FUNCTION = "module", "function"
+MODULE, FUNCTION, BATCH = "module", "function", "batch"
+
+STEP = frozenset({"loss", "gradient", "step", "variable"})
+"""What claims are about that speak of a training step as a whole."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,10 @@ class Comparison:
     """Functions that golden called while it recorded gradients, in the steps that are compared."""
     masked: frozenset[str] = frozenset()
     """Functions that golden gave a mask, which may hide something in some steps only."""
+    made: frozenset[str] = frozenset()
+    """Keys of the places where golden's result was due, whether or not it came."""
+    parting: Parting | None = None
+    """Where the run went another way than golden's; None where it did not."""
 
     @property
     def deviating(self) -> frozenset[str]:
@@ -81,16 +89,44 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
     """Process by process, by position: ranks in order."""
     claims: list[Claim] = []
     nodes: dict[str, Node] = {}
+    made: set[str] = set()
+    partings: list[Parting] = []
     unstable = frozenset(golden.unstable)
     for process in sorted(set(golden.calls["process"].tolist())):
         recordings = golden, candidate.recording
         for phase in range(min(len(phases(recording, process)) for recording in recordings)):
             sides = [Side(recording, process, phase) for recording in recordings]
-            calls = Calls(sides[0], sides[1], platform, candidate.workers)
+            calls = Calls(sides[0], sides[1], platform, candidate.workers, golden.repeated)
             claims += _claims(calls, candidate, process, unstable)
+            made |= _made(calls, process) - unstable
+            found = parting(calls, process)
+            partings += [found] if found is not None else []
             for node in _nodes(calls):
                 nodes[node.path] = _worse(nodes.get(node.path), node)
-    return Comparison(tuple(claims), tuple(nodes.values()), _called(golden), _masked(golden))
+    return Comparison(
+        tuple(claims),
+        tuple(nodes.values()),
+        _called(golden),
+        _masked(golden),
+        frozenset(made | {claim.key for claim in claims}),
+        min(partings, key=lambda item: item.step, default=None),
+    )
+
+
+def compare_with_itself(golden: Recording, platform: str = "", *, workers: bool = False) -> Comparison:
+    """What a comparison makes where nothing has changed; `workers` as the candidate that is to be judged has them."""
+    nowhere = np.full(len(golden.calls), -1), np.zeros(len(golden.sketches), dtype=np.int64)
+    return compare(golden, Recorded(golden, *nowhere, workers), platform)
+
+
+def _made(calls: Calls, process: int) -> set[str]:
+    """Keys of the calls that were given golden's inputs."""
+    found = calls.compared.values()
+    return {_key(item.golden, process) for item in found if item.status is not Status.NOT_COMPARABLE}
+
+
+def _key(golden: Call, process: int) -> str:
+    return f"{process}|{golden.kind}|{golden.window}|{golden.module}|{golden.name}|{golden.begin}"
 
 
 def _called(golden: Recording) -> frozenset[str]:
@@ -129,7 +165,7 @@ def _of_call(calls: Calls, found: Compared, candidate: Recorded, process: int) -
     return Claim(
         what=MODULE if inside else FUNCTION,
         subject=inside or FUNCTIONS,
-        key=f"{process}|{golden.kind}|{golden.window}|{golden.module}|{golden.name}|{golden.begin}",
+        key=_key(golden, process),
         process=process,
         step=found.candidate.window,
         row=int(candidate.rows[found.candidate.index]),
@@ -204,7 +240,34 @@ def _nodes(calls: Calls) -> Iterator[Node]:
     return iter(found.values())
 
 
-def settled(golden: Recording, others: Sequence[Recorded], platform: str = "") -> Recording:
-    """A recording that claims nothing where other golden runs, given the same, gave something else."""
-    unstable = {key for other in others for key in compare(golden, other, platform).deviating}
-    return replace(golden, unstable=tuple(sorted({*golden.unstable, *unstable})))
+def against_itself(recorded: Recorded, platform: str = "") -> Comparison:
+    """Every claim that can be made of a run: against itself it meets every condition."""
+    return compare(replace(recorded.recording, repeated=True), recorded, platform)
+
+
+def settled(first: Recorded, others: Sequence[Recorded], platform: str = "") -> Recording:
+    """The recording of a golden run that claims nothing where others, given the same, gave something else; and nothing
+    of batches that workers make unless another run had the same ones to make.
+    """
+    golden = first.recording
+    found = [compare(replace(golden, repeated=True), other, platform) for other in others]
+    unstable = {key for comparison in found for key in comparison.deviating}
+    own = _batches(against_itself(first, platform))
+    return replace(
+        golden,
+        unstable=tuple(sorted({*golden.unstable, *unstable})),
+        repeated=bool(own) and own <= set().union(*map(_batches, found), unstable),
+    )
+
+
+def _batches(comparison: Comparison) -> set[str]:
+    return {claim.key for claim in comparison.claims if claim.what == BATCH}
+
+
+def with_repeats(golden: Recording, again: Sequence[Recorded], platform: str = "") -> Recording:
+    """A recording that knows which of its places other golden runs with its seed reached with the same inputs."""
+    if not again:
+        return golden
+    own = compare_with_itself(golden, platform, workers=again[0].workers).made
+    reached = own.intersection(*(compare(golden, other, platform).made for other in again))
+    return replace(golden, unrepeated=tuple(sorted(own - reached)))

@@ -7,13 +7,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from pytest_traincheck.golden.recording import ENTRY, PHASE, Recording, Rows
+from pytest_traincheck.golden.recording import CHOSEN, DRAWN, ENTRY, PHASE, Recording, Rows
+from pytest_traincheck.replay.fetches import Fetch
 
 INFINITE = math.inf
 CENTRED = "centred"
@@ -87,6 +88,8 @@ class Side:
         """Optimizer step -> time after which it works, and hash of its hyper-parameters."""
         self.together: dict[int, dict[str, int]] = {}
         """Batch -> hashes of the rows of its tensors, and of which of them stand side by side."""
+        self.fetched: dict[int, Fetch] = {}
+        """Batch -> how it was made, where that is known."""
         self.values: dict[tuple[str, str], list[Tensor]] = {}
         self.random: dict[str, list[tuple[float, int]]] = {}
         self.draws: list[tuple[int, str, int]] = []
@@ -108,6 +111,9 @@ class Side:
                 self.draws.append((at, rest, size))
             elif head == "hyper":
                 self.hyper[call] = at, digest
+            elif slot in (CHOSEN, DRAWN):
+                known = self.fetched.get(call, Fetch(0, by_worker=bool(size)))
+                self.fetched[call] = replace(known, **{"chosen" if slot == CHOSEN else "drawn": digest})
             elif head in (ROWS, PAIRS):
                 self.together.setdefault(call, {})[slot] = digest
             else:

@@ -39,11 +39,14 @@ def annotation_lines(results: Sequence[CheckResult], places: Mapping[str, Place]
     When there are more than GitHub keeps, a last line says how many are left out. `places` are by pipeline.
     """
     errors = [line for result in results for line in _annotations(result, places.get(result.pipeline))]
+    # GitHub counts warnings and errors apart.
+    warnings = [line for result in results for line in _warning_lines(result, places.get(result.pipeline))]
+    warnings = warnings[:ANNOTATIONS_LIMIT]
     more = len(errors) - ANNOTATIONS_LIMIT
     if more <= 0:
-        return errors
+        return [*errors, *warnings]
     note = f"{plural(more, 'more incident')}; the job summary and the reports list all of them."
-    return [*errors[:ANNOTATIONS_LIMIT], _command("notice", {"title": "traincheck"}, note)]
+    return [*errors[:ANNOTATIONS_LIMIT], _command("notice", {"title": "traincheck"}, note), *warnings]
 
 
 def _annotations(result: CheckResult, place: Place | None) -> Iterator[str]:
@@ -68,6 +71,14 @@ def _position(source: str, place: Place) -> dict[str, str]:
     path = (place.cwd / file).resolve()
     top = place.top.resolve()
     return {"file": str(PurePosixPath(path.relative_to(top))), "line": line} if path.is_relative_to(top) else {}
+
+
+def _warning_lines(result: CheckResult, place: Place | None) -> Iterator[str]:
+    """Warnings as annotations: as an error where the check fails for it."""
+    for warning in result.warnings:
+        where = {} if place is None else _position(warning.source, place)
+        title = f"traincheck {one_line(result.pipeline)}: {one_line(warning.kind)}"
+        yield _command("error" if warning.fails else "warning", {**where, "title": title}, one_line(warning.title))
 
 
 def _command(name: str, properties: Mapping[str, str], message: str) -> str:
@@ -116,7 +127,7 @@ def _overview(results: Sequence[CheckResult]) -> Iterator[str]:
 
 
 def _details(result: CheckResult) -> Iterator[str]:
-    if not (result.incidents or result.errors or result.notes):
+    if not (result.incidents or result.errors or result.notes or result.warnings):
         return
     yield f"\n### {inline(result.pipeline)}\n"
     for error in result.errors:
@@ -136,8 +147,11 @@ def _details(result: CheckResult) -> Iterator[str]:
             yield _diff(incident)
     if commands := wording.next_lines(result):
         yield "\n" + fenced([wording.clean(line) for line in commands], "text")
-    for number, note in enumerate(result.notes):
-        yield ("\n" if not number else "") + f"- {inline(note)}"
+    remarks = [*(f"warning: {wording.warning(item)}" for item in result.warnings), *result.notes]
+    if (covered := wording.coverage(result)) and result.warnings:
+        remarks.append(f"coverage: {covered}")
+    for number, remark in enumerate(remarks):
+        yield ("\n" if not number else "") + f"- {inline(remark)}"
 
 
 def _diff(incident: Incident) -> str:

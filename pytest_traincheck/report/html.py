@@ -85,6 +85,7 @@ def template_environment() -> jinja2.Environment:
         consequences=wording.consequences,
         diff_lines=_diff_lines,
         agreement=wording.agreement,
+        coverage=wording.coverage,
         facts=_facts,
         module_rows=_module_rows,
         next_steps=wording.next_steps,

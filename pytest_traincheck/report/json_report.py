@@ -42,6 +42,8 @@ def document(results: Sequence[CheckResult]) -> dict[str, Any]:
         "renamed": _with_pipeline(singles, "renamed"),
         # Each pipeline has its own, below.
         "commands": None,
+        "coverage": _coverage([single["coverage"] for single in singles]),
+        "warnings": _with_pipeline(singles, "warnings"),
         "pipelines": singles,
     }
 
@@ -74,6 +76,19 @@ def _sums(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for key, value in part.items():
             totals[key] = round(totals.get(key, 0) + value, 4)
     return totals
+
+
+def _coverage(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All comparisons together. Where runs parted is a matter of each pipeline; here stands the first."""
+    comparisons, made = (sum(part[key] for part in parts) for key in ("comparisons", "made"))
+    due = sum(part["floor"] * part["comparisons"] for part in parts)
+    return {
+        "comparisons": comparisons,
+        "made": made,
+        "share": round(made / comparisons, 4) if comparisons else 0.0,
+        "floor": round(due / comparisons, 4) if comparisons else 0.0,
+        "parted": next((part["parted"] for part in parts if part["parted"] is not None), None),
+    }
 
 
 def _side(sides: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -19,6 +19,9 @@ from pytest_traincheck.report.terminal import render_incident_text
 RAN = "ran"
 """Name of the first test case of every suite: whether the runs came to a usable end."""
 
+COVERAGE = "coverage"
+"""Name of the second: whether golden's comparisons took place. Also the kind of a warning that they did not."""
+
 
 def to_text(results: Sequence[CheckResult]) -> str:
     """The XML document."""
@@ -33,10 +36,11 @@ def write_junit(path: Path, results: Sequence[CheckResult]) -> None:
 def _suite(result: CheckResult) -> ElementTree.Element:
     name = one_line(result.pipeline)
     reports = by_subject(result)
-    cases = [_ran_case(result, name), *(_subject_case(report, name, result) for report in reports)]
+    first = [_ran_case(result, name), *([_coverage_case(result, name)] if result.coverage is not None else [])]
+    cases = [*first, *(_subject_case(report, name, result) for report in reports)]
     suite = suite_element(name, cases, _suite_properties(result))
     # The library knows properties of suites only; test cases may have them, as pytest's own have.
-    for element, report in zip(suite.findall("testcase")[1:], reports, strict=True):
+    for element, report in zip(suite.findall("testcase")[len(first) :], reports, strict=True):
         _add_properties(element, _case_properties(report))
     return suite
 
@@ -52,6 +56,22 @@ def _ran_case(result: CheckResult, name: str) -> junit_xml.TestCase:
         case.add_error_info(
             one_line(f"{first.side}: {first.message}" if first.side else first.message), "\n\n".join(blocks), "run"
         )
+    return case
+
+
+def _coverage_case(result: CheckResult, name: str) -> junit_xml.TestCase:
+    """Fails where a warning fails the check, and is skipped with the reason where there is a warning or nothing to
+    compare: what was not looked at must not hide in a test that passed.
+    """
+    case = junit_xml.TestCase(COVERAGE, classname=name)
+    found = [warning for warning in result.warnings if warning.kind == COVERAGE]
+    if found and any(warning.fails for warning in found):
+        text = "\n".join(wording.warning(warning) for warning in found)
+        case.add_failure_info(one_line(found[0].title), text, COVERAGE)
+    elif found:
+        case.add_skipped_info(wording.warning(found[0]))
+    elif reason := wording.not_covered(result):
+        case.add_skipped_info(reason)
     return case
 
 
@@ -80,6 +100,7 @@ def _suite_properties(result: CheckResult) -> Mapping[str, str]:
     facts = {
         "verdict": result.outcome.value,
         "invariants": wording.counts(result),
+        "coverage": wording.coverage(result),
         "golden commit": result.golden.commit,
         "golden runs": str(result.golden.runs),
         "candidate commit": result.candidate.commit,
@@ -89,7 +110,8 @@ def _suite_properties(result: CheckResult) -> Mapping[str, str]:
         **{f"seconds: {label}": f"{value:.4f}" for label, value in wording.timing(result)},
     }
     notes = {f"note {number}": note for number, note in enumerate(result.notes, start=1)}
-    return {one_line(key): one_line(value) for key, value in (facts | notes).items() if value}
+    warnings = {f"warning {number}": wording.warning(item) for number, item in enumerate(result.warnings, start=1)}
+    return {one_line(key): one_line(value) for key, value in (facts | warnings | notes).items() if value}
 
 
 def _case_properties(report: SubjectReport) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ _Line = tuple[str, str]
 
 _LABEL_WIDTH = 11
 _STYLES = {Outcome.PASS: "bold green", Outcome.FAIL: "bold red", Outcome.ERROR: "bold magenta"}
+_WARNING_STYLE = "bold yellow"
 _DETAIL_STYLES = {"golden": "green", "candidate": "red"}
 _DIFF_STYLES = {"+": "green", "-": "red"}
 
@@ -26,12 +27,17 @@ def render_result(result: CheckResult, width: int = 80) -> Text:
     lines = list(_verdict(result, width))
     for incident in result.incidents:
         lines += [("", ""), *_incident(incident, width)]
+    for warning in result.warnings:
+        lines += [("", ""), *_labelled("warning", wording.warning(warning), width, _WARNING_STYLE)]
     if result.verdicts or result.errors or result.notes or result.renamed:
         lines.append(("", ""))
     lines += _counts(result, width)
     agreement = wording.agreement(result)
     if agreement:
         lines += _labelled("replay", agreement, width, "dim")
+    coverage = wording.coverage(result)
+    if coverage:
+        lines += _labelled("coverage", coverage, width, "dim")
     for error in result.errors:
         lines += _error(error, width)
     for note in result.notes:

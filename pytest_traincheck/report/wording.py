@@ -17,6 +17,7 @@ from pytest_traincheck.check.result import (
     RunError,
     Verdict,
     Violation,
+    Warned,
 )
 from pytest_traincheck.golden.wording import ESCAPE_SEQUENCE, UNPRINTABLE, one_line, plural
 
@@ -55,6 +56,7 @@ def verdict_summary(result: CheckResult) -> str:
     if result.outcome is Outcome.PASS:
         held = result.count(Verdict.HELD)
         parts.append(f"all {plural(held, 'rule')} held" if held == total else f"{held} of {plural(total, 'rule')} held")
+    parts.append(plural(len(result.warnings), "warning") if result.warnings else "")
     return ", ".join(part for part in parts if part)
 
 
@@ -199,6 +201,54 @@ def agreement(result: CheckResult) -> str:
             parts.append(f"{len(found)} {words}, at most {share(worst.off)} ({one_line(worst.path)})")
     rest = len(result.modules) - len(compared)
     return ", ".join(parts) + (f"; {rest} not comparable" if rest else "")
+
+
+def coverage(result: CheckResult) -> str:
+    """How many of golden's comparisons took place, and where the runs parted; empty where there are none."""
+    found = result.coverage
+    if found is None or not found.comparisons:
+        return ""
+    text = f"{found.made} of {plural(found.comparisons, 'comparison')} with golden took place"
+    text += f" ({_percent(found.share)})"
+    if found.repeats is False:
+        text += f"; golden's own runs do not repeat with one seed, so {_percent(found.floor)} are due"
+    # A warning says it all.
+    told = any(item.kind == "coverage" for item in result.warnings)
+    return f"{text}; {parted(result)}" if found.parted is not None and not told else text
+
+
+def not_covered(result: CheckResult) -> str:
+    """Why no comparison with golden was due; empty where some were."""
+    found = result.coverage
+    if found is None or result.errors:
+        return "no run was checked"
+    if not found.comparisons:
+        return "the golden has no numbers to compare with on this platform"
+    return one_line(f"not compared: {found.excuse}") if found.excuse and found.share < found.floor else ""
+
+
+def parted(result: CheckResult) -> str:
+    """Where the runs went apart, in words; empty where they did not."""
+    place = result.coverage.parted if result.coverage is not None else None
+    if place is None:
+        return ""
+    if result.coverage is not None and result.coverage.excuse == place.what:
+        return one_line(place.what)
+    at = f", at {place.source}" if place.source else ""
+    return one_line(f"the runs part in step {place.step}{at}: {place.what}")
+
+
+def _percent(share: float) -> str:
+    """0.925 as "92.5 %"; never "100 %" for less, nor "0 %" for more than nothing."""
+    if share in (0, 1):
+        return f"{100 * share:.0f} %"
+    return f"{min(max(100 * share, 0.1), 99.9):.1f} %"
+
+
+def warning(item: Warned) -> str:
+    """A warning with its place."""
+    at = f" At {item.source}." if item.source else ""
+    return one_line(f"{item.title}{at}")
 
 
 def share(value: float) -> str:

@@ -22,7 +22,9 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import IN_PROCESS, Golden
 from pytest_traincheck.launch.git import describe_head
 from pytest_traincheck.launch.metadata import read_environment
+from pytest_traincheck.report.wording import warning as warning_text
 from pytest_traincheck.testing import wording
+from pytest_traincheck.testing.items import COVERAGE
 from pytest_traincheck.testing.keeping import kept_place
 from pytest_traincheck.testing.learned import PROPERTY, learned_of, refusal
 from pytest_traincheck.testing.settings import Settings, settings_of
@@ -31,7 +33,7 @@ from pytest_traincheck.workflow.bundling import Recipe, keep_bundle
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.intended import is_meant
-from pytest_traincheck.workflow.judging import NO_RULES, keep_artifacts, rules_of
+from pytest_traincheck.workflow.judging import NO_RULES, cautions, keep_artifacts, rules_of, vacuous
 from pytest_traincheck.workflow.next_steps import fixture_commands
 from pytest_traincheck.workflow.policy import Rules, judge
 from pytest_traincheck.workflow.relearning import Relearned, described, former, merged, with_former_numbers
@@ -39,6 +41,10 @@ from pytest_traincheck.workflow.runs import CANDIDATE, ArtifactsError, Workspace
 
 if TYPE_CHECKING:
     from pytest_traincheck.trace import Run
+
+
+class CoverageWarning(pytest.PytestWarning):
+    """Training inside of a test could not be compared with golden's, though its seed is the same."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +111,13 @@ class Traincheck:
         spec = PipelineSpec(name, f"pytest {shlex.quote(self.item.nodeid)}", seeds=() if seed is None else (seed,))
         result = keep_bundle(space, result, golden, Recipe(spec, same_spec, self.rules), self.engine)
         keep_artifacts(space, result, golden)
-        if result.incidents:
+        if result.errors:
+            _fail(f"{name}: {wording.errors_text(result)}")
+        if result.outcome is Outcome.FAIL:
             _fail(wording.in_process_text(result))
+        for warning in result.warnings:
+            if warning.kind == COVERAGE:
+                self.item.warn(CoverageWarning(f"{name}: {warning_text(warning)}"))
 
     def _space(self, name: str) -> Workspace:
         """Where a run is recorded: with the other artifacts when these are kept, else below the test's own directory.
@@ -135,6 +146,9 @@ class Traincheck:
             candidate=SideInfo(runs=1, environment=read_environment(run.run_dir), path=str(Path.cwd())),
             modules=outcome.modules,
             renamed=outcome.renamed,
+            errors=() if judged.incidents else vacuous(judged.verdicts),
+            coverage=outcome.coverage,
+            warnings=cautions(golden, outcome.coverage, self.rules),
         )
         if result.outcome is not Outcome.FAIL:
             return result
@@ -220,6 +234,7 @@ def use(request: pytest.FixtureRequest) -> Iterator[Traincheck]:
         directory, rules = root / DEFAULT_STORE, NO_RULES
     else:
         directory, rules = config.store, rules_of(config)
+    rules = replace(rules, strict=rules.strict or settings.strict)
     with tempfile.TemporaryDirectory(prefix="traincheck-", ignore_cleanup_errors=True) as temporary:
         fixture = Traincheck(directory, rules, settings, Path(temporary), request.node, default_engine())
         yield fixture

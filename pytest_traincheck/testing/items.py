@@ -13,7 +13,8 @@ from pytest_traincheck.check.result import CheckResult, Incident, InvariantVerdi
 from pytest_traincheck.config import STORED, PipelineSpec
 from pytest_traincheck.golden.model import Golden, Kind
 from pytest_traincheck.golden.store import GoldenError, read
-from pytest_traincheck.report.wording import diff_place
+from pytest_traincheck.golden.wording import one_line
+from pytest_traincheck.report.wording import diff_place, not_covered, warning
 from pytest_traincheck.testing import wording
 from pytest_traincheck.testing.checks import CHECKS
 from pytest_traincheck.testing.learned import PROPERTY, refusal
@@ -22,6 +23,11 @@ from pytest_traincheck.workflow.intended import is_meant
 
 RAN = "ran"
 REFRESH = "refresh"
+COVERAGE = "coverage"
+"""Name of the item that says how much was compared, and the kind of warnings that too little was."""
+
+_REPLAY = "Replay"
+"""The relation whose rules are conditional comparisons."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,13 @@ class GoldenFile(pytest.File):
         if not self.path.exists() and not live:
             yield MissingItem.from_parent(self, name=RAN)
             return
-        lines = _lines_of_subjects(self._read()) if self.path.exists() else {}
+        golden = self._read() if self.path.exists() else None
+        lines = _lines_of_subjects(golden) if golden is not None else {}
+        replays = golden is not None and any(rule.relation == _REPLAY for rule in golden.invariants)
         known = {*lines, *(kind.value for kind in Kind)} if live else set(lines)
         yield RanItem.from_parent(self, name=RAN, known=frozenset(known))
+        if live or replays:
+            yield CoverageItem.from_parent(self, name=COVERAGE)
         if live:
             for kind in Kind:
                 yield KindItem.from_parent(self, name=kind.value, kind=kind, subjects=frozenset(lines))
@@ -182,6 +192,25 @@ class RanItem(PipelineItem):
             self.incident_properties(homeless)
             self.fail_with(homeless, result)
         self.properties()
+
+
+class CoverageItem(PipelineItem):
+    """Golden's comparisons took place. Skipped with the reason where they did not, so that it hides in no test that
+    passed; fails for it under `strict`.
+    """
+
+    def runtest(self) -> None:
+        result = _ran(self.check())
+        warnings = [item for item in result.warnings if item.kind == COVERAGE]
+        found = result.coverage
+        share = "" if found is None else f"{found.made} of {found.comparisons}"
+        self.properties(coverage=share, sentence=warnings[0].title if warnings else "")
+        if any(item.fails for item in warnings):
+            raise TraincheckFailure(wording.strict_text(warnings, result), one_line(warnings[0].title))
+        if warnings:
+            pytest.skip(f"warning: {warning(warnings[0])}")
+        if reason := not_covered(result):
+            pytest.skip(reason)
 
 
 class KindItem(PipelineItem):

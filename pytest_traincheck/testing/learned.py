@@ -59,6 +59,7 @@ def learned_to_plain(item: Relearned) -> dict[str, Any]:
         "diff": item.diff,
         "reason": item.reason,
         "notes": list(item.notes),
+        "warnings": list(item.warnings),
     }
 
 
@@ -73,4 +74,5 @@ def learned_from_plain(content: Mapping[str, Any]) -> Relearned:
         content["diff"],
         content["reason"],
         tuple(content["notes"]),
+        tuple(content["warnings"]),
     )

@@ -42,6 +42,7 @@ def register(config: pytest.Config) -> None:
         config.pluginmanager.register(Unconfigured(settings, str(error)), "traincheck-session")
         _register_refresh(config, settings, config.rootpath / DEFAULT_STORE)
         return
+    loaded = replace(loaded, strict=loaded.strict or settings.strict)
     selected = _selected(loaded, settings)
     config.stash[CHECKS] = checks_for(loaded, settings, learned_of(config))
     wanted = _wanted(config, loaded, settings, selected)

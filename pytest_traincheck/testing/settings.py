@@ -18,6 +18,7 @@ class Settings:
     requested: bool
     golden: str | None
     no_cache: bool
+    strict: bool
     refresh: bool
     acceptance: Acceptance
     pipelines: tuple[str, ...]
@@ -32,6 +33,7 @@ def settings_of(config: pytest.Config) -> Settings:
         requested=bool(config.getoption("traincheck")),
         golden=_golden(config),
         no_cache=bool(config.getoption("traincheck_no_cache") or config.getini("traincheck_no_cache")),
+        strict=bool(config.getoption("traincheck_strict") or config.getini("traincheck_strict")),
         refresh=bool(config.getoption("traincheck_refresh") or config.getini("traincheck_refresh")),
         acceptance=Acceptance(
             tuple(config.getoption("traincheck_accept") or ()), bool(config.getoption("traincheck_accept_all"))

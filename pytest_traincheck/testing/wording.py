@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_traincheck.check.result import CheckResult, Incident, Violation
+from pytest_traincheck.check.result import CheckResult, Incident, Violation, Warned
 from pytest_traincheck.report.terminal import render_incident_text
-from pytest_traincheck.report.wording import next_lines
+from pytest_traincheck.report.wording import next_lines, warning
 
 WIDTH = 100
 
@@ -30,6 +30,12 @@ def consequence(incident: Incident, broken: Sequence[Violation]) -> str:
     return "\n".join([head, *(f"  - step {item.step}: {item.title}" for item in broken)])
 
 
+def strict_text(warnings: Sequence[Warned], result: CheckResult) -> str:
+    """What fails under `strict`, and the commands that reproduce it and learn anew, where no incident has them."""
+    commands = [] if result.incidents else next_lines(result)
+    return "\n\n".join([*(warning(item) for item in warnings), *(["\n".join(commands)] if commands else [])])
+
+
 def errors_text(result: CheckResult) -> str:
     """Why a pipeline gave no result, with the end of its own output."""
     blocks = []
@@ -47,5 +53,7 @@ def errors_text(result: CheckResult) -> str:
 def in_process_text(result: CheckResult) -> str:
     """The incidents of training inside a test, and the commands that reproduce and accept them."""
     parts = [render_incident_text(incident, width=WIDTH) for incident in result.incidents]
+    parts += [f"warning: {warning(item)}" for item in result.warnings if item.fails or result.incidents]
     rest = [*(f"note: {note}" for note in result.notes), *next_lines(result)]
-    return "\n\n".join([f"{result.pipeline}: the training broke rules of its golden", *parts, "\n".join(rest)])
+    head = "broke rules of its golden" if result.incidents else "cannot be compared with its golden"
+    return "\n\n".join([f"{result.pipeline}: the training {head}", *parts, "\n".join(rest)])

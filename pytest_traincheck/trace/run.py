@@ -42,6 +42,12 @@ class Run:
         return str(self.processes[0].raw.meta.get("platform", "")) if self.processes else ""
 
     @property
+    def seed(self) -> str:
+        """The seed that it was started with, as text; empty where none is known."""
+        seed = self.processes[0].raw.meta.get("seed") if self.processes else None
+        return "" if seed is None else str(seed)
+
+    @property
     def peers(self) -> tuple[tuple[int, ...], ...]:
         """Positions of processes that train together: one tuple for each launch of several ranks."""
         by_rank: dict[int, list[int]] = {}
@@ -97,6 +103,9 @@ def load_run(path: Path) -> Run:
         )
     for process in training:
         _reject_unreliable(process.raw)
+    for process in workers:
+        # Loaders end their workers as they like, but what one has lost nobody may take for what it did.
+        _reject_lost(process.raw)
     training.sort(key=lambda process: (process.rank, _started(process)))
     return Run(path, tuple(training), tuple(workers))
 
@@ -118,11 +127,15 @@ def _reject_unreliable(raw: RawTrace) -> None:
             f"the probe failed inside the training process of rank {rank}: {first.get('where', '?')}: "
             f"{first.get('error', '?')}; the run is unreliable: please report this as a bug of pytest-traincheck"
         )
-    if meta.get("lost_events", 0):
-        raise TraceError(
-            f"{meta['lost_events']} events were lost on rank {rank}: {raw.path}; free disk space and run again"
-        )
+    _reject_lost(raw)
     if not meta.get("finished", False):
         raise TraceError(
             f"the training process of rank {rank} did not finish: {raw.path}; look at its output for the reason"
+        )
+
+
+def _reject_lost(raw: RawTrace) -> None:
+    if lost := raw.meta.get("lost_events", 0):
+        raise TraceError(
+            f"{lost} events were lost on rank {raw.meta.get('rank', 0)}: {raw.path}; free disk space and run again"
         )

@@ -12,7 +12,7 @@ from pytest_traincheck import __version__
 from pytest_traincheck.bundle import BundleError, Manifest, discard_bundle, write_bundle
 from pytest_traincheck.bundle import manifest as layout
 from pytest_traincheck.check.alignment import align
-from pytest_traincheck.check.result import CheckResult, Outcome
+from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.model import Golden
@@ -51,7 +51,7 @@ def keep_bundle(
     directory = space.path / BUNDLE
     try:
         discard_bundle(directory)
-        if golden is None or result.outcome is not Outcome.FAIL:
+        if golden is None or result.errors or not result.incidents:
             return result
         _keep(directory, space.path / CANDIDATE, result, golden, recipe, engine or default_engine())
     except BundleError as error:

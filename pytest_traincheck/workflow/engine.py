@@ -31,6 +31,7 @@ class Learn(Protocol):
         seeds: tuple[int, ...],
         reason: str,
         varied: Sequence[Run] = (),
+        repeated: Sequence[Run] = (),
     ) -> Golden: ...
 
 
@@ -48,6 +49,8 @@ class Engine:
     load_run: Callable[[Path], Run]
     learn: Learn
     check_run: CheckRun
+    is_repeated: Callable[[Run], bool] = lambda _run: False
+    """Whether a golden run is made once more with its seed, to see what of it comes again."""
 
 
 def default_engine() -> Engine:
@@ -57,4 +60,5 @@ def default_engine() -> Engine:
     from pytest_traincheck.launch.run import execute
     from pytest_traincheck.trace import load_run
 
-    return Engine(execute, load_run, learn, check_run)
+    # What draws from a generator that nobody has seeded, or from a clock, shows only in a run that is made twice.
+    return Engine(execute, load_run, learn, check_run, lambda _run: True)

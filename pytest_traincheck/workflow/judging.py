@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_traincheck.check.result import CheckResult, InvariantVerdict, RunError, SideInfo, Timing, Verdict
+from pytest_traincheck.check.result import (
+    CheckResult,
+    Coverage,
+    InvariantVerdict,
+    RunError,
+    SideInfo,
+    Timing,
+    Verdict,
+    Warned,
+)
 from pytest_traincheck.config import Config
 from pytest_traincheck.golden import store
+from pytest_traincheck.golden.chance import chance
 from pytest_traincheck.golden.model import Golden, Kind
+from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.report.json_report import write_json
@@ -22,7 +34,7 @@ from pytest_traincheck.workflow.runs import CANDIDATE, Recorded, RunFailed, Side
 
 def rules_of(config: Config) -> Rules:
     """The configured exceptions and policy, as of today."""
-    return Rules(config.accept, config.policy, datetime.datetime.now(datetime.timezone.utc).date())
+    return Rules(config.accept, config.policy, datetime.datetime.now(datetime.timezone.utc).date(), config.strict)
 
 
 TRIGGERED_SHARE = 0.5
@@ -92,13 +104,26 @@ def check_recorded(
         timing=Timing(candidate_run_s=run.seconds, check_s=seconds),
         notes=(*run.notes, *judged.notes),
         renamed=outcome.renamed,
+        coverage=outcome.coverage,
+        warnings=cautions(golden, outcome.coverage, rules),
     )
 
 
+def cautions(golden: Golden, coverage: Coverage | None, rules: Rules) -> tuple[Warned, ...]:
+    """What must not be overlooked in a check though no rule is broken."""
+    # Imported here, since numpy is not needed to say that an option is wrong.
+    from pytest_traincheck.check.coverage import warnings_of
+
+    return (*warnings_of(coverage, strict=rules.strict), *(Warned("golden", title) for title in chance(golden)))
+
+
 def vacuous(verdicts: Sequence[InvariantVerdict]) -> tuple[RunError, ...]:
-    """An error when so few rules came up that a pass would mean nothing."""
+    """An error when so few rules came up that a pass would mean nothing; when it is none at all, with the reasons."""
+    idle_verdicts = (Verdict.NOT_TRIGGERED, Verdict.NOT_OBSERVABLE)
+    if all(item.verdict in idle_verdicts for item in verdicts):
+        return (_nothing_checked(verdicts),)
     applicable = [item for item in verdicts if item.applicable and not _lacks_numbers(item)]
-    idle = sum(item.verdict in (Verdict.NOT_TRIGGERED, Verdict.NOT_OBSERVABLE) for item in applicable)
+    idle = sum(item.verdict in idle_verdicts for item in applicable)
     if not applicable or idle <= len(applicable) * (1 - TRIGGERED_SHARE):
         return ()
     return (
@@ -108,6 +133,23 @@ def vacuous(verdicts: Sequence[InvariantVerdict]) -> tuple[RunError, ...]:
             "too few for a pass to mean anything",
             "look at what the pipeline does now; if it is another pipeline, learn its golden with `traincheck refresh`",
         ),
+    )
+
+
+def _nothing_checked(verdicts: Sequence[InvariantVerdict]) -> RunError:
+    if not verdicts:
+        return RunError(
+            CANDIDATE,
+            "the golden has no rules, so nothing was checked",
+            "let the pipeline train for a few more steps and learn its golden with `traincheck refresh`",
+        )
+    tally = Counter(f"{item.verdict.value}: {item.reason}" for item in verdicts)
+    reasons = "; ".join(f"{count} {reason}" for reason, count in tally.most_common(3))
+    return RunError(
+        CANDIDATE,
+        f"none of {plural(len(verdicts), 'rule')} of the golden could be checked ({reasons})",
+        "check a run of golden's own command with its whole trace, or learn a golden of this one with "
+        "`traincheck refresh`",
     )
 
 

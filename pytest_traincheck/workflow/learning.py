@@ -15,15 +15,16 @@ from pytest_traincheck.workflow.runs import Recorded, SidePlan, Workspace, recor
 
 @dataclass(frozen=True)
 class Learned:
-    """A golden, the runs behind it and the seconds that inference took."""
+    """A golden, the runs behind it and the seconds that inference took; `repeated` are runs of the first seed again."""
 
     golden: Golden
     runs: tuple[Recorded, ...]
     seconds: float
+    repeated: tuple[Recorded, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return tuple(note for run in self.runs for note in run.notes)
+        return tuple(note for run in (*self.runs, *self.repeated) for note in run.notes)
 
 
 def learn_side(
@@ -35,7 +36,11 @@ def learn_side(
     engine: Engine,
     progress: Progress,
 ) -> Learned:
-    """Run the golden side once per seed and once per variation, and learn. Raises `RunFailed`."""
+    """Run the golden side once per seed and once per variation, and learn. Raises `RunFailed`.
+
+    The first seed is run twice: what is drawn from generators that nobody seeds, or in workers of loaders, nobody sees,
+    so that nothing else shows what comes again.
+    """
     runs = [
         record(plan, space, f"golden-seed{seed}", seed=seed, engine=engine, progress=progress) for seed in spec.seeds
     ]
@@ -45,6 +50,11 @@ def learn_side(
         )
         for number, extra in enumerate(spec.vary)
     ]
+    again = (
+        [record(plan, space, "golden-repeated", seed=spec.seeds[0], engine=engine, progress=progress)]
+        if engine.is_repeated(runs[0].trace) and spec.seeds[0] not in spec.seeds[1:]
+        else []
+    )
     started = time.perf_counter()
     golden = engine.learn(
         [run.trace for run in runs],
@@ -55,5 +65,6 @@ def learn_side(
         seeds=spec.seeds,
         reason=reason,
         varied=[run.trace for run in varied],
+        repeated=[run.trace for run in again],
     )
-    return Learned(golden, (*runs, *varied), time.perf_counter() - started)
+    return Learned(golden, (*runs, *varied), time.perf_counter() - started, tuple(again))

@@ -24,6 +24,8 @@ from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.runs import GOLDEN, Workspace, mean_seconds, workspace
 
 _WAIT_MARGIN_S = 60.0
+_REPEATED = 1
+"""Runs of a seed that is run twice, see `learn_side`."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def _key(wanted: LiveGolden) -> str:
 
 def _patience(spec: PipelineSpec) -> float:
     """Another process that learns the same golden takes no longer than this."""
-    return spec.timeout * (len(spec.seeds) + len(spec.vary)) + _WAIT_MARGIN_S
+    return spec.timeout * (len(spec.seeds) + len(spec.vary) + _REPEATED) + _WAIT_MARGIN_S
 
 
 def _say_waiting(wanted: LiveGolden, progress: Progress) -> None:

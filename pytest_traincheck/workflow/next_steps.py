@@ -21,7 +21,7 @@ ACCEPTED_DAYS = 30
 
 def with_commands(result: CheckResult, config: Config, golden: str) -> CheckResult:
     """The result with its commands, where it has incidents. `golden` is `stored`, a commit's hash, or a directory."""
-    if result.outcome is not Outcome.FAIL:
+    if result.outcome is not Outcome.FAIL or (not result.incidents and golden != STORED):
         return result
     where = _configuration(config)
     live = golden if golden != STORED or config.golden != STORED else ""
@@ -40,7 +40,7 @@ def with_commands_at(result: CheckResult, config: Config, golden: str, commit: s
 
 def with_upgrade_commands(result: CheckResult, config: Config, environment: Sequence[str], golden: str) -> CheckResult:
     """The same for new libraries. `environment` are the options that say which, `golden` is a commit or empty."""
-    if result.outcome is not Outcome.FAIL:
+    if not result.incidents:
         return result
     where = _configuration(config)
     words = ["traincheck", "upgrade", result.pipeline]
@@ -53,7 +53,8 @@ def with_upgrade_commands(result: CheckResult, config: Config, environment: Sequ
 def check_words(result: CheckResult, golden: str = "", where: Sequence[str] = ()) -> tuple[str, ...]:
     """The check of one pipeline again, against the configured golden or that of a commit or directory."""
     live = ("--golden", shlex.quote(golden)) if golden else ()
-    return ("traincheck", "check", shlex.quote(result.pipeline), *live, *where)
+    strict = ("--strict",) if any(warning.fails for warning in result.warnings) else ()
+    return ("traincheck", "check", shlex.quote(result.pipeline), *live, *strict, *where)
 
 
 def refresh_words(result: CheckResult, where: Sequence[str] = ()) -> tuple[str, ...]:

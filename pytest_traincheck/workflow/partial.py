@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_traincheck.check.result import InvariantVerdict, ModuleAgreement, Verdict
+from pytest_traincheck.check.result import Coverage, InvariantVerdict, ModuleAgreement, Verdict
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.policy import Judged, Rules, judge
@@ -24,6 +24,7 @@ class PartialCheck:
     judged: Judged
     modules: tuple[ModuleAgreement, ...]
     renamed: tuple[tuple[str, str], ...]
+    coverage: Coverage | None = None
 
 
 def check_part(
@@ -37,7 +38,7 @@ def check_part(
     verdicts = tuple(
         found.get(rule.id) or InvariantVerdict(rule, Verdict.NOT_OBSERVABLE, BEYOND) for rule in golden.invariants
     )
-    return PartialCheck(replace(judged, verdicts=verdicts), outcome.modules, outcome.renamed)
+    return PartialCheck(replace(judged, verdicts=verdicts), outcome.modules, outcome.renamed, outcome.coverage)
 
 
 def broken_ids(verdicts: Collection[InvariantVerdict]) -> frozenset[str]:

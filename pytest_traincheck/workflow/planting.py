@@ -16,7 +16,7 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.mutants import tally
-from pytest_traincheck.mutants.catalogue import Kind
+from pytest_traincheck.mutants.catalogue import COUNTED, Kind
 from pytest_traincheck.selftest.identical import trained_alike
 from pytest_traincheck.selftest.result import Fate, Mutant
 from pytest_traincheck.workflow.engine import Engine
@@ -79,7 +79,7 @@ def run_all(
     started = time.monotonic()
     progress.start(_label(bench, 0, len(planned)))
     try:
-        waiting: set[Future[Mutant]] = {pool.submit(_run_one, bench, kind) for kind in planned}
+        waiting: set[Future[Mutant]] = {pool.submit(_run_one, bench, kind, places[kind.name]) for kind in planned}
         while waiting:
             done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
             for mutant in (future.result() for future in done):
@@ -117,18 +117,18 @@ class _Watch:
         """Nothing is shown."""
 
 
-def _run_one(bench: Bench, kind: Kind) -> Mutant:
+def _run_one(bench: Bench, kind: Kind, places: int) -> Mutant:
     name = f"mutant-{kind.name}"
     started = time.monotonic()
     try:
-        return replace(_fate(bench, kind, name), seconds=time.monotonic() - started)
+        return replace(_fate(bench, kind, name, places), seconds=time.monotonic() - started)
     finally:
         if not bench.space.kept:
             # Dozens of traces would fill a small disk.
             shutil.rmtree(bench.space.path / name, ignore_errors=True)
 
 
-def _fate(bench: Bench, kind: Kind, name: str) -> Mutant:
+def _fate(bench: Bench, kind: Kind, name: str, places: int) -> Mutant:
     run_dir = bench.space.path / name
     try:
         run = record(
@@ -136,7 +136,7 @@ def _fate(bench: Bench, kind: Kind, name: str) -> Mutant:
             bench.space,
             name,
             seed=bench.seed,
-            mutant=kind.name,
+            mutant=f"{kind.name}{COUNTED}{places}" if kind.by_number else kind.name,
             engine=bench.engine,
             progress=_Watch(bench.stop),
         )

@@ -19,6 +19,8 @@ class Rules:
     accept: tuple[Accept, ...]
     policy: Mapping[str, str]
     today: datetime.date
+    strict: bool = False
+    """Whether coverage under golden's floor fails."""
 
     def excuse(self, invariant: Invariant) -> str:
         """Why breaking this invariant is no failure; empty when it is one."""

@@ -29,7 +29,8 @@ def refresh_text(item: Relearned, *, written: bool, accepted: Sequence[Incident]
     else:
         head = f"{item.pipeline}: learned {plural(item.rules, 'rule')}, wrote {item.path}"
     notes = (*item.notes, *(_numbers(item) if written else ()))
-    blocks = [head, _block(item, accepted) if written else "", *(f"note: {note}" for note in notes)]
+    warnings = (f"warning: {one_line(warning)}" for warning in item.warnings)
+    blocks = [head, *warnings, _block(item, accepted) if written else "", *(f"note: {note}" for note in notes)]
     return "\n\n".join(block for block in blocks if block)
 
 

@@ -16,6 +16,7 @@ from pytest_traincheck.check.result import CheckResult, SideInfo
 from pytest_traincheck.config import Config, PipelineSpec
 from pytest_traincheck.golden import locks, store
 from pytest_traincheck.golden.carry import with_former_support
+from pytest_traincheck.golden.chance import chance, not_repeating
 from pytest_traincheck.golden.diff import diff
 from pytest_traincheck.golden.diff_text import render_diff
 from pytest_traincheck.golden.encode import encode
@@ -49,6 +50,8 @@ class Relearned:
     diff: str = ""
     reason: str = ""
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What a reader must know of the golden: that chance may have become law, that it cannot be repeated."""
 
     @property
     def changed(self) -> bool:
@@ -167,7 +170,10 @@ def described(
         files = {**files, **store.rules_of(path, new)}
         difference = "" if old is None else render_diff(diff(old, new))
     files = {file: data for file, data in files.items() if not store.has_content(file, data)}
-    return Relearned(new.pipeline, path, result, files, len(new.invariants), difference, reason, notes)
+    # That the former golden was learned from too little is no matter any more.
+    gone = (wording for item in result.warnings if item.kind == "coverage" for wording in [item.title])
+    warnings = (*gone, *chance(new), *not_repeating(new))
+    return Relearned(new.pipeline, path, result, files, len(new.invariants), difference, reason, notes, warnings)
 
 
 def former(path: Path) -> tuple[Golden | None, tuple[str, ...]]:

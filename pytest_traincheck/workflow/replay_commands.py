@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_traincheck.bundle import Bundle
-from pytest_traincheck.check.result import CheckResult, Commands, Outcome
+from pytest_traincheck.check.result import CheckResult, Commands
 from pytest_traincheck.workflow.next_steps import accept_words, check_words, fixture_commands, refresh_words
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -23,7 +23,7 @@ _COMMIT = re.compile(r"[0-9a-f]{12,64}")
 
 def replayed_commands(result: CheckResult, bundle: Bundle) -> CheckResult:
     """The result with its commands, where the check had some and every part of them is what it should be."""
-    if result.outcome is not Outcome.FAIL or not _NAME.fullmatch(result.pipeline):
+    if not result.incidents or not _NAME.fullmatch(result.pipeline):
         return result
     commands = _commands(result, bundle, _kind(bundle.report))
     return result if commands is None else replace(result, commands=commands)

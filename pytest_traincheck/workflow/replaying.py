@@ -11,6 +11,7 @@ from pytest_traincheck.check.result import CheckResult, Incident, Timing
 from pytest_traincheck.golden.wording import one_line, plural
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.engine import Engine, default_engine
+from pytest_traincheck.workflow.judging import vacuous
 from pytest_traincheck.workflow.partial import check_part
 from pytest_traincheck.workflow.policy import Rules
 from pytest_traincheck.workflow.replay_commands import replayed_commands
@@ -60,6 +61,8 @@ def _checked(bundle: Bundle, engine: Engine) -> CheckResult:
         notes=(_origin(bundle), *_differences(bundle, incidents), *found.judged.notes),
         modules=found.modules,
         renamed=found.renamed,
+        errors=() if incidents else vacuous(found.judged.verdicts),
+        coverage=found.coverage,
     )
 
 

@@ -146,7 +146,8 @@ class _Upgrade:
             learned,
             plan,
             space,
-            config=self.config,
+            # Other libraries may draw other numbers: that is said, and no reason to stay with the old ones.
+            config=replace(self.config, strict=False),
             spec=self.spec,
             path=side.path,
             engine=self.engine,

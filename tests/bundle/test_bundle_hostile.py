@@ -34,6 +34,23 @@ def bundle(recorder: Recorder, keep: Keep) -> Path:
     return directory
 
 
+def test_a_bundle_in_which_every_rule_is_out_of_reach_is_no_pass(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = [json.loads(line)["id"] for line in (bundle / "golden.jsonl").read_text().splitlines()[1:]]
+
+    def hide(content: dict[str, Any]) -> None:
+        content["beyond"] = rules
+        content["incidents"] = []
+
+    edit(bundle / MANIFEST, hide)
+    assert main(["replay", str(bundle)]) == 3
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"none of {len(rules)} rules of the golden could be checked" in out
+    assert "speaks of the rest of the run, which was left out" in out
+    assert "passed" not in out
+
+
 def process(bundle: Path) -> Path:
     (found,) = (bundle / "candidate").iterdir()
     return found

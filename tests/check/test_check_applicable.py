@@ -134,9 +134,19 @@ def test_a_rule_that_applies_and_never_came_up_is_missed(recorder: Recorder) -> 
     assert (evaluation.verdict, evaluation.applicable) == (Verdict.NOT_TRIGGERED, True)
 
 
-def test_a_golden_of_which_no_rule_applies_is_not_vacuous(recorder: Recorder) -> None:
+def test_a_golden_of_which_no_rule_applies_is_no_pass(recorder: Recorder) -> None:
     golden = recorder.golden(Loop())
     pinned = replace(golden, invariants=tuple(item for item in golden.invariants if item.scope is Scope.PINNED))
     outcome = recorder.check(pinned, OTHER, same_spec=False)
     assert not any(item.applicable for item in outcome.verdicts)
-    assert not vacuous(outcome.verdicts)
+    (error,) = vacuous(outcome.verdicts)
+    assert error.message == (
+        f"none of {len(pinned.invariants)} rules of the golden could be checked ({len(pinned.invariants)} not "
+        "triggered: pinned to the golden's own command, and the candidate ran another)"
+    )
+    assert "traincheck refresh" in error.remedy
+
+
+def test_a_golden_without_rules_is_no_pass() -> None:
+    (error,) = vacuous(())
+    assert "the golden has no rules" in error.message

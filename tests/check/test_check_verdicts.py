@@ -68,7 +68,7 @@ def test_pinned_rules_are_not_evaluated_on_another_spec(recorder: Recorder) -> N
         {"zero_grad": "bottom"},
         {"logging": True},
         {"criterion": True},
-        {"steps": 11, "evaluate_after": (2, 5, 8)},
+        {"evaluate_after": (2, 4, 5)},
         {"seed": 77},
         {"name": "Renamed", "zero_grad": "assign", "logging": True, "seed": 5, "criterion": True},
     ],

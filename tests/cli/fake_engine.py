@@ -35,6 +35,8 @@ class FakeEngine:
     rules: tuple[Invariant, ...] = (STEP, ZERO, PINNED)
     broken: tuple[str, ...] = ()
     varied: tuple[str, ...] = ()
+    repeats: bool = False
+    repeated: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
     failing: Callable[[RunRequest], bool] = lambda _request: False
     untrained: bool = False
@@ -67,7 +69,9 @@ class FakeEngine:
         seeds: tuple[int, ...],
         reason: str,
         varied: Sequence[Any] = (),
+        repeated: Sequence[Any] = (),
     ) -> Golden:
+        self.repeated = tuple(Path(run).name for run in repeated)
         self.varied = tuple(Path(run).name for run in varied)
         return Golden(pipeline, spec, self.rules, commit, environment, seeds, len(runs), reason)
 
@@ -89,4 +93,4 @@ class FakeEngine:
         return CheckOutcome(verdicts, incidents)
 
     def engine(self) -> engine.Engine:
-        return engine.Engine(self.execute, self.load_run, self.learn, self.check_run)
+        return engine.Engine(self.execute, self.load_run, self.learn, self.check_run, lambda _run: self.repeats)

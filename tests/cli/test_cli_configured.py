@@ -174,6 +174,14 @@ def test_a_variation_is_run_and_learned_from_apart_from_the_seeds(project, fake)
     assert store.read(project / NET).runs == 3
 
 
+def test_the_first_seed_is_run_twice_to_see_whether_it_repeats(project, fake):
+    fake.repeats = True
+    assert main(["refresh"]) == 0
+    assert [request.seed for request in fake.requests] == [0, 1, 2, 0]
+    assert fake.repeated == ("golden-repeated",)
+    assert store.read(project / NET).runs == 3
+
+
 @pytest.mark.usefixtures("project")
 def test_a_check_in_which_few_rules_come_up_is_no_pass(fake, capsys):
     fake.idle = ("torch.nn.Linear",)

@@ -105,7 +105,7 @@ def test_survivors_come_first_and_the_rate_counts_killed_and_survived(
     assert result["incidents"] == []
     killed = next(mutant for mutant in result["mutants"] if mutant["kind"] == "loss-scaled")
     assert killed["incident"]["subject"] == "torch.optim.SGD.step"
-    assert len(result["mutants"]) == 78
+    assert len(result["mutants"]) == 86
 
 
 def test_only_mistakes_with_a_place_are_run(planted: Planted) -> None:
@@ -181,14 +181,14 @@ def test_all_kinds_are_listed_without_a_configuration(
     assert main(["selftest", "--list"]) == 0
     printed = capsys.readouterr().out
     assert "zero-grad-skipped\n      `zero_grad` is never called." in printed
-    assert printed.count("\n  ") >= 78
+    assert printed.count("\n  ") >= 86
 
 
 def test_reports_are_written(project: Path) -> None:
     arguments = ["selftest", "net", "--junit", "result.xml", "--html", "result.html", "--fail-under", "0.9"]
     assert main(arguments) == 1
     junit = (project / "result.xml").read_text()
-    assert 'tests="79" failures="1"' in junit
+    assert 'tests="87" failures="1"' in junit
     assert 'message="survived: Dropout drops nothing."' in junit
     page = (project / "result.html").read_text()
     assert page.index("Dropout drops nothing.") < page.index("loss-scaled")

@@ -7,14 +7,17 @@ import json
 from pytest_traincheck.check.result import (
     ChangedLines,
     CheckResult,
+    Coverage,
     Incident,
     InvariantVerdict,
     ModuleAgreement,
+    Parted,
     RunError,
     SideInfo,
     Timing,
     Verdict,
     Violation,
+    Warned,
 )
 from pytest_traincheck.check.serialise import from_plain, to_plain
 from pytest_traincheck.golden.model import Clause, Except, Exists, Invariant, Kind, Same, Scope
@@ -58,6 +61,10 @@ def test_everything_comes_back():
         ("a note",),
         (ModuleAgreement("Net.fc", "deviates", float("inf"), 2), ModuleAgreement("Net", "same", 0.0, 2)),
         (("Wrapper.model", "Net"), ("Net.hidden", "Net.fc1")),
+        coverage=Coverage(
+            40, 3, 0.5, None, Parted("first batch: part 0 differs", 1, "train.py:7", True), 20, "no seed"
+        ),
+        warnings=(Warned("coverage", "too little", "train.py:7", fails=True), Warned("golden", "one seed")),
     )
     assert from_plain(json.loads(json.dumps(to_plain(result)))) == result
 

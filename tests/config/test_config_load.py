@@ -21,6 +21,7 @@ store = "tests/goldens"
 python = "python3.12"
 golden_python = ".venv-old/bin/python"
 candidate_python = "/opt/new/bin/python"
+strict = true
 
 [tool.traincheck.pipelines.mnist]
 run = "python pipeline.py --steps 8"
@@ -87,6 +88,7 @@ def test_a_full_file(tmp_path: Path) -> None:
         },
         accept=(Accept("ab12*", "vision", "new schedule", datetime.date(2027, 1, 31)),),
         policy={"Band": "warn", "torch.optim.AdamW.step": "off"},
+        strict=True,
     )
 
 
@@ -94,6 +96,7 @@ def test_the_defaults(tmp_path: Path) -> None:
     write(tmp_path, '[pipelines.a]\nrun = "python a.py"\n', "traincheck.toml")
     loaded = load(tmp_path)
     assert (loaded.golden, loaded.store, loaded.python) == ("stored", tmp_path / "golden_invariants", None)
+    assert loaded.strict is False
     spec = loaded.pipelines["a"]
     assert (spec.seeds, spec.timeout, spec.cwd, spec.seed_arg, spec.vary) == ((0, 1, 2), 300.0, ".", None, ())
 
@@ -201,6 +204,7 @@ PIPELINE = '[pipelines.a]\nrun = "python a.py"\n'
         ("store = '/tmp'\n", "store", "below the directory"),
         ("golden = '-x'\n", "golden", "merge-base:REF"),
         ("golden = 3\n", "golden", "quotes"),
+        ("strict = 'yes'\n", "strict", "strict = true or strict = false"),
         ("python = '~nobody-of-that-name/python'\n", "python", "in full"),
         ("[policy]\nBand = 'wran'\n", "policy.Band", "`warn`"),
         ("[policy]\nBand = true\n", "policy.Band", '"fail", "warn" or "off"'),

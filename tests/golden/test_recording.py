@@ -30,11 +30,25 @@ def recording(calls: int = 2, sketches: int = 3, **changes: Any) -> Recording:
     return Recording(**{"strings": TEXTS, "calls": called, "sketches": taken, "seed": "0", **changes})
 
 
-@given(st.integers(0, 5), st.integers(0, 9), st.text(max_size=5), st.lists(st.text(max_size=9), max_size=3))
-def test_it_comes_back(calls: int, sketches: int, seed: str, unstable: list[str]) -> None:
-    written = recording(calls, sketches if calls else 0, seed=seed, unstable=tuple(unstable))
+_PLACES = st.lists(st.text(max_size=9), max_size=3).map(tuple)
+
+
+@given(st.integers(0, 5), st.integers(0, 9), st.text(max_size=5), _PLACES, st.none() | _PLACES)
+def test_it_comes_back(
+    calls: int, sketches: int, seed: str, unstable: tuple[str, ...], unrepeated: tuple[str, ...] | None
+) -> None:
+    written = recording(calls, sketches if calls else 0, seed=seed, unstable=unstable, unrepeated=unrepeated)
     content = NumbersFile("linux-x86_64-cpu", "spec", {}, written)
     assert decode_numbers(encode_numbers(content), Path("g.npz")) == content
+
+
+def test_one_of_before_says_nothing_about_repeats() -> None:
+    """Goldens on file were written when nobody ran a seed twice."""
+    text, calls, sketches = recording().to_arrays()
+    assert "unrepeated" not in json.loads(text)
+    found = Recording.from_arrays(text, calls, sketches)
+    assert found is not None
+    assert found.unrepeated is None
 
 
 def test_a_file_without_one() -> None:

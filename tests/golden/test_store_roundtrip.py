@@ -60,6 +60,7 @@ goldens = st.builds(
         text, st.dictionaries(text, st.lists(st.integers(0, 9), max_size=3), max_size=2), max_size=2
     ),
     optimizers=st.dictionaries(text, st.dictionaries(text, values, max_size=2), max_size=2),
+    ignores_seed=st.booleans(),
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from story import story, weight
 from torch.utils.data import DataLoader, Dataset
@@ -55,3 +57,33 @@ def draws_repeat_themselves() -> bool:
         optimizer.step()
         drawn.append(torch.rand(1).item())
     return drawn[0] == drawn[1]
+
+
+class Samples(Dataset[Any]):
+    """Rows of ones, a class each, and a mask."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"x": torch.ones(3), "y": index, "mask": torch.tensor([True, index > 1])}
+
+
+def loaded() -> list[dict[str, Any]]:
+    """The same batch as the training process makes it, and as a worker does."""
+    return [next(iter(DataLoader(Samples(), batch_size=4, num_workers=workers))) for workers in (0, 1)]
+
+
+@story("labels-shifted-in-batches", "labels-permuted-in-batches")
+def labels_of_a_batch() -> list[list[int]]:
+    return [batch["y"].tolist() for batch in loaded()]
+
+
+@story("masks-inverted-in-batches")
+def masks_of_a_batch() -> list[int]:
+    return [int(batch["mask"].sum()) for batch in loaded()]
+
+
+@story("inputs-zeroed-in-batches", "inputs-noised-in-batches")
+def inputs_of_a_batch() -> list[list[bool]]:
+    return [(batch["x"] == 1).all(1).tolist() for batch in loaded()]

@@ -130,6 +130,25 @@ def two_initialised_weights() -> list[float]:
     return [first.item(), second.item()]
 
 
+def drawn_weight() -> torch.Tensor:
+    w = nn.Parameter(torch.empty(2, 3))
+    torch.manual_seed(1)
+    nn.init.uniform_(w, -1.0, 1.0)
+    return w.detach()
+
+
+@story("initialisation-constant")
+def weight_is_constant() -> bool:
+    return len(drawn_weight().unique()) == 1
+
+
+@story("initialisation-drawn-anew")
+def weight_is_what_was_drawn_first() -> bool:
+    weight = drawn_weight()
+    torch.manual_seed(1)
+    return torch.equal(weight, torch.empty(2, 3).uniform_(-1.0, 1.0))
+
+
 @story("tied-weights-broken")
 def weights_are_tied() -> bool:
     model = nn.ModuleList([line(), line()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -93,6 +94,18 @@ def weight_after_two_steps() -> float:
         optimizer.zero_grad()
         w.sum().backward()
         optimizer.step()
+    return w.item()
+
+
+@story("run-cut-short")
+def weight_when_the_program_ends() -> float:
+    w = weight()
+    optimizer = torch.optim.SGD([w], lr=1.0)
+    with contextlib.suppress(SystemExit):
+        for _ in range(2):
+            optimizer.zero_grad()
+            w.sum().backward()
+            optimizer.step()
     return w.item()
 
 

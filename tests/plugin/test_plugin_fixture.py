@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pytest_traincheck.check.result import Coverage, Parted, Verdict
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.testing import fixture
@@ -89,6 +90,27 @@ def test_fails_with_the_incident_and_no_internals(in_process, results):
         ]
     )
     assert "fixture.py" not in result.stdout.str()
+
+
+def test_what_could_not_be_compared_is_a_warning_of_the_test_and_fails_it_under_strict(in_process, results):
+    place = Parted("first batch: part 0 differs", 0, "test_net.py:7")
+    in_process.set(replace(results["passed"]("net"), coverage=Coverage(40, 2, 1.0, True, place, 38)))
+    write_test(in_process, BLOCK)
+    result = in_process.run("tests/test_net.py")
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["*CoverageWarning: net:*only 2 of 40 comparisons*first batch: part 0 differs*"])
+    result = in_process.run("tests/test_net.py", "--traincheck-strict")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["net: the training cannot be compared with its golden"])
+
+
+def test_a_test_in_which_no_rule_could_be_checked_fails(in_process, results):
+    idle = [replace(item, verdict=Verdict.NOT_OBSERVABLE) for item in results["passed"]("net").verdicts]
+    in_process.set(replace(results["passed"]("net"), verdicts=tuple(idle)))
+    write_test(in_process, BLOCK)
+    result = in_process.run("tests/test_net.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*none of 3 rules of the golden could be checked*"])
 
 
 def test_the_commands_are_for_where_pytest_was_started(in_process, results, monkeypatch):

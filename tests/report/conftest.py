@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_traincheck.check.result import (
     ChangedLines,
     CheckResult,
+    Coverage,
     Incident,
     InvariantVerdict,
+    Parted,
     RunError,
     SideInfo,
     Timing,
     Verdict,
     Violation,
+    Warned,
 )
 from pytest_traincheck.golden.model import Clause, Invariant, Kind, Scope
 
@@ -198,3 +203,17 @@ def hostile() -> CheckResult:
         notes=(HOSTILE, long),
         renamed=((HOSTILE, long),),
     )  # fmt: skip
+
+
+@pytest.fixture
+def uncovered(passed: CheckResult) -> CheckResult:
+    """Golden's command and seed, and hardly anything could be compared."""
+    place = Parted("first batch: part 1 differs, part 0 is golden's", 1, "train/data.py:31")
+    return replace(
+        passed,
+        coverage=Coverage(214, 3, 1.0, True, place, 211),
+        warnings=(
+            Warned("coverage", "only 3 of 214 comparisons with golden took place; the runs part.", "train/data.py:31"),
+            Warned("golden", "The golden was learned from one seed."),
+        ),
+    )

@@ -62,6 +62,17 @@ def test_one_unreliable_rank_spoils_the_run(tmp_path: Path, meta: dict[str, Any]
     assert "proc-101" in thing or "forward hook: KeyError: 3" in thing
 
 
+def test_a_worker_that_lost_rows_spoils_the_run(tmp_path: Path) -> None:
+    """What is left of its batches would be taken for all of them."""
+    leave(tmp_path, Loop())
+    worker = Training(tmp_path, started=2.0)
+    with worker.call("torch.utils.data.DataLoader.worker", type="worker"):
+        worker.measure("worker", 0.0, digest=7)
+    worker.write(pid=2, ppid=100, finished=False, lost_events=5)
+    what, _, advice = refused(tmp_path)
+    assert (what, advice) == ("5 events were lost on rank 0", "free disk space and run again")
+
+
 def test_a_failed_probe_explains_an_empty_run(tmp_path: Path) -> None:
     leave(tmp_path, None, probe_errors=[{"where": "install", "error": "boom"}], probe_error_count=1)
     assert "probe failed" in refused(tmp_path)[0]

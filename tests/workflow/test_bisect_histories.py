@@ -53,8 +53,10 @@ class Trainer:
         return RunOutcome(request.run_dir, RunStatus.OK, 0, 0.1)
 
     def learn(self, runs: Sequence[Any], *, pipeline: str, spec: str, commit: str, environment: Mapping[str, str],
-              seeds: tuple[int, ...], reason: str, varied: Sequence[Any] = ()) -> Golden:  # fmt: skip
+              seeds: tuple[int, ...], reason: str, varied: Sequence[Any] = (),
+              repeated: Sequence[Any] = ()) -> Golden:  # fmt: skip
         assert not varied
+        assert not repeated
         return Golden(pipeline, spec, RULES, commit, environment, seeds, len(runs), reason)
 
     def check_run(self, golden: Golden, run: Any, *, same_spec: bool) -> CheckOutcome:

@@ -55,6 +55,7 @@ class Machine:
         seeds: tuple[int, ...],
         reason: str,
         varied: Sequence[Any] = (),
+        repeated: Sequence[Any] = (),  # noqa: ARG002 - the real one reads it
     ) -> Golden:
         bounds = np.array([self.loss])
         # The environment is left out: it is about the header line, which other tests look at.

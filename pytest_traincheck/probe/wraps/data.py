@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import (
@@ -14,11 +16,12 @@ from torch.utils.data import (
     dataloader,
     get_worker_info,
 )
+from torch.utils.data._utils import fetch as fetchers
 from torch.utils.data.distributed import DistributedSampler
 
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import digest_nested
-from ..numerics import held_generators, leading_sizes, repeated_tensors
+from ..numerics import held_generators, leading_sizes, random_states, repeated_tensors
 from ..summary import key_of
 from ..symbols import Api
 from .base import Named, observe
@@ -30,6 +33,11 @@ if TYPE_CHECKING:
 
 class Batch(Named):
     """The row of a batch carries the hash of everything in it."""
+
+    def __init__(self, name: str, kind: str, *, method: bool = False) -> None:
+        super().__init__(name, kind, method=method)
+        self._passes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        """How often an iterator whose workers stay has begun anew."""
 
     def finish(self, recorder: Recorder, state: ThreadState, call: Call, result: Any) -> None:
         hashed = 0
@@ -56,6 +64,20 @@ class Batch(Named):
         # What the sampler makes; a loader without automatic batching has none.
         sampler = getattr(args[0], "_index_sampler", None)
         call.kwargs = {"batch_size": getattr(sampler, "batch_size", None), "shuffled": _shuffled(sampler)}
+        if recorder.measures.wanted and (maker := self._maker(args[0])):
+            recorder.measures.take(state, "batch.maker", call, digest=maker)
+
+    def _maker(self, iterator: Any) -> int:
+        """Which fetch of which worker makes the next batch of an iterator; 0 where nobody can say."""
+        workers = getattr(iterator, "_workers", None)
+        if not workers or not getattr(iterator, "_in_order", True) or not all(iterator._workers_status):
+            return 0
+        again = self._passes.get(iterator, 0)
+        number = iterator._rcvd_idx
+        if iterator._persistent_workers and not iterator._num_yielded:
+            again = self._passes[iterator] = again + 1
+        # Tasks go to the workers in turn.
+        return _fetch(workers[number % len(workers)].pid, max(again - 1, 0), number // len(workers))
 
 
 def _shuffled(sampler: Any) -> bool | None:
@@ -98,8 +120,86 @@ _DEPTH = 4
 _RANDOM = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 
+def _fetch(pid: int, again: int, number: int) -> int:
+    """A name for one fetch of a worker, which the training process and the worker both know it by: how often the worker
+    has begun anew, and how many fetches there were since.
+    """
+    return digest_nested((pid, again, number))
+
+
+class Fetches(Named):
+    """What a batch is made of: which examples the sampler chose, and what is drawn while they are put together.
+
+    In the training process that is a measure of the batch. In a worker, which nothing else is seen of, each of the
+    first fetches is a call of its own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("torch.utils.data.DataLoader.fetch", "worker", method=True)
+        self._again = -1
+        self._number = 0
+        self._left = _FETCHES
+
+    def begin_anew(self) -> None:
+        """A worker has made what it fetches with."""
+        self._again += 1
+        self._number = 0
+
+    def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
+        state = recorder.threads
+        if get_worker_info() is not None:
+            return self._api if self._left > 0 else None
+        if recorder.measures.wanted and state.stack and state.stack[-1].api.type == "data" and not unobservable():
+            with quiet(state):
+                chosen = _chosen(args)
+            if chosen:
+                recorder.measures.take(state, "batch.chosen", state.stack[-1], digest=chosen)
+        return None
+
+    def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
+        self._left -= 1
+        with quiet(state):
+            call.kwargs = _states(args[0])
+
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
+        found = call.kwargs
+        with quiet(state):
+            now = _states(args[0])
+            moved = [(name, found.get(name, 0), now[name]) for name in sorted(now) if found.get(name, 0) != now[name]]
+            drawn = digest_nested(moved) if moved else 0
+            chosen = _chosen(args)
+        name = _fetch(os.getpid(), max(self._again, 0), self._number)
+        self._number += 1
+        recorder.measures.take(state, "fetch", call, digest=name)
+        recorder.measures.take(state, "fetch.drawn", call, digest=drawn)
+        if chosen:
+            recorder.measures.take(state, "fetch.chosen", call, digest=chosen)
+
+
+def _chosen(args: tuple[Any, ...]) -> int:
+    """A hash of the examples that a fetch is asked for; 0 of a stream, where they are whatever comes."""
+    if len(args) < 2 or isinstance(args[0], fetchers._IterableDatasetFetcher):
+        return 0
+    return digest_nested(args[1])
+
+
+def _states(fetcher: Any) -> dict[str, int]:
+    """Hashes of the states of all generators that a fetch may draw from, as far as anybody can see them."""
+    collate = getattr(fetcher, "collate_fn", None)
+    held = held_generators([getattr(fetcher, "dataset", None), collate, getattr(collate, "__self__", None)], depth=4)
+    return {**random_states(), "held": held}
+
+
+_FETCHES = 64
+"""Fetches of a worker that are looked at: its training process takes its first steps with them."""
+
+
 class Fetching(Named):
     """The making of a worker's fetcher, after everything that seeds the worker: its random streams as they begin."""
+
+    def __init__(self, fetches: Fetches) -> None:
+        super().__init__("torch.utils.data.DataLoader.worker", "worker")
+        self._fetches = fetches
 
     def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
         return self._api if get_worker_info() is not None else None
@@ -108,6 +208,7 @@ class Fetching(Named):
         info = get_worker_info()
         if info is None:
             return
+        self._fetches.begin_anew()
         recorder.sketches.end()  # of the training process alone
         measures = recorder.measures
         # Workers of one iterator share the seed that theirs were made from.
@@ -119,8 +220,10 @@ class Fetching(Named):
 
 
 def install(probe: Probe) -> None:
-    """Observe the step of the iterator that every `DataLoader` makes, and the start of its workers."""
-    fetching = Fetching("torch.utils.data.DataLoader.worker", "worker")
-    observe(probe, dataloader._DatasetKind.create_fetcher, fetching)
+    """Observe the step of the iterator that every `DataLoader` makes, the start of its workers, and their fetches."""
+    fetches = Fetches()
+    for cls in (fetchers._MapDatasetFetcher, fetchers._IterableDatasetFetcher):
+        observe(probe, cls.fetch, fetches)
+    observe(probe, dataloader._DatasetKind.create_fetcher, Fetching(fetches))
     family = Batch("torch.utils.data.DataLoader.__next__", "data", method=True)
     observe(probe, dataloader._BaseDataLoaderIter.__next__, family)

@@ -1,0 +1,211 @@
+"""Where two runs of one command and one seed went apart: the first step that is given something else, and why.
+
+That a run parted is told by the forward pass: most of its calls are given other inputs, parameters or random numbers
+than golden's. A call that was rewritten, moved or renamed has no counterpart or other arguments; that parts nothing.
+Why it parted is looked for before that place, and the earliest difference is named: what begins otherwise, draws that
+golden does not make, a batch, what a model is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pytest_traincheck.golden.recording import ENTRY
+from pytest_traincheck.replay.calls import Calls, Compared, Status
+from pytest_traincheck.replay.sides import Call, Side, apart
+from pytest_traincheck.replay.tolerance import agreement, allowance, epsilon
+from pytest_traincheck.trace.slots import argument, parts_of_batch
+
+_STRUCTURE = ("arguments", "result")
+"""Reasons why a call cannot be compared that say how it is written, not what it is given."""
+
+_NEXT_TO = 1.5
+"""Times between the state that a draw left and the draw itself."""
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The first place where a run went another way: what is different there, in words.
+
+    `step` and `at`, the number of an event, are the candidate's.
+    """
+
+    what: str
+    process: int
+    step: int
+    at: float
+    trained: bool = False
+    """Whether all that was given is golden's but what earlier steps have made of the parameters."""
+
+
+@dataclass(frozen=True)
+class _Cause:
+    """A difference, and the candidate's time and step in which it shows."""
+
+    at: float
+    step: int
+    what: str
+    trained: bool = False
+
+
+def parting(calls: Calls, process: int) -> Parting | None:
+    """Where one process went apart; None where its steps are given what golden's are."""
+    symptom = _symptom(calls)
+    if symptom is None:
+        return None
+    causes = [*_beginning(calls, symptom), *_random(calls, symptom), *_batches(calls, symptom), _given(calls, symptom)]
+    first = min(causes, key=lambda cause: cause.at)
+    return Parting(first.what, process, first.step, first.at, first.trained)
+
+
+def _symptom(calls: Calls) -> Compared | None:
+    """The first call that is given something else, in the first step of which that is true for most calls."""
+    by_window: dict[int, list[Compared]] = {}
+    for found in calls.compared.values():
+        if found.why not in _STRUCTURE:
+            by_window.setdefault(found.golden.window, []).append(found)
+    for _, telling in sorted(by_window.items()):
+        lost = [found for found in telling if found.status is Status.NOT_COMPARABLE]
+        drawn = any(found.why == "random" and found.golden.flags & ENTRY for found in lost)
+        if drawn or 2 * len(lost) > len(telling):
+            return min(lost, key=lambda found: (found.golden.begin, -found.golden.end))
+    return None
+
+
+def _given(calls: Calls, symptom: Compared) -> _Cause:
+    """The place itself."""
+    call, why, trained = symptom.golden, symptom.why, False
+    name = f"`{call.module or call.name}`"
+    if why == "random":
+        what = f"random numbers: {name} draws others than in golden"
+    elif f"in.{why}" not in calls.golden.inputs.get(call.index, {}):
+        what, trained = f"parameters: {name} has another `{why}` than in golden", call.window > 0
+    elif _in_another_order(calls, symptom):
+        what = f"model input: {name} is given golden's {argument(why)} in another order"
+    else:
+        what = f"model input: {name} is given another {argument(why)} than in golden"
+    return _Cause(symptom.candidate.begin, symptom.candidate.window, what, trained)
+
+
+def _in_another_order(calls: Calls, symptom: Compared) -> bool:
+    """Whether a module is given what golden's is given in another place of the same step."""
+    call, slot = symptom.golden, f"in.{symptom.why}"
+    given = calls.candidate.inputs[symptom.candidate.index][slot]
+    others = (
+        other for other in calls.golden.calls.values() if (other.module, other.window) == (call.module, call.window)
+    )
+    inputs = (calls.golden.inputs.get(other.index, {}).get(slot) for other in others if other.index != call.index)
+    return any(tensor is not None and apart(tensor, given) == 0 for tensor in inputs)
+
+
+def _beginning(calls: Calls, symptom: Compared) -> Iterator[_Cause]:
+    """Parameters and buffers that begin with other values, before the first batch is drawn."""
+    ours, theirs = calls.golden, calls.candidate
+    if ours.since:
+        return  # a later phase begins with what training has left
+    other = []
+    for (kind, name), values in ours.values.items():
+        counterpart = theirs.values.get((kind, name))
+        if kind not in ("parameter", "buffer") or counterpart is None or values[0].at > ours.inside(symptom.golden):
+            continue
+        if apart(values[0], counterpart[0]) > allowance(epsilon(values[0].dtype) or epsilon("float32"), 1, 1):
+            other.append((values[0].at, name, counterpart[0].at))
+    if other:
+        _, name, looked = min(other)
+        loaded = [call.begin for call in theirs.calls.values() if call.kind == "data"]
+        more = f" and {len(other) - 1} more" if len(other) > 1 else ""
+        begin = "begins" if len(other) == 1 else "begin"
+        yield _Cause(
+            min([looked, *loaded]) - 0.5, 0, f"initial values: `{name}`{more} {begin} with others than golden's"
+        )
+
+
+def _random(calls: Calls, symptom: Compared) -> Iterator[_Cause]:
+    """Generators that are in another state when the calls are made, each at the first state that golden never had."""
+    for name, ours in calls.golden.random.items():
+        theirs = calls.candidate.random.get(name, [])
+        until, other = (
+            _until(symptom, calls.golden, symptom.golden),
+            _until(symptom, calls.candidate, symptom.candidate),
+        )
+        states = [state for state in ours if state[0] <= until]
+        others = [state for state in theirs if state[0] <= other]
+        if not states or not others or states[-1][1] == others[-1][1]:
+            continue
+        kept = {digest: place for place, (_, digest) in enumerate(others)}
+        last = max((place for place, (_, digest) in enumerate(states) if digest in kept), default=-1)
+        place = kept[states[last][1]] if last >= 0 else -1
+        golden = states[last + 1] if last + 1 < len(states) else None
+        candidate = others[place + 1] if place + 1 < len(others) else None
+        at = candidate[0] if candidate is not None else others[place][0]
+        seeded = last < 0 or not (_draw(calls.golden, golden) or _draw(calls.candidate, candidate))
+        what = "the generator is set otherwise than in golden" if seeded else _draws(calls, golden, candidate)
+        yield _Cause(at, _window(calls.candidate, at), f"random numbers of {_generator(name)}: {what}")
+
+
+def _until(symptom: Compared, side: Side, call: Call) -> float:
+    """Up to when draws matter: the beginning of the call, or its end where it draws otherwise itself."""
+    return call.end if symptom.why == "random" else side.inside(call)
+
+
+def _draws(calls: Calls, golden: tuple[float, int] | None, candidate: tuple[float, int] | None) -> str:
+    ours, theirs = _draw(calls.golden, golden), _draw(calls.candidate, candidate)
+    if theirs is None:
+        assert ours is not None
+        return f"golden's draw by `{ours[0]}` is not made"
+    if ours is None:
+        return f"`{theirs[0]}` draws, and golden draws no more"
+    if ours[0] != theirs[0]:
+        return f"`{theirs[0]}` draws where in golden `{ours[0]}` does"
+    if ours[1] != theirs[1]:
+        return f"`{theirs[0]}` draws {theirs[1]} numbers, in golden {ours[1]}"
+    return f"`{theirs[0]}` draws other numbers than in golden"
+
+
+def _draw(side: Side, state: tuple[float, int] | None) -> tuple[str, int] | None:
+    """Name and size of the draw that left a state, or the call in which it was drawn; None where it was set."""
+    if state is None:
+        return None
+    for at, name, size in side.draws:
+        if state[0] < at <= state[0] + _NEXT_TO:
+            return name, size
+    around = [call for call in side.calls.values() if call.begin < state[0] <= call.end + _NEXT_TO]
+    return (around[-1].module or around[-1].name, 0) if around else None
+
+
+def _generator(name: str) -> str:
+    return {"torch": "torch", "numpy": "numpy", "python": "`random`"}.get(name, name)
+
+
+def _batches(calls: Calls, symptom: Compared) -> Iterator[_Cause]:
+    """The first batch that is not golden's."""
+    ours, theirs = calls.golden, calls.candidate
+    batches = [call for call in ours.calls.values() if call.kind == "data" and call.begin < symptom.golden.end]
+    for number, batch in enumerate(sorted(batches, key=lambda call: call.begin)):
+        other = calls.pairs.get(batch.index)
+        parts, made = ours.results.get(batch.index, {}), theirs.results.get(other, {}) if other is not None else {}
+        if other is None or parts.keys() != made.keys():
+            continue
+        differ = [slot for slot in parts if apart(parts[slot], made[slot]) > agreement(epsilon(parts[slot].dtype))]
+        if differ:
+            call = theirs.calls[other]
+            yield _Cause(call.begin, call.window, f"{_place_of_batch(number)}: {_parts(differ, list(parts))}")
+            return
+
+
+def _place_of_batch(number: int) -> str:
+    return "first batch" if not number else f"batch {number + 1}"
+
+
+def _parts(differ: Sequence[str], parts: Sequence[str]) -> str:
+    wrong, kept = ([slot.removeprefix("out.") for slot in parts if (slot in differ) is side] for side in (True, False))
+    if wrong == ["out"]:
+        return "it is not golden's"
+    text = f"{parts_of_batch(wrong)} {'differs' if len(wrong) == 1 else 'differ'}"
+    return f"{text}, {parts_of_batch(kept)} {'is' if len(kept) == 1 else 'are'} golden's" if kept else text
+
+
+def _window(side: Side, at: float) -> int:
+    """The step in which something happens."""
+    return next((call.window for call in side.calls.values() if call.end >= at), 0)
