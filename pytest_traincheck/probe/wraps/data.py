@@ -70,14 +70,17 @@ class Batch(Named):
     def _maker(self, iterator: Any) -> int:
         """Which fetch of which worker makes the next batch of an iterator; 0 where nobody can say."""
         workers = getattr(iterator, "_workers", None)
-        if not workers or not getattr(iterator, "_in_order", True) or not all(iterator._workers_status):
-            return 0
-        again = self._passes.get(iterator, 0)
-        number = iterator._rcvd_idx
-        if iterator._persistent_workers and not iterator._num_yielded:
-            again = self._passes[iterator] = again + 1
-        # Tasks go to the workers in turn.
-        return _fetch(workers[number % len(workers)].pid, max(again - 1, 0), number // len(workers))
+        try:
+            if not workers or not getattr(iterator, "_in_order", True) or not all(iterator._workers_status):
+                return 0
+            again = self._passes.get(iterator, 0)
+            number = iterator._rcvd_idx
+            if iterator._persistent_workers and not iterator._num_yielded:
+                again = self._passes[iterator] = again + 1
+            # Tasks go to the workers in turn.
+            return _fetch(workers[number % len(workers)].pid, max(again - 1, 0), number // len(workers))
+        except (AttributeError, TypeError):
+            return 0  # an iterator that somebody else wrote
 
 
 def _shuffled(sampler: Any) -> bool | None:
@@ -190,7 +193,7 @@ def _states(fetcher: Any) -> dict[str, int]:
     return {**random_states(), "held": held}
 
 
-_FETCHES = 64
+_FETCHES = 32
 """Fetches of a worker that are looked at: its training process takes its first steps with them."""
 
 
