@@ -61,6 +61,8 @@ def _read_symbols(path: Path) -> Mapping[str, Sequence[Symbol]]:
         return tables
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
+            if line.startswith("\0"):
+                break  # The file was grown ahead of what is written, and the process killed before it was cut.
             try:
                 symbol = json.loads(line)
             except ValueError:
@@ -94,9 +96,16 @@ def read_sketches(raw: RawTrace) -> npt.NDArray[np.void]:
     rows = path.stat().st_size // SKETCH.itemsize if path.exists() else 0
     if not rows:
         return np.empty(0, dtype=SKETCH)
-    found = np.fromfile(path, dtype=SKETCH, count=rows)
+    found = without_grown(np.fromfile(path, dtype=SKETCH, count=rows))
     known = (found["slot"] < len(raw.symbols["slot"])) & (found["var"] < len(raw.symbols["var"]))
     return found if known.all() else found[known]
+
+
+def without_grown(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Rows of a file without the zeros at its end: it is grown ahead, and cut to what was written at an orderly end."""
+    raw = np.frombuffer(rows, dtype=np.uint8).reshape(len(rows), rows.dtype.itemsize)
+    used = np.flatnonzero(raw.any(axis=1))
+    return rows[: int(used[-1]) + 1 if used.size else 0]
 
 
 def _without_dangling(events: npt.NDArray[np.void], symbols: Mapping[str, Sequence[Symbol]]) -> npt.NDArray[np.void]:

@@ -54,7 +54,7 @@ def _write_process(raw: RawTrace, border: int | None, target: Path) -> int:
 
 def _symbols(raw: RawTrace, events: npt.NDArray[np.void], sketches: npt.NDArray[np.void], border: int | None) -> bytes:
     """The lines up to the last one that the events need: a symbol is written before the first row that has it."""
-    lines = (raw.path / "symbols.jsonl").read_bytes().splitlines(keepends=True)
+    lines = (raw.path / "symbols.jsonl").read_bytes().rstrip(b"\0").splitlines(keepends=True)
     if border is None:
         return b"".join(lines)
     highest = _highest(events, sketches)

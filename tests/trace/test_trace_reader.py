@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trace_builder import ROW
+from trace_builder import ROW, SKETCH_ROW
 from training_story import Loop, Training
 
 from pytest_traincheck.trace import Process, TraceError
 from pytest_traincheck.trace.format import CALL, CHANGE, EVENT
-from pytest_traincheck.trace.reader import RawTrace, read_process
+from pytest_traincheck.trace.reader import RawTrace, read_process, read_sketches
 
 
 def written(directory: Path, loop: Loop | None = None) -> Path:
@@ -67,6 +67,26 @@ def test_events_cut_at_any_byte_are_read_to_the_last_whole_row(cut: float) -> No
         raw = read_process(copy_of(path, Path(directory) / "cut", events=data[:size]))
         assert len(raw.events) == min(size // ROW.size, rows)
         assert_consistent(raw)
+
+
+@pytest.mark.parametrize("grown", [1, 79, 4096])
+def test_files_that_were_grown_ahead_end_where_their_zeros_begin(tmp_path: Path, grown: int) -> None:
+    """A process that is killed leaves the room behind what it wrote."""
+    path = written(tmp_path / "run", Loop(steps=2))
+    count = len(read_process(path).symbols["slot"])
+    with (path / "symbols.jsonl").open("a") as symbols, (path / "sketches.bin").open("ab") as sketches:
+        symbols.write(json.dumps({"k": "slot", "i": count, "name": "rng.torch", "dtype": "", "shape": []}) + "\n")
+        sketches.write(SKETCH_ROW.pack(1, 0, count, 0, 0, 0, 7, *[0.0] * 6))
+    before = read_process(path)
+    sketched = read_sketches(before)
+    assert len(sketched)
+    for name in ("events.bin", "sketches.bin", "symbols.jsonl"):
+        with (path / name).open("ab") as file:
+            file.write(bytes(grown))
+    after = read_process(path)
+    assert after.events.tobytes() == before.events.tobytes()
+    assert after.symbols == before.symbols
+    assert read_sketches(after).tobytes() == sketched.tobytes()
 
 
 @settings(max_examples=40, deadline=None)
