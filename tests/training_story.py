@@ -64,7 +64,14 @@ class Training(TraceBuilder):
         return self.root(name, parameters, **details)
 
     def adamw(self, *groups: Sequence[Parameter], kind: str = ADAMW, lr: float = 0.01, **hyper: Any) -> Optimizer:
-        values = {"lr": lr, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01, "foreach": None, **hyper}
+        values = {
+            "lr": lr,
+            "betas": {"tuple": [0.9, 0.999]},
+            "eps": 1e-8,
+            "weight_decay": 0.01,
+            "foreach": None,
+            **hyper,
+        }
         return self.optimizer(kind, groups, [values for _ in groups], line=LINES["optimizer"])
 
     def mode(self, model: Model, training: bool, *, observed: bool = True) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.trace.placement import Placement
 from pytest_traincheck.trace.process import Process
-from pytest_traincheck.trace.reader import RawTrace, read_process
+from pytest_traincheck.trace.reader import RawTrace, has_rows, read_process
 from pytest_traincheck.trace.rerooted import rerooted
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ def load_run(path: Path) -> Run:
             f"the probe observed no process: {path}; run the pipeline with a Python that imports torch, "
             "and without `-I`, `-E` or `-S`, which hide the probe from it"
         )
-    raws = [read_process(directory) for directory in directories if (directory / "meta.json").exists()]
+    raws = [read_process(directory) for directory in described(directories)]
     observed = [Process(raw) for raw in raws]
     training = [process for process in observed if _trains(process)]
     workers = sorted((process for process in observed if len(process.measures("worker"))), key=_started)
@@ -99,6 +99,13 @@ def load_run(path: Path) -> Run:
         _reject_unreliable(process.raw)
     training.sort(key=lambda process: (process.rank, _started(process)))
     return Run(path, tuple(training), tuple(workers))
+
+
+def described(directories: Sequence[Path]) -> list[Path]:
+    """Those of the process directories that are read: a process that died while it loaded the probe left none of its
+    files, but one with events and without a description is damaged, and not to be passed over.
+    """
+    return [path for path in directories if (path / "meta.json").exists() or has_rows(path)]
 
 
 def _started(process: Process) -> float:
