@@ -18,6 +18,7 @@ from pytest_traincheck.check.result import ChangedLines
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.trace.reader import read_process, read_sketches
 
@@ -88,7 +89,7 @@ def _golden(copy: Path, trace: Path, place: str) -> Golden:
     """The golden with the numbers of the platform that the candidate ran on."""
     path = copy / layout.GOLDEN
     try:
-        golden = store.read(path)
+        golden = read_golden(path)
         platforms = {_platform(meta) for meta in trace.glob("proc-*/meta.json")} - {""}
         for platform in sorted(platforms):
             golden = store.with_numbers(golden, path, platform)

@@ -12,7 +12,8 @@ import pytest
 from pytest_traincheck.check.result import CheckResult, Incident, InvariantVerdict, Outcome, Verdict
 from pytest_traincheck.config import STORED, PipelineSpec
 from pytest_traincheck.golden.model import Golden, Kind
-from pytest_traincheck.golden.store import GoldenError, read
+from pytest_traincheck.golden.store import GoldenError
+from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.report.wording import diff_place
 from pytest_traincheck.testing import wording
 from pytest_traincheck.testing.checks import CHECKS
@@ -60,7 +61,7 @@ class GoldenFile(pytest.File):
 
     def _read(self) -> Golden:
         try:
-            return read(self.path)
+            return read_golden(self.path)
         except GoldenError as error:
             raise self.CollectError(str(error)) from error
 
