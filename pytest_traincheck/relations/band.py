@@ -67,6 +67,11 @@ class Band:
         """The bands of a quantity over the golden runs; None where nothing can be said."""
         return fit(claim, runs)
 
+    def suits(self, claim: Mapping[str, Any], numbers: Numbers) -> bool:
+        """A pooled rule has the pooled factor beside the numbers it is made of, and no other rule has it."""
+        pooled = bool(claim.get("pooled"))
+        return len(numbers.names) > pooled and (POOLED in numbers.position) == pooled
+
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
         numbers: Numbers = claim["numbers"]
         parts = []

@@ -199,6 +199,10 @@ class Measured(Relation, Protocol):
         """The numbers of a claim over all golden runs of one spec; None where it must not be made."""
         ...
 
+    def suits(self, claim: Mapping[str, Any], numbers: Numbers) -> bool:
+        """Whether numbers that were read from a file are such as `fit` gives for the claim."""
+        ...
+
 
 @runtime_checkable
 class Replayed(Relation, Protocol):
