@@ -25,6 +25,7 @@ from pytest_traincheck.cli import (
     upgrade,
 )
 from pytest_traincheck.cli.status import Status
+from pytest_traincheck.cli.streams import complain, printable_output
 from pytest_traincheck.launch.termination import exit_on_termination
 from pytest_traincheck.workflow import INPUT_ERRORS
 
@@ -52,10 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `traincheck` with `argv` (the process's own arguments unless given) and return the exit status."""
     arguments = build_parser().parse_args(argv)
     try:
-        with exit_on_termination():
+        with exit_on_termination(), printable_output():
             return int(arguments.handle(arguments))
     except INPUT_ERRORS as error:
-        print(f"traincheck: error: {error}", file=sys.stderr)
+        complain(error)
         return Status.BAD_INPUT
     except BrokenPipeError:
         # The reader of our output has gone (`| head`); the interpreter must not complain about it at exit.
@@ -64,10 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         # A disk that is full, a directory that may not be entered: bad input, not our mistake.
         place = f"{error.filename}: " if error.filename else ""
-        print(
-            f"traincheck: error: {place}{error.strerror or error}. Check that the path exists and can be written.",
-            file=sys.stderr,
-        )
+        complain(f"{place}{error.strerror or error}. Check that the path exists and can be written.")
         return Status.BAD_INPUT
     except Exception:  # noqa: BLE001 - Python would exit with 1, which says that a check found incidents
         traceback.print_exc()

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.cli.status import Status, status_of
+from pytest_traincheck.cli.streams import complain, styled_output
 from pytest_traincheck.report.github_step import Mode, publish
 from pytest_traincheck.report.html import write_html
 from pytest_traincheck.report.json_report import write_json
@@ -25,7 +26,7 @@ def show(result: CheckResult) -> None:
     width = shutil.get_terminal_size((100, 24)).columns
     text = render_result(result, width=width)
     if sys.stdout.isatty():
-        Console(width=width, highlight=False).print(text)
+        Console(file=styled_output(), width=width, highlight=False).print(text)
     else:
         print(text.plain)
 
@@ -57,7 +58,7 @@ def finish(
 def refuse(arguments: argparse.Namespace, errors: Sequence[tuple[str, Exception]]) -> Status:
     """Bad input: say so on stderr, and in the report files too, so that a reader of those is not left with nothing."""
     for _, error in errors:
-        print(f"traincheck: error: {error}", file=sys.stderr)
+        complain(error)
     results = [CheckResult(name, errors=(RunError("", str(error)),)) for name, error in errors]
     write_reports(arguments, results)
     publish(getattr(arguments, "github", Mode.OFF), results, {}, print)

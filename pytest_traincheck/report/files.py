@@ -11,8 +11,8 @@ from pytest_traincheck.report.errors import ReportError
 def write_report(path: Path, text: str, what: str) -> None:
     """Write a report in one step. Raises `ReportError` when `path` cannot be written."""
     try:
-        # Half of a surrogate pair can come in with a file name; a report never fails for it.
-        replace_file(path, text.encode("utf-8", errors="replace"))
+        # Half of a surrogate pair can come in with a file name; a report never fails for it, and JSON stays JSON.
+        replace_file(path, text.encode("utf-8", errors="backslashreplace"))
     except OSError as error:
         raise ReportError(
             f"Cannot write the {what} to {path}: {error.strerror or error}. Give a path that can be written."

@@ -18,7 +18,8 @@ from pytest_traincheck.check.result import (
     Verdict,
     Violation,
 )
-from pytest_traincheck.golden.wording import ESCAPE_SEQUENCE, UNPRINTABLE, one_line, plural
+from pytest_traincheck.golden.wording import ESCAPE_SEQUENCE, one_line, plural
+from pytest_traincheck.printable import UNPRINTABLE
 
 VARIABLES_SHOWN = 3
 CONSEQUENCES_SHOWN = 3

@@ -13,6 +13,7 @@ from pytest_traincheck.check.result import CheckResult, Incident, InvariantVerdi
 from pytest_traincheck.config import STORED, PipelineSpec
 from pytest_traincheck.golden.model import Golden, Kind
 from pytest_traincheck.golden.store import GoldenError
+from pytest_traincheck.printable import printable_line
 from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.report.wording import diff_place
 from pytest_traincheck.testing import wording
@@ -68,7 +69,7 @@ class GoldenFile(pytest.File):
 
 def item_name(subject: str) -> str:
     """The subject as part of a node id, where `::` separates the parts."""
-    return subject.replace("::", ":")
+    return printable_line(subject).replace("::", ":")
 
 
 def _lines_of_subjects(golden: Golden) -> dict[str, int]:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pytest_traincheck.check.result import CheckResult
+from pytest_traincheck.printable import printable
 from pytest_traincheck.report.terminal import render_result
 from pytest_traincheck.report.wording import next_lines
 
@@ -26,13 +27,13 @@ def show(
     for result in results:
         reporter.write_line(_styled(render_result(result, width=writer.fullwidth), writer.fullwidth, writer.hasmarkup))
         if commands := next_lines(result, writer.fullwidth):
-            reporter.write_line("\n".join(["", *commands]))
+            reporter.write_line(printable("\n".join(["", *commands])))
         reporter.write_line("")
     for text in refreshed:
-        reporter.write_line(text)
+        reporter.write_line(printable(text))
         reporter.write_line("")
     for note in notes:
-        reporter.write_line(note)
+        reporter.write_line(printable(note))
 
 
 def _styled(text: Text, width: int, markup: bool) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from pytest_traincheck.printable import printable_line
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.trace.process import Process
@@ -52,7 +53,7 @@ def _summary(process: Process) -> str:
     lines += [f"    {count:7d}  {name}" for name, count in calls.most_common(20)]
     if len(calls) > 20:
         lines.append(f"             and {len(calls) - 20} more APIs")
-    return "\n".join(lines)
+    return "\n".join(map(printable_line, lines))
 
 
 def print_events(run_dir: Path, limit: int = 200) -> str:
@@ -60,7 +61,7 @@ def print_events(run_dir: Path, limit: int = 200) -> str:
     parts = []
     for process in processes_of(run_dir):
         head = f"process {process.raw.meta.get('pid')} (rank {process.rank})"
-        parts.append("\n".join([head, *_tree(process, limit)]))
+        parts.append("\n".join(map(printable_line, [head, *_tree(process, limit)])))
     return "\n\n".join(parts)
 
 
