@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from pytest_traincheck import __version__
 from pytest_traincheck.cli import (
@@ -25,7 +26,8 @@ from pytest_traincheck.cli import (
     upgrade,
 )
 from pytest_traincheck.cli.status import Status
-from pytest_traincheck.cli.streams import complain, printable_output
+from pytest_traincheck.cli.streams import complain, let_go_of_stdout, printable_output
+from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.launch.termination import exit_on_termination
 from pytest_traincheck.workflow import INPUT_ERRORS
 
@@ -59,13 +61,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(error)
         return Status.BAD_INPUT
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`); the interpreter must not complain about it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output has gone (`| head`).
+        let_go_of_stdout()
         return Status.BROKEN_PIPE
     except OSError as error:
         # A disk that is full, a directory that may not be entered: bad input, not our mistake.
-        place = f"{error.filename}: " if error.filename else ""
-        complain(f"{place}{error.strerror or error}. Check that the path exists and can be written.")
+        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
+        remedy = write_remedy(error, Path(), "Check that the path exists and can be written.")
+        complain(f"{place}{error.strerror or error}. {remedy}")
+        let_go_of_stdout()
         return Status.BAD_INPUT
     except Exception:  # noqa: BLE001 - Python would exit with 1, which says that a check found incidents
         traceback.print_exc()

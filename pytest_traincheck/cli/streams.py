@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from typing import TextIO, cast
@@ -17,8 +18,18 @@ def printable_output() -> Iterator[None]:
     sys.stdout = cast(TextIO, PrintableStream(before))
     try:
         yield
+        # A disk that is full is told of here, and not by the interpreter when it ends.
+        before.flush()
     finally:
         sys.stdout = before
+
+
+def let_go_of_stdout() -> None:
+    """Drop what stdout still holds and cannot be written: the interpreter would complain of it at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def styled_output() -> TextIO:

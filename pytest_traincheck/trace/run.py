@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pytest_traincheck.disk import full_disk_in
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.trace.placement import Placement
 from pytest_traincheck.trace.process import Process
@@ -121,6 +122,8 @@ def _reject_unreliable(raw: RawTrace) -> None:
     rank = meta.get("rank", 0)
     if meta.get("probe_error_count", 0) or meta.get("probe_errors"):
         first = (meta.get("probe_errors") or [{}])[0]
+        if advice := full_disk_in(str(first.get("error", "")), raw.path):
+            raise TraceError(f"the trace of rank {rank} could not be written: {raw.path}: {first['error']}; {advice}")
         raise TraceError(
             f"the probe failed inside the training process of rank {rank}: {first.get('where', '?')}: "
             f"{first.get('error', '?')}; the run is unreliable: please report this as a bug of pytest-traincheck"

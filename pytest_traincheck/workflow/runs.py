@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_traincheck.check.result import RunError, SideInfo
+from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.run import RunRequest, RunStatus
@@ -79,9 +80,8 @@ def kept_workspace(artifacts: Path, name: str) -> Workspace:
         path.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=path).close()
     except OSError as error:
-        raise ArtifactsError(
-            f"No artifacts can be kept in {path}: {error.strerror or error}. Give a directory that can be written."
-        ) from error
+        remedy = write_remedy(error, path, "Give a directory that can be written.")
+        raise ArtifactsError(f"No artifacts can be kept in {path}: {error.strerror or error}. {remedy}") from error
     return Workspace(path, kept=True)
 
 
