@@ -18,17 +18,26 @@ _SUSPECT = re.compile(r"[^\t\n\x20-\x7e\xa1-\xac\xae-\u02ff]")
 """What has to be looked at; most texts have nothing of it."""
 
 
+_COMMAND = re.compile(r"^([^\S\n]*(?:\x1b\[[0-9;]*m)*[^\S\n]*)::|##\[", re.MULTILINE)
+"""How GitHub Actions tells a workflow command from other lines of a log; blanks before it are passed over."""
+
+
 def printable(text: str) -> str:
     """`text` with a picture in place of each character that does not print: `␛` for an escape, `�` where there is none.
 
-    Line feeds and tabs stay, and so does the number of characters.
+    Line feeds and tabs stay. No line of it is a workflow command.
     """
-    return _SUSPECT.sub(_picture, text)
+    return without_commands(_SUSPECT.sub(_picture, text))
+
+
+def without_commands(text: str) -> str:
+    """`text` with a blank in `::` at the beginning of a line, so that a CI service takes no line for a command."""
+    return _COMMAND.sub(lambda found: "## [" if found[1] is None else f"{found[1]}: :", text)
 
 
 def printable_line(text: str) -> str:
     """The same on one line: a line feed or a tab becomes a picture as well."""
-    return printable(text).replace("\n", "␊").replace("\t", "␉")
+    return printable(text.replace("\n", "␊").replace("\t", "␉"))
 
 
 def _picture(match: re.Match[str]) -> str:

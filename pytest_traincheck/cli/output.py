@@ -12,7 +12,7 @@ from rich.console import Console
 
 from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.cli.status import Status, status_of
-from pytest_traincheck.cli.streams import complain, styled_output
+from pytest_traincheck.cli.streams import command_out, complain, styled_output
 from pytest_traincheck.report.github_step import Mode, publish
 from pytest_traincheck.report.html import write_html
 from pytest_traincheck.report.json_report import write_json
@@ -51,7 +51,7 @@ def finish(
     """Write the reports, tell GitHub where the pipelines ran in known `directories`, and say how it ended."""
     write_reports(arguments, results)
     if directories is not None:
-        publish(arguments.github, results, directories, print)
+        publish(arguments.github, results, directories, command_out)
     return status_of(results)
 
 
@@ -61,5 +61,5 @@ def refuse(arguments: argparse.Namespace, errors: Sequence[tuple[str, Exception]
         complain(error)
     results = [CheckResult(name, errors=(RunError("", str(error)),)) for name, error in errors]
     write_reports(arguments, results)
-    publish(getattr(arguments, "github", Mode.OFF), results, {}, print)
+    publish(getattr(arguments, "github", Mode.OFF), results, {}, command_out)
     return Status.BAD_INPUT

@@ -37,6 +37,11 @@ def styled_output() -> TextIO:
     return cast(TextIO, getattr(sys.stdout, "styled", sys.stdout))
 
 
+def command_out(line: str) -> None:
+    """A workflow command of ours on a line of its own, which nothing may change."""
+    print(line, file=styled_output())
+
+
 def complain(text: object) -> None:
     """An error on stderr, as `traincheck: error: ...`."""
     print(printable(f"traincheck: error: {text}"), file=sys.stderr)

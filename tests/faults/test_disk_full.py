@@ -21,7 +21,7 @@ from pytest_traincheck.trace import TraceError, load_run
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "golden_invariants" / "mnist_cnn.jsonl"
 
-ROOM = "raise the limit of the size of files"
+COMMAND = "import sys; from pytest_traincheck.cli import main; sys.exit(main())"
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_reports(
 def test_stdout() -> None:
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(
-            [sys.executable, "-c", "import sys; from pytest_traincheck.cli import main; sys.exit(main())", "show", GOLDEN],
+            [sys.executable, "-c", COMMAND, "show", GOLDEN],
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert done.returncode == 2, done.stderr
