@@ -9,11 +9,12 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pytest_traincheck.printable import printable_line
+from pytest_traincheck.redaction import redacted, redacted_environment
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -76,10 +77,19 @@ class PipelineSpec:
     timeout: float = DEFAULT_TIMEOUT
 
     def fingerprint(self) -> str:
-        """Hash of what is run. The name, the seeds, the variations and the timeout do not change what that is."""
-        content = [self.run, self.cwd, self.seed_arg, self.seed_env, sorted(self.env.items())]
+        """Hash of what is run. The name, the seeds, the variations, the timeout and passwords do not change what that
+        is.
+        """
+        spec = self.redacted()
+        content = [spec.run, spec.cwd, spec.seed_arg, spec.seed_env, sorted(spec.env.items())]
         text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+    def redacted(self) -> PipelineSpec:
+        """The same for artefacts, which hold no passwords and tokens."""
+        seed_arg = redacted(self.seed_arg) if self.seed_arg is not None else None
+        run, vary = redacted(self.run), tuple(map(redacted, self.vary))
+        return replace(self, run=run, seed_arg=seed_arg, vary=vary, env=redacted_environment(self.env))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|
 
 def one_line(text: str) -> str:
     """`text` on one line, without characters that do not print."""
+    if text.isascii() and text.isprintable():
+        return " ".join(text.split())
     kept = (" " if character.isspace() else character for character in ESCAPE_SEQUENCE.sub("", text))
     visible = "".join(character for character in kept if unicodedata.category(character) not in UNPRINTABLE)
     return " ".join(visible.split())

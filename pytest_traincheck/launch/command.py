@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_traincheck.redaction import redacted
+
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _SHELL = "/bin/sh"
 _SHELL_CHARACTERS = frozenset("|&;<>()$`\n*?[~")
@@ -108,7 +110,7 @@ def _split(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError as error:
         raise CommandError(
-            f"the command `{text}` cannot be split into words ({error})", "balance its quotes"
+            f"the command `{redacted(text)}` cannot be split into words ({error})", "balance its quotes"
         ) from error
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_traincheck.printable import printable_line
+from pytest_traincheck.redaction import redacted_words
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.trace.process import Process
@@ -43,7 +44,7 @@ def _summary(process: Process) -> str:
     lines = [
         f"process {meta.get('pid')} (rank {process.rank} of {process.world_size}), {state}: {len(events)} events, "
         f"{events.nbytes} bytes",
-        f"  command    {' '.join(map(str, meta.get('argv', [])))}",
+        f"  command    {' '.join(redacted_words(meta.get('argv', [])))}",
         "  libraries  " + ", ".join(f"{name} {version}" for name, version in sorted(meta.get("versions", {}).items())),
         f"  steps      {process.windows} of {process.names.optimizers[process.lead_optimizer] or 'no optimizer'}",
         "  models     " + (", ".join(name for name in process.names.roots if name) or "none"),

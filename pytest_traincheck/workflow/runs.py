@@ -14,6 +14,7 @@ from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.run import RunRequest, RunStatus
+from pytest_traincheck.redaction import redacted
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.engine import Engine
 
@@ -125,7 +126,7 @@ def record(
         side=plan.side,
         mutant=mutant,
     )
-    progress.start(" ".join(f"{_label(plan.side, seed)}: {plan.command} {extra_args}".split()))
+    progress.start(" ".join(f"{_label(plan.side, seed)}: {redacted(plan.command)} {redacted(extra_args)}".split()))
     try:
         outcome = engine.execute(request, progress.update)
     finally:
