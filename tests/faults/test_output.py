@@ -194,3 +194,25 @@ def test_training_in_odd_directories(place: Path, name: str) -> None:
     assert safe(checked.stdout.decode())
     for report in ("o.json", "o.xml", "o.html"):
         (place / report).read_text(encoding="utf-8")
+
+
+@pytest.mark.fault(
+    area="Output", tried="pytest ids of subjects with escape sequences and `::`", happens="printable, one part"
+)
+def test_ids_of_items() -> None:
+    from pytest_traincheck.testing.items import item_name
+
+    assert item_name("net.a\x1b[2J::b\nc") == "net.a␛[2J:b␊c"
+
+
+@pytest.mark.fault(
+    area="Output", tried="annotations of ours on GitHub", happens="workflow commands still; nothing else is"
+)
+def test_our_own_commands_pass(tmp_path: Path) -> None:
+    (tmp_path / "traincheck.toml").write_text('[pipelines.g]\nrun = "true"\n')
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, "check"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "GITHUB_ACTIONS": "true"},
+    )  # fmt: skip
+    (command,) = [line for line in done.stdout.splitlines() if line.startswith("::")]
+    assert command.startswith("::error title=traincheck g")
