@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         return Status.RUN_FAILED
     asked = {key: getattr(arguments, key) for key in ("run", "seed", "seed_arg", "seed_env")}
     asked |= {key: redacted(asked[key]) for key in ("run", "seed_arg") if asked[key] is not None}
-    text = json.dumps({**asked, "cwd": str(arguments.cwd)}, ensure_ascii=False, indent=1)
+    text = json.dumps({**asked, "cwd": str(arguments.cwd)}, indent=1)
     (run_dir / COLLECT_FILE).write_text(text + "\n", encoding="utf-8")
     return _summarise(run_dir)
 

@@ -71,7 +71,7 @@ def refreshing(store: Path, what: str, waiting: Callable[[str], None]) -> Iterat
     try:
         now = datetime.datetime.now().astimezone()
         with contextlib.suppress(OSError):
-            replace_file(holder, f"process {os.getpid()} ({what}, since {now:%H:%M:%S})\n".encode())
+            replace_file(holder, f"process {os.getpid()} ({what}, since {now:%H:%M:%S})\n".encode(errors="replace"))
         yield
     finally:
         with contextlib.suppress(OSError):

@@ -150,7 +150,7 @@ class Invariant:
             "scope": self.scope.value,
             "kind": self.kind.value,
         }
-        return hashlib.blake2b(_CANONICAL.encode(content).encode(), digest_size=6).hexdigest()
+        return hashlib.blake2b(_CANONICAL.encode(content).encode(errors="surrogatepass"), digest_size=6).hexdigest()
 
 
 @dataclass(frozen=True)

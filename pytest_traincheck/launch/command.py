@@ -165,7 +165,9 @@ def ensure_python_on_path(interpreter: Path, directory: Path) -> tuple[Path, ...
     directory.mkdir(parents=True, exist_ok=True)
     for name in _PLAIN_PYTHON:
         program = directory / name
-        program.write_text(f'#!/bin/sh\nexec {shlex.quote(str(interpreter))} "$@"\n', encoding="utf-8")
+        program.write_text(
+            f'#!/bin/sh\nexec {shlex.quote(str(interpreter))} "$@"\n', encoding="utf-8", errors="surrogateescape"
+        )
         program.chmod(0o755)
     return (directory, beside)
 
