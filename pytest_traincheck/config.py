@@ -9,9 +9,12 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+from pytest_traincheck.printable import printable_line
+from pytest_traincheck.redaction import redacted, redacted_environment
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -34,6 +37,14 @@ seed_arg = "--seed {seed}"
 seeds = [0, 1, 2]
 timeout = 300
 """
+
+SIZE_LIMIT = 2**20
+"""Bytes of the largest file that is read."""
+
+LONGEST_TIMEOUT = 366 * 24 * 3600.0
+"""Seconds; the system's clocks take no time that is very much longer."""
+
+_DEPTH_LIMIT = 6
 
 _POLICIES = ("fail", "warn", "off")
 # The name becomes a file name in the store and a pytest node id, so it is kept to what both take everywhere.
@@ -66,10 +77,19 @@ class PipelineSpec:
     timeout: float = DEFAULT_TIMEOUT
 
     def fingerprint(self) -> str:
-        """Hash of what is run. The name, the seeds, the variations and the timeout do not change what that is."""
-        content = [self.run, self.cwd, self.seed_arg, self.seed_env, sorted(self.env.items())]
+        """Hash of what is run. The name, the seeds, the variations, the timeout and passwords do not change what that
+        is.
+        """
+        spec = self.redacted()
+        content = [spec.run, spec.cwd, spec.seed_arg, spec.seed_env, sorted(spec.env.items())]
         text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+    def redacted(self) -> PipelineSpec:
+        """The same for artefacts, which hold no passwords and tokens."""
+        seed_arg = redacted(self.seed_arg) if self.seed_arg is not None else None
+        run, vary = redacted(self.run), tuple(map(redacted, self.vary))
+        return replace(self, run=run, seed_arg=seed_arg, vary=vary, env=redacted_environment(self.env))
 
 
 @dataclass(frozen=True)
@@ -142,7 +162,15 @@ def _config_files(directory: Path) -> list[tuple[Path, Mapping[str, Any]]]:
 
 def _parse(source: Path) -> dict[str, Any]:
     try:
-        text = source.read_bytes().decode("utf-8")
+        # A pipe or a device would block or never end, so look before opening.
+        if source.exists() and not source.is_file():
+            raise ConfigError(f"{source}: is not a file. Give the path of a {STANDALONE} or {PYPROJECT}.")
+        with source.open("rb") as file:
+            data = file.read(SIZE_LIMIT + 1)
+        if len(data) > SIZE_LIMIT:
+            raise ConfigError(f"{source}: is larger than {SIZE_LIMIT} bytes, which no configuration is. Shorten it.")
+        # Some editors begin a file with a byte order mark.
+        text = data.decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{source}: cannot be read ({error.strerror or error}). Check the path.") from error
     except UnicodeDecodeError as error:
@@ -161,6 +189,11 @@ def _parse_text(source: Path, text: str) -> dict[str, Any]:
                 f"{source}: two pipelines are called `{name}` (lines {first} and {second}). Rename one of them."
             ) from error
         raise ConfigError(f"{source}: is not valid TOML: {error}. Correct that line.") from error
+    except (ValueError, RecursionError) as error:
+        # Python reads no number of more than 4300 digits, and the parser recurses.
+        raise ConfigError(
+            f"{source}: is not valid TOML: a number is too long or arrays are nested too deep. Shorten them."
+        ) from error
 
 
 def _pipeline_declared_twice(text: str) -> tuple[str, int, int] | None:
@@ -194,6 +227,7 @@ def _table_of(source: Path, document: Mapping[str, Any], *, required: bool) -> M
 
 def _config(source: Path, content: Mapping[str, Any]) -> Config:
     root = source.parent
+    _check_extent(source, content)
     table = _Table(source, "", content)
     table.allow(
         ("golden", "store", "python", "golden_python", "candidate_python", "strict", "pipelines", "accept", "policy"),
@@ -214,6 +248,24 @@ def _config(source: Path, content: Mapping[str, Any]) -> Config:
         policy=_policy(table.child("policy")),
         strict=table.switch("strict"),
     )
+
+
+def _check_extent(source: Path, content: Mapping[str, Any]) -> None:
+    """Refuse what TOML does not allow and its parser takes: numbers beyond 64 bits; and tables within tables within
+    tables, which nothing here has. What is left can be shown in a message.
+    """
+    todo: list[tuple[tuple[str, ...], Any]] = [((), content)]
+    while todo:
+        path, value = todo.pop()
+        where = ".".join(path)[:200]
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise ConfigError(f"{source}: `{where}` is a number beyond 64 bits. Write a smaller one.")
+        if len(path) > _DEPTH_LIMIT:
+            raise ConfigError(f"{source}: `{where}` is nested too deep. Known keys are at most {_DEPTH_LIMIT} deep.")
+        if isinstance(value, Mapping):
+            todo += [((*path, key), item) for key, item in value.items()]
+        elif isinstance(value, list):
+            todo += [((*path, str(number)), item) for number, item in enumerate(value, start=1)]
 
 
 def _pipelines(table: _Table) -> dict[str, PipelineSpec]:
@@ -272,8 +324,10 @@ def _seeds(table: _Table) -> tuple[int, ...]:
 
 def _timeout(table: _Table) -> float:
     value = table.content.get("timeout", DEFAULT_TIMEOUT)
-    if type(value) not in (int, float) or not 0 < value < float("inf"):
-        raise table.error("timeout", f"is {value!r}", "Write a number of seconds above 0: timeout = 300")
+    if type(value) not in (int, float) or not 0 < value <= LONGEST_TIMEOUT:
+        raise table.error(
+            "timeout", f"is {value!r}", "Write a number of seconds above 0, at most a year: timeout = 300"
+        )
     return float(value)
 
 
@@ -330,7 +384,8 @@ class _Table:
     content: Mapping[str, Any]
 
     def error(self, key: str, what: str, remedy: str) -> ConfigError:
-        return ConfigError(f"{self.source}: `{self.prefix}{key}` {what}. {remedy}.")
+        name = printable_line(f"{self.prefix}{key}")
+        return ConfigError(f"{self.source}: `{name}` {what}. {remedy}.")
 
     def allow(self, known: Iterable[str]) -> None:
         names = tuple(known)

@@ -33,6 +33,7 @@ from trace_builder import (
 from pytest_traincheck.check import CheckOutcome, check_run
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
+from pytest_traincheck.relations.stored import check_claims
 from pytest_traincheck.trace import Run, load_run
 
 F = "torch.nn.functional."
@@ -64,7 +65,14 @@ class Training(TraceBuilder):
         return self.root(name, parameters, **details)
 
     def adamw(self, *groups: Sequence[Parameter], kind: str = ADAMW, lr: float = 0.01, **hyper: Any) -> Optimizer:
-        values = {"lr": lr, "betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.01, "foreach": None, **hyper}
+        values = {
+            "lr": lr,
+            "betas": {"tuple": [0.9, 0.999]},
+            "eps": 1e-8,
+            "weight_decay": 0.01,
+            "foreach": None,
+            **hyper,
+        }
         return self.optimizer(kind, groups, [values for _ in groups], line=LINES["optimizer"])
 
     def mode(self, model: Model, training: bool, *, observed: bool = True) -> None:
@@ -447,12 +455,12 @@ class Recorder:
 
     def golden(self, loop: Loop, *, seeds: Sequence[int] = (0, 1)) -> Golden:
         """What is learned from the loop under several seeds."""
-        return learn([self.record(loop.but(seed=seed)) for seed in seeds], pipeline="story", seeds=tuple(seeds))
+        return _learned([self.record(loop.but(seed=seed)) for seed in seeds], seeds)
 
     def learn(self, story: Story, *, seeds: Sequence[int] = (0, 1), ranks: int = 1) -> Golden:
         """What is learned from a story under several seeds."""
         runs = [self.tell(story, seed=seed, ranks=ranks) for seed in seeds]
-        return learn(runs, pipeline="story", seeds=tuple(seeds))
+        return _learned(runs, seeds)
 
     def judge(self, golden: Golden, story: Story, *, seed: int = 5, ranks: int = 1) -> CheckOutcome:
         """A story as a candidate of the same spec."""
@@ -460,3 +468,8 @@ class Recorder:
 
     def check(self, golden: Golden, loop: Loop, *, same_spec: bool = True) -> CheckOutcome:
         return check_run(golden, self.record(loop), same_spec=same_spec)
+
+
+def _learned(runs: Sequence[Run], seeds: Sequence[int]) -> Golden:
+    # Whatever is learned can be read again: every claim has one of the forms that its relation states.
+    return check_claims(learn(runs, pipeline="story", seeds=tuple(seeds)), "story.jsonl")

@@ -12,6 +12,7 @@ from typing import Any
 from pytest_traincheck.bundle.errors import BundleError
 from pytest_traincheck.check.result import SideInfo
 from pytest_traincheck.config import Accept, PipelineSpec
+from pytest_traincheck.redaction import redacted_environment
 
 FORMAT = 1
 """Version of the layout of a bundle; a reader refuses what is newer."""
@@ -78,7 +79,7 @@ class Manifest:
         content = {
             "format": FORMAT,
             "made_by": self.made_by,
-            "spec": {**asdict(self.spec), "env": dict(self.spec.env)},
+            "spec": {**asdict(self.spec.redacted()), "env": redacted_environment(self.spec.env)},
             "same_spec": self.same_spec,
             "golden": asdict(self.golden),
             "candidate": asdict(self.candidate),

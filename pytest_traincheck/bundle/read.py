@@ -18,8 +18,9 @@ from pytest_traincheck.check.result import ChangedLines
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.trace.errors import TraceError
-from pytest_traincheck.trace.schema import check_process
+from pytest_traincheck.trace.reader import read_process, read_sketches
 
 MANIFEST_LIMIT = 2**20
 """Bytes of the largest `bundle.json` that is read."""
@@ -63,9 +64,9 @@ def open_bundle(path: Path) -> Iterator[Bundle]:
         trace = copy / layout.CANDIDATE
         try:
             for process in sorted(trace.glob("proc-*")):
-                check_process(process)
+                read_sketches(read_process(process))
         except (TraceError, OSError) as error:
-            raise damaged(str(path), str(error)) from error
+            raise damaged(str(path), str(error).replace(f"{copy}/", "")) from error
         golden = _golden(copy, trace, str(path))
         report, reported = _report(copy / layout.REPORT, str(path))
         yield Bundle(str(path), manifest, golden, report, reported, trace)
@@ -88,7 +89,7 @@ def _golden(copy: Path, trace: Path, place: str) -> Golden:
     """The golden with the numbers of the platform that the candidate ran on."""
     path = copy / layout.GOLDEN
     try:
-        golden = store.read(path)
+        golden = read_golden(path)
         platforms = {_platform(meta) for meta in trace.glob("proc-*/meta.json")} - {""}
         for platform in sorted(platforms):
             golden = store.with_numbers(golden, path, platform)

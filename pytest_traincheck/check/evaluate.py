@@ -12,6 +12,7 @@ from pytest_traincheck.check.coverage import coverage, told
 from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.result import Coverage, Incident, InvariantVerdict, ModuleAgreement, Verdict, Violation
+from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Clause, Golden, Invariant
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
@@ -84,12 +85,22 @@ def _modules(replayed: Comparison | None) -> tuple[ModuleAgreement, ...]:
 
 
 def _numbers(golden: Golden, invariant: Invariant, relation: Relation, run: Run) -> Numbers | Recording | None:
-    """Strictly those of the candidate's platform: another one's are no measure for it."""
+    """Strictly those of the candidate's platform: another one's are no measure for it.
+
+    Raises `GoldenError` for numbers of another rule.
+    """
     if not golden.platform or golden.platform != run.platform:
         return None
     if isinstance(relation, Replayed):
         return golden.recording
-    return golden.numbers.get(invariant.id) if isinstance(relation, Measured) else None
+    numbers = golden.numbers.get(invariant.id) if isinstance(relation, Measured) else None
+    if isinstance(relation, Measured) and numbers is not None and not relation.suits(invariant.claim, numbers):
+        raise GoldenError(
+            f"The golden of {golden.pipeline!r} has numbers for `{golden.platform}` that do not belong to their rule: "
+            f"`{invariant.subject}` ({invariant.relation}, {invariant.id}). Restore its file of numbers from version "
+            "control, or learn it again with `traincheck refresh`."
+        )
+    return numbers
 
 
 def _evaluate(

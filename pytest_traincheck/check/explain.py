@@ -49,7 +49,7 @@ def _order(violation: Violation) -> tuple[int, int, int, int, int, int, str]:
 def _incident(rank: int, group: Sequence[Violation]) -> Incident:
     root, consequences = group[0], tuple(group[1:])
     text = "|".join([root.invariant.id, str(root.step), root.stage])
-    identity = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    identity = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=6).hexdigest()
     return Incident(identity, rank, _restated(root, consequences), consequences)
 
 

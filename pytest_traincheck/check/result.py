@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from pytest_traincheck.golden.model import Invariant, Kind
+from pytest_traincheck.redaction import redacted
 
 JSON_FORMAT = 1
 """Version of the JSON contract (`--json`)."""
@@ -173,6 +174,10 @@ class RunError:
     output: str = ""
     """Last lines of the user's own output."""
 
+    def __post_init__(self) -> None:
+        for name in ("message", "remedy", "output"):
+            object.__setattr__(self, name, redacted(getattr(self, name)))
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -195,6 +200,10 @@ class SideInfo:
     command: str = ""
     cached: str = ""
     """When a golden that came from the cache was learned, as ISO 8601 in UTC; empty for everything else."""
+
+    def __post_init__(self) -> None:
+        # Every report shows the command, and none may show what is secret in it.
+        object.__setattr__(self, "command", redacted(self.command))
 
 
 @dataclass(frozen=True)

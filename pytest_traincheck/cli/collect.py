@@ -12,6 +12,7 @@ from pytest_traincheck.cli.status import Status
 from pytest_traincheck.config import DEFAULT_TIMEOUT
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.launch.run import RunRequest, RunStatus, execute
+from pytest_traincheck.redaction import redacted
 
 COLLECT_FILE = "collect.json"
 """How the run was asked for; `traincheck infer` reads it."""
@@ -58,7 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
         output.show(CheckResult("collect", errors=(error,), notes=outcome.notes))
         return Status.RUN_FAILED
     asked = {key: getattr(arguments, key) for key in ("run", "seed", "seed_arg", "seed_env")}
-    text = json.dumps({**asked, "cwd": str(arguments.cwd)}, ensure_ascii=False, indent=1)
+    asked |= {key: redacted(asked[key]) for key in ("run", "seed_arg") if asked[key] is not None}
+    text = json.dumps({**asked, "cwd": str(arguments.cwd)}, indent=1)
     (run_dir / COLLECT_FILE).write_text(text + "\n", encoding="utf-8")
     return _summarise(run_dir)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pytest_traincheck.config import ConfigError, load
 from pytest_traincheck.golden.model import Golden
-from pytest_traincheck.golden.store import golden_path, read
+from pytest_traincheck.golden.store import golden_path
+from pytest_traincheck.relations.stored import read_golden
 
 
 def golden_named(text: str) -> Golden:
@@ -17,7 +18,7 @@ def golden_named(text: str) -> Golden:
             config = load(Path.cwd())
         except ConfigError:
             # Then only a file can be meant, and reading it says what is wrong.
-            return read(path)
+            return read_golden(path)
         if text in config.pipelines:
-            return read(golden_path(config.store, text))
-    return read(path)
+            return read_golden(golden_path(config.store, text))
+    return read_golden(path)

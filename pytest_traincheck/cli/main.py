@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from pytest_traincheck import __version__
 from pytest_traincheck.cli import (
@@ -25,6 +26,8 @@ from pytest_traincheck.cli import (
     upgrade,
 )
 from pytest_traincheck.cli.status import Status
+from pytest_traincheck.cli.streams import complain, let_go_of_stdout, printable_output
+from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.launch.termination import exit_on_termination
 from pytest_traincheck.workflow import INPUT_ERRORS
 
@@ -52,22 +55,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `traincheck` with `argv` (the process's own arguments unless given) and return the exit status."""
     arguments = build_parser().parse_args(argv)
     try:
-        with exit_on_termination():
+        with exit_on_termination(), printable_output():
             return int(arguments.handle(arguments))
     except INPUT_ERRORS as error:
-        print(f"traincheck: error: {error}", file=sys.stderr)
+        complain(error)
         return Status.BAD_INPUT
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`); the interpreter must not complain about it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output has gone (`| head`).
+        let_go_of_stdout()
         return Status.BROKEN_PIPE
     except OSError as error:
         # A disk that is full, a directory that may not be entered: bad input, not our mistake.
-        place = f"{error.filename}: " if error.filename else ""
-        print(
-            f"traincheck: error: {place}{error.strerror or error}. Check that the path exists and can be written.",
-            file=sys.stderr,
-        )
+        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
+        remedy = write_remedy(error, Path(), "Check that the path exists and can be written.")
+        complain(f"{place}{error.strerror or error}. {remedy}")
+        let_go_of_stdout()
         return Status.BAD_INPUT
     except Exception:  # noqa: BLE001 - Python would exit with 1, which says that a check found incidents
         traceback.print_exc()

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.cli.status import Status, status_of
+from pytest_traincheck.cli.streams import command_out, complain, styled_output
 from pytest_traincheck.report.github_step import Mode, publish
 from pytest_traincheck.report.html import write_html
 from pytest_traincheck.report.json_report import write_json
@@ -25,7 +26,7 @@ def show(result: CheckResult) -> None:
     width = shutil.get_terminal_size((100, 24)).columns
     text = render_result(result, width=width)
     if sys.stdout.isatty():
-        Console(width=width, highlight=False).print(text)
+        Console(file=styled_output(), width=width, highlight=False).print(text)
     else:
         print(text.plain)
 
@@ -50,15 +51,15 @@ def finish(
     """Write the reports, tell GitHub where the pipelines ran in known `directories`, and say how it ended."""
     write_reports(arguments, results)
     if directories is not None:
-        publish(arguments.github, results, directories, print)
+        publish(arguments.github, results, directories, command_out)
     return status_of(results)
 
 
 def refuse(arguments: argparse.Namespace, errors: Sequence[tuple[str, Exception]]) -> Status:
     """Bad input: say so on stderr, and in the report files too, so that a reader of those is not left with nothing."""
     for _, error in errors:
-        print(f"traincheck: error: {error}", file=sys.stderr)
+        complain(error)
     results = [CheckResult(name, errors=(RunError("", str(error)),)) for name, error in errors]
     write_reports(arguments, results)
-    publish(getattr(arguments, "github", Mode.OFF), results, {}, print)
+    publish(getattr(arguments, "github", Mode.OFF), results, {}, command_out)
     return Status.BAD_INPUT

@@ -11,6 +11,7 @@ from rich.console import Console
 from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.cli import options
 from pytest_traincheck.cli.status import Status, status_of_outcomes
+from pytest_traincheck.cli.streams import complain, styled_output
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.report.selftest.html import write_html
 from pytest_traincheck.report.selftest.json_report import write_json
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _show(result: SelftestResult, width: int) -> None:
     text = render_selftest(result, width)
     if sys.stdout.isatty():
-        Console(width=width, highlight=False).print(text)
+        Console(file=styled_output(), width=width, highlight=False).print(text)
     else:
         print(text.plain)
 
@@ -83,6 +84,6 @@ def _write(arguments: argparse.Namespace, found: list[SelftestResult]) -> None:
 
 def _refuse(arguments: argparse.Namespace, name: str, error: Exception) -> Status:
     """Bad input: said on stderr, and in the report files too."""
-    print(f"traincheck: error: {error}", file=sys.stderr)
+    complain(error)
     _write(arguments, [SelftestResult(CheckResult(name, errors=(RunError("", str(error)),)))])
     return Status.BAD_INPUT

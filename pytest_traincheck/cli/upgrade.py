@@ -11,6 +11,7 @@ from rich.console import Console
 
 from pytest_traincheck.cli import options, output
 from pytest_traincheck.cli.status import Status, status_of
+from pytest_traincheck.cli.streams import styled_output
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.launch.sides import resolve_side
 from pytest_traincheck.report.upgrade.html import write_html
@@ -79,7 +80,7 @@ def _show(result: UpgradeResult, *, first: bool) -> None:
     if not first:
         print()
     if sys.stdout.isatty():
-        Console(width=width, highlight=False).print(text)
+        Console(file=styled_output(), width=width, highlight=False).print(text)
     else:
         print(text.plain)
 

@@ -178,7 +178,8 @@ def _parse(line: bytes, place: _Place) -> Mapping[str, Any]:
             "the line is a conflict marker of a merge",
             "Check out either side of the merge and run `traincheck refresh`.",
         )
-    if _depth(line) > DEPTH_LIMIT:
+    # Most lines have too few brackets to be nested so deep.
+    if line.count(b"[") + line.count(b"{") > DEPTH_LIMIT and _depth(line) > DEPTH_LIMIT:
         raise place.error(f"objects are nested deeper than {DEPTH_LIMIT}")
     try:
         content = json.loads(
@@ -187,8 +188,9 @@ def _parse(line: bytes, place: _Place) -> Mapping[str, Any]:
             parse_constant=_refuse_constant,
             parse_float=_finite,
         )
-        # An escaped half of a surrogate pair passes the parser but can neither be hashed nor written.
-        json.dumps(content, ensure_ascii=False).encode("utf-8")
+        if b"\\u" in line:
+            # An escaped half of a surrogate pair passes the parser but can neither be hashed nor written.
+            json.dumps(content, ensure_ascii=False).encode("utf-8")
     except ValueError as error:
         what = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
         raise place.error(f"the line is not valid JSON ({what})") from error

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import filelock
 
+from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.golden.atomic import make_directory, replace_file
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.transaction import settle
@@ -70,7 +71,7 @@ def refreshing(store: Path, what: str, waiting: Callable[[str], None]) -> Iterat
     try:
         now = datetime.datetime.now().astimezone()
         with contextlib.suppress(OSError):
-            replace_file(holder, f"process {os.getpid()} ({what}, since {now:%H:%M:%S})\n".encode())
+            replace_file(holder, f"process {os.getpid()} ({what}, since {now:%H:%M:%S})\n".encode(errors="replace"))
         yield
     finally:
         with contextlib.suppress(OSError):
@@ -80,9 +81,9 @@ def refreshing(store: Path, what: str, waiting: Callable[[str], None]) -> Iterat
 
 def cannot_write(store: Path, error: OSError) -> GoldenError:
     """The message for a store that cannot be written."""
+    remedy = "Make it a writable directory, or set `store` in [tool.traincheck] to one."
     return GoldenError(
-        f"The golden store {store} cannot be written: {error.strerror or error}. Make it a writable directory, "
-        "or set `store` in [tool.traincheck] to one."
+        f"The golden store {store} cannot be written: {error.strerror or error}. {write_remedy(error, store, remedy)}"
     )
 
 

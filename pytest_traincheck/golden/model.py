@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ IGNORES_SEED = "ignores_seed"
 
 IN_PROCESS = "in-process:"
 """How the spec of a golden begins that was learned inside of a test."""
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 class Scope(str, Enum):
@@ -138,7 +142,7 @@ class Invariant:
     examples: int = 0
     runs: int = 0
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Hash of what is claimed; support counts and wording do not enter it."""
         content = {
@@ -149,8 +153,7 @@ class Invariant:
             "scope": self.scope.value,
             "kind": self.kind.value,
         }
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+        return hashlib.blake2b(_CANONICAL.encode(content).encode(errors="surrogatepass"), digest_size=6).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.golden.decode import decode
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
@@ -68,9 +69,9 @@ def write_files(store: Path, files: Mapping[Path, bytes], *, locked: bool = Fals
             f"Cannot write to {store}: {error}. Wait for the other `traincheck refresh`, or end it, and run again."
         ) from error
     except OSError as error:
+        remedy = "Make the directory writable, or set `store` in [tool.traincheck] to a directory that is."
         raise GoldenError(
-            f"Cannot write {_listed(files)}: {error.strerror or error}. Make the directory writable, or set `store` in "
-            "[tool.traincheck] to a directory that is."
+            f"Cannot write {_listed(files)}: {error.strerror or error}. {write_remedy(error, store, remedy)}"
         ) from error
 
 

@@ -7,10 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Golden
-
-UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Cn", "Co"})
-"""Unicode categories that steer a terminal, reverse the reading direction or cannot stand in XML."""
-
+from pytest_traincheck.printable import UNPRINTABLE
 
 ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 """What a program writes to colour its output or to move the cursor."""
@@ -18,6 +15,8 @@ ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|
 
 def one_line(text: str) -> str:
     """`text` on one line, without characters that do not print."""
+    if text.isascii() and text.isprintable():
+        return " ".join(text.split())
     kept = (" " if character.isspace() else character for character in ESCAPE_SEQUENCE.sub("", text))
     visible = "".join(character for character in kept if unicodedata.category(character) not in UNPRINTABLE)
     return " ".join(visible.split())

@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_traincheck.redaction import redacted
+
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _SHELL = "/bin/sh"
 _SHELL_CHARACTERS = frozenset("|&;<>()$`\n*?[~")
@@ -108,7 +110,7 @@ def _split(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError as error:
         raise CommandError(
-            f"the command `{text}` cannot be split into words ({error})", "balance its quotes"
+            f"the command `{redacted(text)}` cannot be split into words ({error})", "balance its quotes"
         ) from error
 
 
@@ -163,7 +165,9 @@ def ensure_python_on_path(interpreter: Path, directory: Path) -> tuple[Path, ...
     directory.mkdir(parents=True, exist_ok=True)
     for name in _PLAIN_PYTHON:
         program = directory / name
-        program.write_text(f'#!/bin/sh\nexec {shlex.quote(str(interpreter))} "$@"\n', encoding="utf-8")
+        program.write_text(
+            f'#!/bin/sh\nexec {shlex.quote(str(interpreter))} "$@"\n', encoding="utf-8", errors="surrogateescape"
+        )
         program.chmod(0o755)
     return (directory, beside)
 

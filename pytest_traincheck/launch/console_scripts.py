@@ -35,7 +35,11 @@ def write_console_scripts(python: Path, targets: Mapping[str, str]) -> Sequence[
         if match is None or not _NAME.fullmatch(name) or path.exists() or path.is_symlink():
             continue
         first = match[2].partition(".")[0]
-        path.write_text(_SCRIPT.format(python=python, module=match[1], name=first, call=match[2]), encoding="utf-8")
+        path.write_text(
+            _SCRIPT.format(python=python, module=match[1], name=first, call=match[2]),
+            encoding="utf-8",
+            errors="surrogateescape",
+        )
         path.chmod(0o755)
         written.append(name)
     return tuple(written)

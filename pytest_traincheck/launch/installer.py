@@ -102,7 +102,7 @@ def _install_with_uv(python: Path, requirements: Sequence[str], report: Report) 
         if not wanted:
             return True
         listing = Path(scratch) / "requirements.txt"
-        listing.write_text("\n".join(wanted) + "\n", encoding="utf-8")
+        listing.write_text("\n".join(wanted) + "\n", encoding="utf-8", errors="surrogateescape")
         fetch = [uv, "pip", "install", "--quiet", "--python", str(python), "--no-deps", "--requirement", str(listing)]
         status, _ = _run(fetch, python.parent, report)
         return status == 0

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from pytest_traincheck.golden.wording import one_line
+
 
 class Progress(Protocol):
     """One thing at a time: started, updated any number of times, finished."""
@@ -47,7 +49,7 @@ class TerminalProgress:
     def start(self, label: str) -> None:
         """Show `label` until it is finished."""
         self._stop()
-        self._label = " ".join(label.split())
+        self._label = one_line(label)
         self._live = Live(
             self._line(0.0), console=self._console, auto_refresh=False, transient=True, redirect_stdout=False,
             redirect_stderr=False,
@@ -63,7 +65,7 @@ class TerminalProgress:
         """Replace the live line by a lasting one; nothing lasts when `text` is empty."""
         self._stop()
         if text:
-            self._console.print(Text(text, overflow="ellipsis", no_wrap=True))
+            self._console.print(Text(one_line(text), overflow="ellipsis", no_wrap=True))
 
     def _stop(self) -> None:
         if self._live is not None:

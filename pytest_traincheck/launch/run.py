@@ -20,6 +20,7 @@ from pytest_traincheck.launch.command import Command, CommandError
 from pytest_traincheck.launch.environment import child_environment
 from pytest_traincheck.launch.isolation import find_breach
 from pytest_traincheck.launch.process import Ended, run_tree
+from pytest_traincheck.redaction import redacted, redacted_words
 
 RUN_FILE = "run.json"
 STDOUT_FILE = "stdout.txt"
@@ -99,7 +100,7 @@ def execute(request: RunRequest, progress: Callable[[float], None] | None = None
         return first
     second, _ = _attempt(request, progress)
     note = (
-        f"the {request.side} run of `{request.command}` aborted while its process group was torn down "
+        f"the {request.side} run of `{redacted(request.command)}` aborted while its process group was torn down "
         f"(`{diagnosis.TEARDOWN_ABORT}`) and was run once more"
     )
     return replace(second, notes=(note, *second.notes))
@@ -183,13 +184,13 @@ def _cannot_start(program: str, error: OSError) -> CommandError:
 
 
 def _not_started(request: RunRequest, why: str, remedy: str) -> RunOutcome:
-    message = f"the {request.side} run of `{request.command}` could not be started: {why}"
+    message = f"the {request.side} run of `{redacted(request.command)}` could not be started: {why}"
     return RunOutcome(request.run_dir, RunStatus.NOT_STARTED, message=message, remedy=_sentence(remedy))
 
 
 def _judge(request: RunRequest, prepared: _Prepared, ended: Ended, shown: str, stderr: str) -> RunOutcome:
     status = _status(ended)
-    subject = f"the {request.side} run of `{request.command}`"
+    subject = f"the {request.side} run of `{redacted(request.command)}`"
     if request.seed is not None:
         subject += f" (seed {request.seed})"
     message, remedy = "", ""
@@ -232,8 +233,8 @@ def _write_run_file(request: RunRequest, prepared: _Prepared, status: RunStatus 
     content: dict[str, Any] = {
         "format": 1,
         "side": request.side,
-        "command": request.command,
-        "argv": list(prepared.argv),
+        "command": redacted(request.command),
+        "argv": redacted_words(prepared.argv),
         "cwd": str(request.cwd),
         "seed": request.seed,
         "python": str(prepared.interpreter),

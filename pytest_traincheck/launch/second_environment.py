@@ -183,7 +183,7 @@ def _see(directory: Path, base: Installation) -> None:
     """
     lines = [f"import site; site.addsitedir({str(entry)!r})" for entry in base.directories]
     for packages in directory.glob("lib/python*/site-packages"):
-        (packages / _PATH_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (packages / _PATH_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8", errors="surrogateescape")
 
 
 def _python(directory: Path) -> Path:

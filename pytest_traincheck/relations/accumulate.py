@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.claims import TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label, step_context, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -32,6 +33,10 @@ class Accumulate:
     """
 
     name = "Accumulate"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"gradient": one_of(FRESH, WHOLE, CLEAN), "class": TEXT},
+        {"gradient": one_of(USED)},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 3 if claim["gradient"] == USED else 2

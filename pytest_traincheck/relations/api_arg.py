@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, optional
 from pytest_traincheck.relations.compiled import constants, graph_examples
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.defaults import without_defaults
@@ -83,6 +84,10 @@ class APIArg:
     """
 
     name = "APIArg"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"api": one_of(FORWARD), "mode": one_of(*MODES), "stage": one_of(*DOING), "value": TEXT},
+        {"api": TEXT, "argument": TEXT, "value": TEXT, "compiled": optional(exactly(True))},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1 if "mode" in claim else 2

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, optional
 from pytest_traincheck.relations.compiled import graph_examples
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.trace import Process, Run
@@ -25,6 +26,11 @@ class APIOutput:
     """A function returns tensors of one dtype in a context (under autocast, in training); a loss is finite."""
 
     name = "APIOutput"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"api": TEXT, "dtype": TEXT, "compiled": optional(exactly(True))},
+        {"api": TEXT, "positive": exactly(True)},
+        {"api": one_of(LOSS), "finite": exactly(True)},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 3

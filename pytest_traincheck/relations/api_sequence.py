@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import TEXT, Form, list_of, one_of, optional
 from pytest_traincheck.relations.context import rank_label, step_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -28,6 +29,7 @@ class APISequence:
     """
 
     name = "APISequence"
+    forms: ClassVar[tuple[Form, ...]] = ({"order": list_of(TEXT, 2, 3), "per": optional(one_of("run"))},)
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1

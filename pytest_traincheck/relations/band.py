@@ -10,7 +10,7 @@ four times too large shows in the pooled rule alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from pytest_traincheck.relations import quantities
 from pytest_traincheck.relations.band_fit import POOLED, fit
 from pytest_traincheck.relations.band_wording import QUANTITY_WORDS, describe_one, describe_pooled
 from pytest_traincheck.relations.base import Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, optional
 from pytest_traincheck.relations.interval import trimmed_mean
 from pytest_traincheck.relations.quantities import Readings, by_name, readings_of
 from pytest_traincheck.trace import Run
@@ -37,6 +38,10 @@ class Band:
     """
 
     name = "Band"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"quantity": one_of(*QUANTITY_WORDS), "root": optional(TEXT)},
+        {"quantity": one_of(*POOLED_QUANTITIES), "root": optional(TEXT), "pooled": exactly(True)},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 5
@@ -61,6 +66,11 @@ class Band:
     def fit(self, claim: Mapping[str, Any], runs: Sequence[Run]) -> Numbers | None:
         """The bands of a quantity over the golden runs; None where nothing can be said."""
         return fit(claim, runs)
+
+    def suits(self, claim: Mapping[str, Any], numbers: Numbers) -> bool:
+        """A pooled rule has the pooled factor beside the numbers it is made of, and no other rule has it."""
+        pooled = bool(claim.get("pooled"))
+        return len(numbers.names) > pooled and (POOLED in numbers.position) == pooled
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
         numbers: Numbers = claim["numbers"]

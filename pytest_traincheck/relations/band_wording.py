@@ -136,7 +136,7 @@ def describe_one(claim: Mapping[str, Any], numbers: Numbers, found: Sequence[tup
 def describe_pooled(claim: Mapping[str, Any], numbers: Numbers, at: int, factor: float, step: int) -> Finding:
     """`factor` is how large the numbers of a model are together, in golden's; `at` is where its band stands."""
     size = f"{number(factor, 2)} times as large as" if factor >= 1 else f"{number(1 / factor, 2)} times smaller than"
-    what = QUANTITY_WORDS[claim["quantity"]].pooled.format(root=claim["root"])
+    what = QUANTITY_WORDS[claim["quantity"]].pooled.format(root=claim.get("root", ""))
     what = what.replace("together", "(an average or another copy of weights) together") if _is_copy(claim) else what
     return Finding(
         f"{what} {size} in golden at step {step}.",
@@ -147,7 +147,7 @@ def describe_pooled(claim: Mapping[str, Any], numbers: Numbers, at: int, factor:
 
 def _is_copy(claim: Mapping[str, Any]) -> bool:
     """As the probe names copies of parameters that live outside every module."""
-    return str(claim["root"]).startswith("copy of ")
+    return str(claim.get("root", "")).startswith("copy of ")
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Invariant, Kind, Scope
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
+from pytest_traincheck.relations.claims import Form
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 
@@ -163,6 +164,8 @@ class Relation(Protocol):
     """A template of rules. Learning and checking share `examples`, so that what is checked is what was learned."""
 
     name: str
+    forms: ClassVar[tuple[Form, ...]]
+    """What its claims look like; a stored claim that has none of these forms is refused where it is read."""
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         """Place in the flow of cause and effect: 1 calls, modes and configuration, 2 arguments and gradients, 3
@@ -194,6 +197,10 @@ class Measured(Relation, Protocol):
 
     def fit(self, claim: Mapping[str, Any], runs: Sequence[Run]) -> Numbers | None:
         """The numbers of a claim over all golden runs of one spec; None where it must not be made."""
+        ...
+
+    def suits(self, claim: Mapping[str, Any], numbers: Numbers) -> bool:
+        """Whether numbers that were read from a file are such as `fit` gives for the claim."""
         ...
 
 

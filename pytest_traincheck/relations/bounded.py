@@ -5,12 +5,13 @@ batch, what that argument is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import TEXT, WHOLE, Form, list_of, one_of
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.distinct import before_training
 from pytest_traincheck.trace import Process, Run
@@ -34,6 +35,11 @@ class Bounded:
     """
 
     name = "Bounded"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"of": one_of(BATCH)},
+        {"of": one_of(WANTED), "sizes": list_of(WHOLE, 1, MOST)},
+        {"of": one_of(TOKENS), "api": TEXT},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import TEXT, Form, one_of
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -22,6 +23,10 @@ class CollectiveOrder:
     """
 
     name = "CollectiveOrder"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"of": one_of(ISSUED), "api": TEXT, "same": one_of("api", "dtype", "numel")},
+        {"of": one_of(RESULT), "api": TEXT},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1 if claim["of"] == ISSUED else 2

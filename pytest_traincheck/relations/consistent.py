@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.claims import TEXT, Form, exactly, list_of, one_of
 from pytest_traincheck.relations.context import variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -25,6 +26,11 @@ class Consistent:
     """
 
     name = "Consistent"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"across": one_of("ranks"), "kind": one_of(*PLURALS)},
+        {"apart": exactly(True)},
+        {"tied": list_of(TEXT, 2, 2)},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 2 if "tied" in claim or "apart" in claim else 5

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import TEXT, Form, one_of, optional
 from pytest_traincheck.relations.context import module_roots, rank_label, step_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -40,6 +41,11 @@ class Count:
     """
 
     name = "Count"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"api": TEXT, "per": one_of("step"), "times": one_of(*TIMES)},
+        {"api": TEXT, "per": one_of("run"), "times": one_of("some"), "ranks": optional(one_of(ANY))},
+        {"api": one_of(STEP), "per": one_of("backward"), "times": one_of("at most once")},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.claims import COUNT, TEXT, Form, list_of, one_of
 from pytest_traincheck.relations.context import rank_label, requires_grad, trained_roots, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -35,6 +36,11 @@ class Covered:
     """
 
     name = "Covered"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"rule": one_of(ONE_OPTIMIZER, TRAINABLE, KNOWN, FROZEN, TRAINED)},
+        {"rule": one_of(HOLDS_ONLY), "optimizer": TEXT, "models": list_of(TEXT, 1)},
+        {"rule": one_of(NUMBER), "optimizer": TEXT, "parameters": COUNT},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1

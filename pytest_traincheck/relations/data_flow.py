@@ -4,12 +4,13 @@ indices and masks are always the same."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import TEXT, WHOLE, Form, one_of
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.vocabulary import F
 from pytest_traincheck.trace import Process, Run
@@ -44,6 +45,12 @@ class DataFlow:
     """
 
     name = "DataFlow"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"of": one_of(INPUT), "value": TEXT},
+        {"of": one_of(SHIFT), "value": WHOLE},
+        {"of": one_of(*PATTERNS), "module": TEXT, "value": WHOLE},
+        {"of": one_of(*CONTENTS), "module": TEXT, "content": TEXT},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1

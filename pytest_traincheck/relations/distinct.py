@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import Form, exactly, one_of, optional
 from pytest_traincheck.relations.context import module_roots, rank_label
 from pytest_traincheck.relations.generators import STATES, drawn_from
 from pytest_traincheck.trace import Process, Run
@@ -46,6 +47,11 @@ class Distinct:
     """
 
     name = "Distinct"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"of": one_of(*THINGS), "between": one_of("steps", "workers", "epochs")},
+        {"of": one_of(*THINGS), "between": one_of("ranks"), "equal": optional(exactly(True))},
+        {"of": one_of(LOADED), "between": one_of("tensors")},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         # A generator also stands still where a model that is put into eval mode draws no more.

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.claims import TEXT, Form, one_of
 from pytest_traincheck.relations.context import call_context, state_labels, step_context, variable_context
 from pytest_traincheck.relations.moves import UNCHANGED
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.process import OptimizerStep
+from pytest_traincheck.trace.stages import STAGES
 from pytest_traincheck.trace.variables import Variables
 
 CHANGES = "changes every parameter it holds that has a gradient"
@@ -41,6 +43,10 @@ class EventContain:
     """
 
     name = "EventContain"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"within": TEXT, "change": one_of(CHANGES, RECEIVES, OTHERS)},
+        {"within": one_of(FORWARD), "model": TEXT, "stage": one_of(*STAGES), "call": TEXT},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 3

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.claims import SETTING, TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label, variable_context
 from pytest_traincheck.relations.covered import construction_row
 from pytest_traincheck.trace import Process, Run
@@ -30,6 +31,10 @@ class Hyperparameter:
     """
 
     name = "Hyperparameter"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"rule": one_of(CLASS), "optimizer": TEXT, "name": TEXT, "value": TEXT},
+        {"rule": one_of(VALUE, PER_PARAMETER), "optimizer": TEXT, "name": TEXT, "value": SETTING},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1

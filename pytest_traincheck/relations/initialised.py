@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.claims import COUNT, TEXT, Form
 from pytest_traincheck.relations.context import variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -24,6 +25,7 @@ class Initialised:
     """
 
     name = "Initialised"
+    forms: ClassVar[tuple[Form, ...]] = ({"root": TEXT, "at_most": COUNT},)
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 2  # a new parameter is initialised anew: which one an optimizer holds says more

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import NUMBER, Form, one_of
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -41,6 +42,7 @@ class LossScale:
     """
 
     name = "LossScale"
+    forms: ClassVar[tuple[Form, ...]] = ({"per": one_of(*PER), "factor": NUMBER},)
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 2

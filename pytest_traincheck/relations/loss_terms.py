@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import COUNT, TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
@@ -50,6 +51,11 @@ class LossTerms:
     """
 
     name = "LossTerms"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"at_least": COUNT, "passes": one_of(TOGETHER, EACH, ACCUMULATED)},
+        {"alike": one_of(FORWARD), "passes": one_of(ACCUMULATED)},
+        {"of": one_of(*WORDS), "passes": one_of(TOGETHER, EACH), "value": TEXT},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return LATE if "of" in claim else 1

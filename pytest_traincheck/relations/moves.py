@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.claims import COUNT, FLAG, TEXT, Form, one_of
 from pytest_traincheck.relations.context import call_context, rank_label, trained_roots, variable_context
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -31,6 +32,11 @@ class Moves:
     """
 
     name = "Moves"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"kind": one_of("parameter"), "moves": FLAG, "per": one_of("step")},
+        {"kind": one_of("buffer"), "moves": FLAG, "per": one_of("step", "forward")},
+        {"kind": one_of("parameter"), "root": TEXT, "times": COUNT, "per": one_of("run")},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 4

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.replay_wording import deviation, rule
+from pytest_traincheck.relations.claims import TEXT, Form, one_of, optional
+from pytest_traincheck.relations.replay_wording import KINDS, deviation, rule
 from pytest_traincheck.replay import Claim, Comparison, against_itself, compare, record, settled
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Ints
@@ -29,6 +30,7 @@ class Replay:
     """Calls of modules and functions, losses, gradients, updates and initial values, each where its condition holds."""
 
     name = "Replay"
+    forms: ClassVar[tuple[Form, ...]] = ({"of": one_of(*KINDS), "what": optional(TEXT)},)
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         # Gradients and updates are what ranks have agreed upon: that they do not agree comes first.

@@ -153,6 +153,10 @@ _DEVIATIONS: Mapping[str, Callable[[str, Claim, str], Finding]] = {
 }
 
 
+KINDS = tuple(_DEVIATIONS)
+"""What a rule may be about, as in `Claim.what`."""
+
+
 def _inside(claim: Claim) -> str:
     return f"; {claim.first.text}" if claim.first is not None else ""
 

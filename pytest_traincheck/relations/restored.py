@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import FLAG, TEXT, Form
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -22,6 +23,7 @@ class Restored:
     """
 
     name = "Restored"
+    forms: ClassVar[tuple[Form, ...]] = ({"optimizer": TEXT, "restored": FLAG},)
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1

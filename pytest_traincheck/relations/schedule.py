@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.relations.base import Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import COUNT, NUMBER_OR_NULL, TEXT, Form, list_of, one_of, optional
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.hyperparameter import class_of, learning_rates, optimizers_called, text_of
 from pytest_traincheck.trace import Process, Run
@@ -30,6 +31,14 @@ class Schedule:
     """
 
     name = "Schedule"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {
+            "optimizer": TEXT,
+            "group": COUNT,
+            "values": list_of(NUMBER_OR_NULL, 1),
+            "by": optional(one_of(BY_SCHEDULER)),
+        },
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 3

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import Form, one_of
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.distinct import before_training
 from pytest_traincheck.trace import Process, Run
@@ -27,6 +28,7 @@ class Shuffled:
     """
 
     name = "Shuffled"
+    forms: ClassVar[tuple[Form, ...]] = ({"of": one_of("training")},)
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import COUNT, TEXT, Form, one_of, optional
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.count import FORWARD, as_code, counted, name_and_owner, said_otherwise
 from pytest_traincheck.trace import Process, Run
@@ -32,6 +33,10 @@ class Total:
     """
 
     name = "Total"
+    forms: ClassVar[tuple[Form, ...]] = (
+        {"of": one_of(STEPS), "api": TEXT, "total": COUNT, "backward": optional(COUNT)},
+        {"of": one_of(EVALUATIONS, EXAMPLES), "api": TEXT, "total": COUNT},
+    )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.golden.atomic import replace_file
 from pytest_traincheck.report.errors import ReportError
 
@@ -11,9 +12,8 @@ from pytest_traincheck.report.errors import ReportError
 def write_report(path: Path, text: str, what: str) -> None:
     """Write a report in one step. Raises `ReportError` when `path` cannot be written."""
     try:
-        # Half of a surrogate pair can come in with a file name; a report never fails for it.
-        replace_file(path, text.encode("utf-8", errors="replace"))
+        # Half of a surrogate pair can come in with a file name; a report never fails for it, and JSON stays JSON.
+        replace_file(path, text.encode("utf-8", errors="backslashreplace"))
     except OSError as error:
-        raise ReportError(
-            f"Cannot write the {what} to {path}: {error.strerror or error}. Give a path that can be written."
-        ) from error
+        remedy = write_remedy(error, path, "Give a path that can be written.")
+        raise ReportError(f"Cannot write the {what} to {path}: {error.strerror or error}. {remedy}") from error

@@ -99,7 +99,7 @@ def summary(results: Sequence[CheckResult], room: int = SUMMARY_LIMIT) -> str:
     left = room - _RESERVE
     blocks = [*_overview(results), *(block for result in results for block in _details(result))]
     for number, block in enumerate(blocks):
-        left -= len(block.encode()) + 1
+        left -= len(block.encode(errors="replace")) + 1
         if left < 0:
             kept.append(f"\n_{len(blocks) - number} further lines or blocks do not fit here; the reports have them._\n")
             break

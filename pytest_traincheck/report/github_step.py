@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from pytest_traincheck.check.result import CheckResult
+from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.launch.git import find_repository
 from pytest_traincheck.report import github
 from pytest_traincheck.report.errors import ReportError
@@ -45,10 +46,8 @@ def _append(path: Path, results: Sequence[CheckResult]) -> None:
         with path.open("a", encoding="utf-8", errors="replace") as stream:
             stream.write(text if taken + len(text.encode(errors="replace")) <= github.SUMMARY_LIMIT else "")
     except OSError as error:
-        raise ReportError(
-            f"Cannot write the job summary to {path}: {error.strerror or error}. "
-            "Check GITHUB_STEP_SUMMARY, or switch it off with `--github off`."
-        ) from error
+        remedy = write_remedy(error, path, "Check GITHUB_STEP_SUMMARY, or switch it off with `--github off`.")
+        raise ReportError(f"Cannot write the job summary to {path}: {error.strerror or error}. {remedy}") from error
 
 
 def _places(directories: Mapping[str, Path]) -> dict[str, github.Place]:

@@ -19,7 +19,8 @@ from pytest_traincheck.check.result import (
     Violation,
     Warned,
 )
-from pytest_traincheck.golden.wording import ESCAPE_SEQUENCE, UNPRINTABLE, one_line, plural
+from pytest_traincheck.golden.wording import ESCAPE_SEQUENCE, one_line, plural
+from pytest_traincheck.printable import UNPRINTABLE
 
 VARIABLES_SHOWN = 3
 CONSEQUENCES_SHOWN = 3

@@ -22,6 +22,7 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import IN_PROCESS, Golden
 from pytest_traincheck.launch.git import describe_head
 from pytest_traincheck.launch.metadata import read_environment
+from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.report.wording import warning as warning_text
 from pytest_traincheck.testing import wording
 from pytest_traincheck.testing.items import COVERAGE
@@ -165,7 +166,7 @@ class Traincheck:
                     f"{name}: there is no golden at {path}.\n"
                     f"Learn it and commit the file: pytest --traincheck-refresh {shlex.quote(as_typed(self.item))}"
                 )
-            return store.read(path)
+            return read_golden(path)
         except GoldenError as error:
             message = str(error)
         # Outside the handler: the three parts of the message say all, and a chained error would say them twice.

@@ -12,8 +12,10 @@ import pytest
 from pytest_traincheck.check.result import CheckResult, Incident, InvariantVerdict, Outcome, Verdict
 from pytest_traincheck.config import STORED, PipelineSpec
 from pytest_traincheck.golden.model import Golden, Kind
-from pytest_traincheck.golden.store import GoldenError, read
+from pytest_traincheck.golden.store import GoldenError
 from pytest_traincheck.golden.wording import one_line
+from pytest_traincheck.printable import printable_line
+from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.report.wording import diff_place, not_covered, warning
 from pytest_traincheck.testing import wording
 from pytest_traincheck.testing.checks import CHECKS
@@ -70,14 +72,14 @@ class GoldenFile(pytest.File):
 
     def _read(self) -> Golden:
         try:
-            return read(self.path)
+            return read_golden(self.path)
         except GoldenError as error:
             raise self.CollectError(str(error)) from error
 
 
 def item_name(subject: str) -> str:
     """The subject as part of a node id, where `::` separates the parts."""
-    return subject.replace("::", ":")
+    return printable_line(subject).replace("::", ":")
 
 
 def _lines_of_subjects(golden: Golden) -> dict[str, int]:

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_traincheck.golden import locks
 from pytest_traincheck.golden.errors import GoldenError
+from pytest_traincheck.printable import printable
 from pytest_traincheck.testing import summary
 from pytest_traincheck.testing.learned import PROPERTY, learned_from_plain, learned_of, learned_to_plain
 from pytest_traincheck.workflow import Acceptance, Relearned, UnknownIncidentError
@@ -51,7 +52,7 @@ class RefreshSession:
 
         def waiting(holder: str) -> None:
             if reporter is not None:
-                reporter.write_line(f"traincheck: waiting for {holder}")
+                reporter.write_line(printable(f"traincheck: waiting for {holder}"))
 
         try:
             self._held.enter_context(locks.refreshing(self.store, "pytest --traincheck-refresh", waiting))

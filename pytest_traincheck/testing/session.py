@@ -146,6 +146,8 @@ class Session:
     from_workers: dict[str, CheckResult] = field(default_factory=dict)
     exceptions: set[str] = field(default_factory=set)
     written: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    """Workflow commands for GitHub, written last."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -272,14 +274,14 @@ class Session:
             from pytest_traincheck.report.github_step import publish
 
             directories = {name: self.loaded.root / spec.cwd for name, spec in self.selected.items()}
-            publish(self.settings.github, results, directories, self.written.append)
+            publish(self.settings.github, results, directories, self.commands.append)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, object, object]:
         """Before pytest's own sections, so that the cause is what a person reads first."""
         results = self.results()
         if results or self.written or self.notes:
-            summary.show(terminalreporter, results, (), (*self.notes, *self.written))
+            summary.show(terminalreporter, results, (), (*self.notes, *self.written), self.commands)
         return (yield)
 
 

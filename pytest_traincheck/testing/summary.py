@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pytest_traincheck.check.result import CheckResult
+from pytest_traincheck.printable import printable, without_commands
 from pytest_traincheck.report.terminal import render_result
 from pytest_traincheck.report.wording import next_lines
 
@@ -19,25 +20,31 @@ def show(
     results: Iterable[CheckResult],
     refreshed: Iterable[str],
     notes: Iterable[str],
+    commands: Iterable[str] = (),
 ) -> None:
-    """Write the section: every result with its incidents in order, every refresh with its diff."""
+    """Write the section: every result with its incidents in order, every refresh with its diff.
+
+    `commands` are workflow commands of ours; nothing else that is written here is one.
+    """
     writer = reporter.config.get_terminal_writer()
     reporter.section("traincheck")
     for result in results:
         reporter.write_line(_styled(render_result(result, width=writer.fullwidth), writer.fullwidth, writer.hasmarkup))
-        if commands := next_lines(result, writer.fullwidth):
-            reporter.write_line("\n".join(["", *commands]))
+        if lines := next_lines(result, writer.fullwidth):
+            reporter.write_line(printable("\n".join(["", *lines])))
         reporter.write_line("")
     for text in refreshed:
-        reporter.write_line(text)
+        reporter.write_line(printable(text))
         reporter.write_line("")
     for note in notes:
-        reporter.write_line(note)
+        reporter.write_line(printable(note))
+    for command in commands:
+        reporter.write_line(command)
 
 
 def _styled(text: Text, width: int, markup: bool) -> str:
     if not markup:
-        return text.plain
+        return printable(text.plain)
     stream = io.StringIO()
     Console(file=stream, width=width, force_terminal=True, color_system="standard").print(text, end="")
-    return stream.getvalue()
+    return without_commands(stream.getvalue())

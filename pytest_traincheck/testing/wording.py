@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_traincheck.check.result import CheckResult, Incident, Violation, Warned
+from pytest_traincheck.printable import printable
 from pytest_traincheck.report.terminal import render_incident_text
 from pytest_traincheck.report.wording import next_lines, warning
 
@@ -16,18 +17,18 @@ def incidents_text(incidents: Sequence[Incident], result: CheckResult) -> str:
     parts = [render_incident_text(incident, width=WIDTH) for incident in incidents]
     if any(incident.rank == 1 for incident in incidents):
         parts.append("\n".join(next_lines(result)))
-    return "\n\n".join(part for part in parts if part)
+    return printable("\n\n".join(part for part in parts if part))
 
 
 def sentence(incident: Incident) -> str:
     """One line for a list of failures."""
-    return f"step {incident.root.step}: {incident.root.title}"
+    return printable(f"step {incident.root.step}: {incident.root.title}")
 
 
 def consequence(incident: Incident, broken: Sequence[Violation]) -> str:
     """One line that leads to the cause, then what was broken here."""
     head = f"follows from incident {incident.rank}: {incident.root.title}"
-    return "\n".join([head, *(f"  - step {item.step}: {item.title}" for item in broken)])
+    return printable("\n".join([head, *(f"  - step {item.step}: {item.title}" for item in broken)]))
 
 
 def strict_text(warnings: Sequence[Warned], result: CheckResult) -> str:
@@ -47,7 +48,7 @@ def errors_text(result: CheckResult) -> str:
         if error.output.strip():
             lines += ["last lines of its output:", *(f"  | {line}" for line in error.output.rstrip().splitlines())]
         blocks.append("\n".join(lines))
-    return "\n\n".join(blocks)
+    return printable("\n\n".join(blocks))
 
 
 def in_process_text(result: CheckResult) -> str:
@@ -56,4 +57,4 @@ def in_process_text(result: CheckResult) -> str:
     parts += [f"warning: {warning(item)}" for item in result.warnings if item.fails or result.incidents]
     rest = [*(f"note: {note}" for note in result.notes), *next_lines(result)]
     head = "broke rules of its golden" if result.incidents else "cannot be compared with its golden"
-    return "\n\n".join([f"{result.pipeline}: the training {head}", *parts, "\n".join(rest)])
+    return printable("\n\n".join([f"{result.pipeline}: the training {head}", *parts, "\n".join(rest)]))

@@ -30,8 +30,6 @@ def to_parquet(run_dir: Path, path: Path) -> int:
             "Parquet export needs pyarrow, which is not installed: run `pip install 'pytest-traincheck[parquet]'`"
         ) from error
     processes = processes_of(run_dir)
-    if not processes:
-        raise TraceError(f"no process was observed in {run_dir}; give the directory of a run")
     tables = [pa.table(_columns(process)) for process in processes]
     table = pa.concat_tables(tables)
     path.parent.mkdir(parents=True, exist_ok=True)

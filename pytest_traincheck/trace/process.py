@@ -157,15 +157,17 @@ class Process:
         """
         parents = self.parent_row
         own = np.array([_type_bit(name) for name in self.type_codes.values], dtype=np.int64)[self.type_codes.codes]
-        result = np.zeros(len(parents), dtype=np.int64)
-        # Parents come before their children in `seq` order, but depth is small: iterate by level, not by event.
+        # `result` covers the way from each event up to `current`; both double their reach in every turn, so that a deep
+        # chain of calls costs no more than the logarithm of its depth.
         current = parents.copy()
-        while True:
+        inside = current >= 0
+        result = np.where(inside, own[np.maximum(current, 0)], 0)
+        while inside.any():
+            above = np.maximum(current, 0)
+            result = np.where(inside, result | result[above], result)
+            current = np.where(inside, current[above], -1)
             inside = current >= 0
-            if not inside.any():
-                return result
-            result[inside] |= own[current[inside]]
-            current = np.where(inside, parents[np.where(inside, current, 0)], -1)
+        return result
 
     def inside(self, *types: str) -> Bools:
         """Which events lie within a call of one of these types."""

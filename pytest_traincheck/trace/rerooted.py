@@ -18,7 +18,8 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints
 from pytest_traincheck.trace.placement import Placement, below
 from pytest_traincheck.trace.process import Process
-from pytest_traincheck.trace.reader import RawTrace, Symbol
+from pytest_traincheck.trace.reader import RawTrace
+from pytest_traincheck.trace.symbols import Symbol
 
 
 def rerooted(process: Process, placement: Placement, golden: Collection[str]) -> Process:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pytest_traincheck.disk import full_disk_in
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.trace.placement import Placement
 from pytest_traincheck.trace.process import Process
-from pytest_traincheck.trace.reader import RawTrace, read_process
+from pytest_traincheck.trace.reader import RawTrace, has_rows, read_process
 from pytest_traincheck.trace.rerooted import rerooted
 
 T = TypeVar("T")
@@ -90,7 +91,7 @@ def load_run(path: Path) -> Run:
             f"the probe observed no process: {path}; run the pipeline with a Python that imports torch, "
             "and without `-I`, `-E` or `-S`, which hide the probe from it"
         )
-    raws = [read_process(directory) for directory in directories if (directory / "meta.json").exists()]
+    raws = [read_process(directory) for directory in described(directories)]
     observed = [Process(raw) for raw in raws]
     training = [process for process in observed if _trains(process)]
     workers = sorted((process for process in observed if len(process.measures("worker"))), key=_started)
@@ -110,6 +111,13 @@ def load_run(path: Path) -> Run:
     return Run(path, tuple(training), tuple(workers))
 
 
+def described(directories: Sequence[Path]) -> list[Path]:
+    """Those of the process directories that are read: a process that died while it loaded the probe left none of its
+    files, but one with events and without a description is damaged, and not to be passed over.
+    """
+    return [path for path in directories if (path / "meta.json").exists() or has_rows(path)]
+
+
 def _started(process: Process) -> float:
     return float(process.raw.meta.get("started", 0.0))
 
@@ -123,6 +131,8 @@ def _reject_unreliable(raw: RawTrace) -> None:
     rank = meta.get("rank", 0)
     if meta.get("probe_error_count", 0) or meta.get("probe_errors"):
         first = (meta.get("probe_errors") or [{}])[0]
+        if advice := full_disk_in(str(first.get("error", "")), raw.path):
+            raise TraceError(f"the trace of rank {rank} could not be written: {raw.path}: {first['error']}; {advice}")
         raise TraceError(
             f"the probe failed inside the training process of rank {rank}: {first.get('where', '?')}: "
             f"{first.get('error', '?')}; the run is unreliable: please report this as a bug of pytest-traincheck"

@@ -1,55 +1,47 @@
-"""What a trace of unknown origin must look like before it is evaluated: `docs/trace-format.md` as a check.
+"""What the fields of a trace may hold: `docs/trace-format.md` as a check of `meta.json` and of the lines of
+`symbols.jsonl`.
 
-A trace that was recorded here needs none of this: the reader forgives what a killed process leaves. One that comes from
-elsewhere could make a reader allocate without bounds, index what is not there, or follow parents in a circle for ever.
+What passes can be evaluated without looking again: ids are numbers, names are texts, summaries have their shapes.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from pathlib import Path
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+TEXT_LIMIT = 2**20
+"""Characters of a text."""
 
-from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.errors import TraceError
-
-TEXT_LIMIT = 4096
-"""Characters of a name."""
+_DEPTH = 8
+"""Nesting of summaries; the probe goes two deep."""
 
 
-def check_process(path: Path) -> None:
-    """Make sure that a process directory holds what the format allows. Raises `TraceError` that names the file."""
-    _check_meta(path / "meta.json")
-    counts = _check_symbols(path / "symbols.jsonl")
-    _check_events(path / "events.bin", counts)
-    sketches = path / "sketches.bin"
-    if sketches.exists():
-        rows = _table(sketches, fmt.SKETCH)
-        _check_ids(sketches, rows, {"slot": "slot", "var": "var"}, counts)
+def wrong_meta(meta: Mapping[str, Any]) -> str:
+    """Which field of a process's description is not what the format allows; empty where all are."""
+    return next((name for name, right in _META.items() if name in meta and not right(meta[name])), "")
 
 
-def _damaged(path: Path, what: str) -> TraceError:
-    return TraceError(
-        f"{path.parent.name}/{path.name} is not part of a trace: {what}; take the trace from its origin again"
-    )
+def wrong_symbol(kind: str, symbol: Mapping[str, Any]) -> str:
+    """What is wrong with a symbol of a known kind, e.g. "`name` is of the wrong kind"; empty where nothing is."""
+    for name in _REQUIRED.get(kind, ()):
+        if name not in symbol:
+            return f"it lacks `{name}`"
+    for name, right in _SYMBOLS[kind].items():
+        if name in symbol and not right(symbol[name]):
+            return f"`{name}` is of the wrong kind"
+    for name in _REFERENCES.get(kind, {}):
+        value = symbol.get(name, 0)
+        if not _wholes(value if isinstance(value, list) else [value]):
+            return f"`{name}` is no reference"
+    return ""
 
 
-def _check_meta(path: Path) -> None:
-    try:
-        meta = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(path, f"it is no JSON ({error})") from error
-    if not isinstance(meta, dict) or not _whole(meta.get("format")):
-        raise _damaged(path, "it has no format number")
-    if meta["format"] > fmt.FORMAT:
-        return  # The reader says that a newer version is needed.
-    for name, right in _META.items():
-        if name in meta and not right(meta[name]):
-            raise _damaged(path, f"`{name}` is of the wrong kind")
+def references(kind: str, symbol: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """The symbols that a symbol refers to: their kind, and the highest of their ids."""
+    for name, other in _REFERENCES.get(kind, {}).items():
+        value = symbol.get(name, 0)
+        yield other, max(value, default=0) if isinstance(value, list) else value
 
 
 def _text(value: object) -> bool:
@@ -73,35 +65,75 @@ def _flag(value: object) -> bool:
 
 
 def _number(value: object) -> bool:
-    return type(value) in (int, float)
+    return (type(value) is int and abs(value) < 1 << 63) or (type(value) is float and math.isfinite(value))
 
 
 def _wholes(value: object) -> bool:
     return isinstance(value, list) and all(map(_whole, value))
 
 
+def _sizes(value: object) -> bool:
+    # A size that is not known, as that of a symbolic shape, is -1.
+    return isinstance(value, list) and all(map(_integer, value))
+
+
 def _texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return isinstance(value, list) and all(map(_text, value))
 
 
-def _mapping(value: object) -> bool:
-    return isinstance(value, dict)
+def _failures(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) and _versions(item) for item in value)
 
 
 def _versions(value: object) -> bool:
     return isinstance(value, dict) and all(map(_text, value.values()))
 
 
-def _anything(_value: object) -> bool:
-    return True
+def _mesh(value: object) -> bool:
+    return value is None or (isinstance(value, dict) and all(_coordinate(item) for item in value.values()))
 
+
+def _coordinate(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_whole, value))
+
+
+def _summary(value: object, depth: int = _DEPTH) -> bool:
+    if value is None or type(value) is bool or _number(value) or _text(value):
+        return True
+    if not isinstance(value, dict) or len(value) != 1 or not depth:
+        return False
+    ((form, content),) = value.items()
+    if form == "tensor":
+        return isinstance(content, dict) and all(right(content.get(name)) for name, right in _TENSOR.items())
+    if form == "type":
+        return _text(content)
+    if form in ("list", "tuple"):
+        return isinstance(content, list) and all(_summary(item, depth - 1) for item in content)
+    return form == "dict" and _summaries(content, depth - 1)
+
+
+def _summaries(value: object, depth: int = _DEPTH) -> bool:
+    return isinstance(value, dict) and all(_summary(item, depth) for item in value.values())
+
+
+_TENSOR: Mapping[str, Callable[[object], bool]] = {
+    "dtype": _text,
+    "device": _text,
+    "shape": _sizes,
+    "requires_grad": _flag,
+}
 
 _META: Mapping[str, Callable[[object], bool]] = {
     "rank": _whole,
     "local_rank": _whole,
     "world_size": _whole,
     "pid": _whole,
+    "ppid": _whole,
     "argv": _texts,
+    "cwd": _text,
+    "executable": _text,
+    "seed": _text_or_none,
+    "mesh": _mesh,
     "modules": _texts,
     "versions": _versions,
     "platform": _text,
@@ -109,23 +141,27 @@ _META: Mapping[str, Callable[[object], bool]] = {
     "finished": _flag,
     "events": _whole,
     "lost_events": _whole,
+    "probe_errors": _failures,
     "probe_error_count": _whole,
 }
 
 _SYMBOLS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
     "api": {"name": _text, "type": _text, "library": _text},
     "ctx": {"autocast": _text_or_none, "grad": _flag, "inference": _flag, "backward": _flag, "compiled": _flag},
-    "args": {"values": _mapping},
-    "ret": {"value": _anything},
+    "args": {"values": _summaries},
+    "ret": {"value": _summary},
     "src": {"file": _text, "line": _whole, "function": _text},
     "root": {"name": _text, "class": _text, "library": _text, "ordinal": _integer},
     "mod": {"path": _text, "class": _text},
     "opt": {"class": _text, "library": _text, "ordinal": _integer},
-    "group": {"index": _whole, "params": _wholes, "hyper": _mapping, "seq": _whole},
-    "var": {"kind": _text, "name": _text, "shape": _wholes, "dtype": _text, "group": _integer},
+    "group": {"index": _whole, "params": _wholes, "hyper": _summaries, "seq": _whole},
+    "var": {
+        **{"kind": _text, "name": _text, "shape": _sizes, "dtype": _text},
+        **{"requires_grad": _flag, "group": _integer},
+    },
     "thread": {"name": _text},
     "measure": {"name": _text},
-    "slot": {"name": _text, "dtype": _text, "shape": _wholes},
+    "slot": {"name": _text, "dtype": _text, "shape": _sizes},
 }
 """The fields of each kind that are no references; all of `_REQUIRED` must be there."""
 
@@ -148,76 +184,3 @@ _REFERENCES = {
     "var": {"root": "root", "opt": "opt", "same": "var"},
 }
 """Fields that are ids of another kind, 0 for none."""
-
-
-def _check_symbols(path: Path) -> Mapping[str, int]:
-    """How many symbols of each kind there are, entry 0 included."""
-    counts = dict.fromkeys(fmt.SYMBOL_KINDS, 1)
-    highest = dict.fromkeys(fmt.SYMBOL_KINDS, 0)
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        try:
-            symbol = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise _damaged(path, f"line {number} is no JSON ({error})") from error
-        kind = symbol.get("k") if isinstance(symbol, dict) else None
-        if kind not in counts:
-            raise _damaged(path, f"line {number} is no symbol of this format")
-        # Consecutive numbers bound the tables by the length of the file.
-        if type(symbol.get("i")) is not int or symbol["i"] != counts[kind]:
-            raise _damaged(path, f"line {number} is not number {counts[kind]} of its kind")
-        counts[kind] += 1
-        _check_fields(path, number, symbol, kind, highest)
-    for kind, reached in highest.items():
-        if reached >= counts[kind]:
-            raise _damaged(path, f"it refers to number {reached} of `{kind}`, and there are {counts[kind] - 1}")
-    return counts
-
-
-def _check_fields(path: Path, number: int, symbol: Mapping[str, Any], kind: str, highest: dict[str, int]) -> None:
-    for name in _REQUIRED.get(kind, ()):
-        if name not in symbol:
-            raise _damaged(path, f"line {number} lacks `{name}`")
-    for name, right in _SYMBOLS[kind].items():
-        if name in symbol and not right(symbol[name]):
-            raise _damaged(path, f"line {number}: `{name}` is of the wrong kind")
-    for name, other in _REFERENCES.get(kind, {}).items():
-        value = symbol.get(name, 0)
-        ids = value if isinstance(value, list) else [value]
-        if not _wholes(ids):
-            raise _damaged(path, f"line {number}: `{name}` is no reference")
-        highest[other] = max([highest[other], *ids])
-
-
-def _table(path: Path, layout: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    data = path.read_bytes()
-    if len(data) % layout.itemsize:
-        raise _damaged(path, "it ends in the middle of a row")
-    return np.frombuffer(data, dtype=layout)
-
-
-def _check_ids(path: Path, rows: npt.NDArray[np.void], columns: Mapping[str, str], counts: Mapping[str, int]) -> None:
-    for column, kind in columns.items():
-        if len(rows) and int(rows[column].max()) >= counts[kind]:
-            raise _damaged(path, f"a row refers to a `{kind}` that is not there")
-
-
-def _check_events(path: Path, counts: Mapping[str, int]) -> None:
-    events = _table(path, fmt.EVENT)
-    kind, seq = events["kind"], events["seq"]
-    if not np.isin(kind, (fmt.CALL, fmt.CHANGE, fmt.MEASURE)).all():
-        raise _damaged(path, "a row is of no known kind")
-    _check_ids(path, events, {name: name for name in ("ctx", "ret", "src", "mod", "opt")}, counts)
-    for which, columns in (
-        (fmt.CALL, {"subject": "api", "args": "args"}),
-        (fmt.CHANGE, {"subject": "var"}),
-        (fmt.MEASURE, {"subject": "measure", "args": "var"}),
-    ):
-        _check_ids(path, events[kind == which], columns, counts)
-    states = events[kind == fmt.CHANGE]
-    if len(states) and max(int(states["old"].max()), int(states["new"].max())) >= len(fmt.STATE_NAMES):
-        raise _damaged(path, "a row has a state that does not exist")
-    if (np.diff(np.sort(seq)) == 0).any() or (events["end"] < seq).any():
-        raise _damaged(path, "its rows are not in an order of time")
-    # With every parent before its children no chain of parents can lead back to itself.
-    if (events["parent"] >= np.maximum(seq, 1)).any():
-        raise _damaged(path, "a call lies within one that begins later")

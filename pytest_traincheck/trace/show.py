@@ -6,9 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from pytest_traincheck.printable import printable_line
+from pytest_traincheck.redaction import redacted_words
 from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.reader import read_process
+from pytest_traincheck.trace.run import described
 from pytest_traincheck.trace.variables import Variables
 
 
@@ -16,16 +20,17 @@ def processes_of(run_dir: Path) -> tuple[Process, ...]:
     """All observed processes of a run, trained or not, reliable or not.
 
     Raises:
-        TraceError: a trace file cannot be read.
+        TraceError: a trace file cannot be read, or there is none.
     """
-    directories = sorted(path for path in run_dir.glob("proc-*") if (path / "meta.json").exists())
-    return tuple(Process(read_process(path)) for path in directories)
+    found = tuple(Process(read_process(path)) for path in described(sorted(run_dir.glob("proc-*"))))
+    if not found:
+        raise TraceError(f"no process was observed in {run_dir}; give the directory of a run")
+    return found
 
 
 def summarise(run_dir: Path) -> str:
     """What each process of the run did, a paragraph each."""
-    paragraphs = [_summary(process) for process in processes_of(run_dir)]
-    return "\n\n".join(paragraphs) if paragraphs else f"no process was observed in {run_dir}"
+    return "\n\n".join(_summary(process) for process in processes_of(run_dir))
 
 
 def _summary(process: Process) -> str:
@@ -39,7 +44,7 @@ def _summary(process: Process) -> str:
     lines = [
         f"process {meta.get('pid')} (rank {process.rank} of {process.world_size}), {state}: {len(events)} events, "
         f"{events.nbytes} bytes",
-        f"  command    {' '.join(map(str, meta.get('argv', [])))}",
+        f"  command    {' '.join(redacted_words(meta.get('argv', [])))}",
         "  libraries  " + ", ".join(f"{name} {version}" for name, version in sorted(meta.get("versions", {}).items())),
         f"  steps      {process.windows} of {process.names.optimizers[process.lead_optimizer] or 'no optimizer'}",
         "  models     " + (", ".join(name for name in process.names.roots if name) or "none"),
@@ -49,7 +54,7 @@ def _summary(process: Process) -> str:
     lines += [f"    {count:7d}  {name}" for name, count in calls.most_common(20)]
     if len(calls) > 20:
         lines.append(f"             and {len(calls) - 20} more APIs")
-    return "\n".join(lines)
+    return "\n".join(map(printable_line, lines))
 
 
 def print_events(run_dir: Path, limit: int = 200) -> str:
@@ -57,8 +62,8 @@ def print_events(run_dir: Path, limit: int = 200) -> str:
     parts = []
     for process in processes_of(run_dir):
         head = f"process {process.raw.meta.get('pid')} (rank {process.rank})"
-        parts.append("\n".join([head, *_tree(process, limit)]))
-    return "\n\n".join(parts) if parts else f"no process was observed in {run_dir}"
+        parts.append("\n".join(map(printable_line, [head, *_tree(process, limit)])))
+    return "\n\n".join(parts)
 
 
 def _tree(process: Process, limit: int) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_traincheck.redaction import redacted_words
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.reader import RawTrace, read_sketches
 from pytest_traincheck.trace.run import Run
@@ -43,7 +44,8 @@ def _write_process(raw: RawTrace, border: int | None, target: Path) -> int:
     events = events[np.argsort(events["end"], kind="stable")]
     target.mkdir(parents=True)
     # The paths of imported modules tell much of a machine and nothing of a training.
-    meta = {**raw.meta, "events": len(events), "modules": []}
+    argv = redacted_words(raw.meta.get("argv", []))
+    meta = {**raw.meta, "argv": argv, "events": len(events), "modules": []}
     (target / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
     (target / "symbols.jsonl").write_bytes(_symbols(raw, events, sketches, border))
     (target / "events.bin").write_bytes(events.tobytes())

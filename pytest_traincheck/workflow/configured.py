@@ -13,6 +13,7 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import open_side, resolve_side
+from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.workflow.bundling import Recipe, keep_bundle
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
@@ -85,4 +86,4 @@ def read_stored(config: Config, spec: PipelineSpec) -> Golden:
             f"The pipeline {spec.name!r} has no golden: there is no {path}. "
             f"Learn it and commit the file: traincheck refresh {spec.name}"
         )
-    return store.read(path)
+    return read_golden(path)

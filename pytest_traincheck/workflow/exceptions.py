@@ -10,6 +10,7 @@ from pytest_traincheck.config import Accept, Config
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
+from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.workflow.policy import matches
 
 NAME = "accepted exceptions"
@@ -76,7 +77,7 @@ def stored_rules(config: Config) -> tuple[Invariant, ...] | None:
     # Those of tests that train by themselves lie there too, and exceptions are for them as well.
     paths |= set(config.store.glob(f"[!.]*{store.SUFFIX}"))
     try:
-        return tuple(rule for path in sorted(paths) for rule in store.read(path).invariants)
+        return tuple(rule for path in sorted(paths) for rule in read_golden(path).invariants)
     except GoldenError:
         return None
 

@@ -20,6 +20,7 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.hookspecs import PROJECT
 from pytest_traincheck.launch.cache import Cache, cache_directory
 from pytest_traincheck.launch.metadata import read_metas
+from pytest_traincheck.relations.stored import read_golden
 
 FORMAT = 1
 """Version of what an entry holds; it is part of the key."""
@@ -104,7 +105,7 @@ def read(directory: Path, commit: str) -> KeptGolden:
         content = json.loads((directory / _ENTRY).read_text(encoding="utf-8"))
         if {name: _digest(directory / name) for name in content["files"]} != content["files"]:
             raise ValueError("a file is not as it was written")
-        golden = store.with_numbers(store.read(directory / GOLDEN), directory / GOLDEN, content["platform"])
+        golden = store.with_numbers(read_golden(directory / GOLDEN), directory / GOLDEN, content["platform"])
         if golden.commit != commit:
             raise ValueError("it is about another commit")
         return KeptGolden(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -50,4 +51,4 @@ def _cache() -> Cache:
 
 
 def _key(config: Config, pipeline: str) -> str:
-    return hashlib.blake2b(f"{config.source.resolve()}\0{pipeline}".encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(os.fsencode(config.source.resolve()) + f"\0{pipeline}".encode(), digest_size=16).hexdigest()

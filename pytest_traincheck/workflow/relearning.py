@@ -25,6 +25,7 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import open_side, resolve_side, separation
+from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.intended import Acceptance, Decision, decide
@@ -182,7 +183,7 @@ def former(path: Path) -> tuple[Golden | None, tuple[str, ...]]:
     if not path.exists():
         return None, ()
     try:
-        return store.read(path), ()
+        return read_golden(path), ()
     except GoldenError as error:
         return None, (f"the former golden could not be read and is replaced: {error}",)
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_traincheck.check.result import RunError, SideInfo
+from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.run import RunRequest, RunStatus
+from pytest_traincheck.redaction import redacted
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.engine import Engine
 
@@ -79,9 +81,8 @@ def kept_workspace(artifacts: Path, name: str) -> Workspace:
         path.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=path).close()
     except OSError as error:
-        raise ArtifactsError(
-            f"No artifacts can be kept in {path}: {error.strerror or error}. Give a directory that can be written."
-        ) from error
+        remedy = write_remedy(error, path, "Give a directory that can be written.")
+        raise ArtifactsError(f"No artifacts can be kept in {path}: {error.strerror or error}. {remedy}") from error
     return Workspace(path, kept=True)
 
 
@@ -125,7 +126,7 @@ def record(
         side=plan.side,
         mutant=mutant,
     )
-    progress.start(" ".join(f"{_label(plan.side, seed)}: {plan.command} {extra_args}".split()))
+    progress.start(" ".join(f"{_label(plan.side, seed)}: {redacted(plan.command)} {redacted(extra_args)}".split()))
     try:
         outcome = engine.execute(request, progress.update)
     finally:

@@ -18,6 +18,7 @@ from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import open_side, resolve_side
 from pytest_traincheck.mutants import tally
 from pytest_traincheck.mutants.catalogue import CENSUS, KINDS, Kind
+from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.selftest.result import SelftestResult
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.judging import rules_of
@@ -135,7 +136,7 @@ def _source(
     path = store.golden_path(config.store, spec.name)
     note = "it has no stored golden"
     if path.exists():
-        golden = store.read(path)
+        golden = read_golden(path)
         if golden.spec == spec.fingerprint():
             facts = SideInfo(golden.commit, golden.runs, golden.environment, str(path), spec.run)
             return _Source(golden, facts, path)

@@ -16,7 +16,17 @@ from pytest_traincheck.workflow import engine
 
 
 def invariant(subject: str, scope: Scope = Scope.TRANSFERABLE, kind: Kind = Kind.BEHAVIOUR) -> Invariant:
-    return Invariant("Count", subject, {"of": subject}, (), scope, kind, f"{subject} is called once per step", 24, 3)
+    return Invariant(
+        "Count",
+        subject,
+        {"api": subject, "per": "step", "times": "once"},
+        (),
+        scope,
+        kind,
+        f"{subject} is called once per step",
+        24,
+        3,
+    )
 
 
 STEP = invariant("torch.optim.SGD.step")

@@ -219,6 +219,9 @@ def test_a_file_made_by_hand_is_read() -> None:
     assert content == NumbersFile(CPU, "s", {"x": Numbers(("w",), np.array([1.0]), np.array([2.0]))})
 
 
+@pytest.mark.fault(
+    area="Numbers", tried="content that no refresh wrote: {says}", happens="one error that names file and remedy"
+)
 @pytest.mark.parametrize(
     ("data", "says"),
     [
@@ -257,6 +260,9 @@ def test_what_no_refresh_wrote_is_refused(data: bytes, says: str) -> None:
     assert says in refused(data)
 
 
+@pytest.mark.fault(
+    area="Numbers", tried="other entries, encrypted or packed otherwise", happens="one error that names file and remedy"
+)
 def test_other_entries_and_other_packing_are_refused() -> None:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
@@ -269,6 +275,7 @@ def test_other_entries_and_other_packing_are_refused() -> None:
     assert "packed in another way" in refused(stream.getvalue())
 
 
+@pytest.mark.fault(area="Numbers", tried="a zip bomb", happens="one error that names file and remedy; not unpacked")
 def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbers, "NUMBERS_LIMIT", 100_000)
     data = packed(low=np.zeros(1_000_000))
@@ -276,6 +283,9 @@ def test_a_bomb_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "its content is larger than 100000 bytes" in refused(data)
 
 
+@pytest.mark.fault(
+    area="Numbers", tried="a header that announces too much", happens="one error that names file and remedy"
+)
 def test_a_header_that_announces_too_much_is_refused() -> None:
     stream = io.BytesIO()
     np.lib.format.write_array(stream, np.array([1.0]))
@@ -284,6 +294,9 @@ def test_a_header_that_announces_too_much_is_refused() -> None:
     assert "does not have the length it announces" in refused(packed(raw_low=lying))
 
 
+@pytest.mark.fault(
+    area="Numbers", tried="an array of pickled objects", happens="one error that names file and remedy; nothing is run"
+)
 def test_a_pickle_is_not_run(tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -295,6 +308,7 @@ def test_a_pickle_is_not_run(tmp_path: Path) -> None:
     assert not (tmp_path / "owned").exists()
 
 
+@pytest.mark.fault(area="Numbers", tried="one byte changed anywhere", happens="read, or one error; no traceback")
 @settings(deadline=None, max_examples=200)
 @given(st.data())
 def test_one_changed_byte_never_escapes(data: st.DataObject) -> None:
@@ -304,6 +318,7 @@ def test_one_changed_byte_never_escapes(data: st.DataObject) -> None:
         decode_numbers(bytes(content), HERE)
 
 
+@pytest.mark.fault(area="Numbers", tried="noise", happens="one error that names file and remedy")
 @settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_noise(data: bytes) -> None:
@@ -311,6 +326,9 @@ def test_noise(data: bytes) -> None:
         decode_numbers(data, HERE)
 
 
+@pytest.mark.fault(
+    area="Numbers", tried="a directory, a pipe", happens="one error that names file and remedy; a pipe is not opened"
+)
 def test_no_file_a_directory_and_a_pipe(tmp_path: Path) -> None:
     assert read_numbers(tmp_path / "missing.npz") is None
     with pytest.raises(GoldenError, match="it is not a file"):

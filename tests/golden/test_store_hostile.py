@@ -41,6 +41,7 @@ def edited(golden: Golden, line: int, edit: Callable[[dict[str, Any]], object]) 
     return b"\n".join(lines) + b"\n"
 
 
+@pytest.mark.fault(area="Goldens", tried="cut at any byte", happens="one error that names file and line, exit status 2")
 def test_cut_anywhere(golden: Golden) -> None:
     data = encode(golden)
     for end in range(len(data)):
@@ -59,11 +60,19 @@ def test_cut_within_a_line_says_so(golden: Golden) -> None:
     assert "cut short" in refused(encode(golden)[:-10], 4)
 
 
+@pytest.mark.fault(
+    area="Goldens", tried="a newer format with unknown keys", happens="one error: upgrade pytest-traincheck"
+)
 def test_newer_format_with_unknown_keys(golden: Golden) -> None:
     data = edited(golden, 1, lambda header: header.update(format=2, shiny=True))
     assert "has format 2, and this pytest-traincheck reads up to 1. Upgrade pytest-traincheck" in refused(data, 1)
 
 
+@pytest.mark.fault(
+    area="Goldens",
+    tried="a claim edited by hand, with the id it had",
+    happens="one error that names file and line, exit status 2",
+)
 def test_claim_edited_by_hand(golden: Golden) -> None:
     data = encode(golden).replace(b'"value": 0.001', b'"value": 0.01')
     message = refused(data, 3)
@@ -71,17 +80,26 @@ def test_claim_edited_by_hand(golden: Golden) -> None:
     assert "edited by hand" in message
 
 
+@pytest.mark.fault(
+    area="Goldens", tried="a line twice", happens="one error that names file and line, exit status 2, and the first one"
+)
 def test_duplicate_line_names_the_first(golden: Golden) -> None:
     lines = encode(golden).splitlines(keepends=True)
     assert "stands on line 2 already" in refused(b"".join([*lines[:3], lines[1]]), 4)
 
 
+@pytest.mark.fault(
+    area="Goldens", tried="markers of a merge conflict", happens="one error: check out either side and refresh"
+)
 def test_merge_conflict_names_the_marker(golden: Golden) -> None:
     lines = encode(golden).splitlines(keepends=True)
     data = b"".join([*lines[:2], b"<<<<<<< HEAD\n", lines[2], b"=======\n", lines[3], b">>>>>>> branch\n"])
     assert "conflict marker of a merge" in refused(data, 3)
 
 
+@pytest.mark.fault(
+    area="Goldens", tried="a relation that is not installed", happens="kept; its rules are listed as not observable"
+)
 def test_unknown_relation_is_kept(golden: Golden) -> None:
     rule = golden.invariants[0]
     foreign = type(rule)(
@@ -91,6 +109,9 @@ def test_unknown_relation_is_kept(golden: Golden) -> None:
     assert decode(data, "g").invariants == (foreign,)
 
 
+@pytest.mark.fault(
+    area="Goldens", tried="wrong types and keys: {says}", happens="one error that names file and line, exit status 2"
+)
 @pytest.mark.parametrize(
     ("line", "edit", "says"),
     [
@@ -126,6 +147,9 @@ def test_wrong_types_and_keys(golden: Golden, line: int, edit: Callable[[dict[st
     assert says in refused(edited(golden, line, edit), line)
 
 
+@pytest.mark.fault(
+    area="Goldens", tried="a line that is no rule: {id}", happens="one error that names file and line, exit status 2"
+)
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -157,6 +181,11 @@ def test_brackets_inside_strings_are_not_nesting(golden: Golden) -> None:
     assert [item.sentence for item in decode(data, "g").invariants if item.subject == rule.subject] == ['[{"' * 200]
 
 
+@pytest.mark.fault(
+    area="Size",
+    tried="a golden of more than 64 MiB, or a line of more than 8 MiB",
+    happens="one error that names the limit",
+)
 def test_huge_line_and_huge_file(golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "LINE_LIMIT", 2_000)
     assert "the limit is 2000" in refused(edited(golden, 3, lambda content: content.update(sentence="x" * 2_000)), 3)
@@ -169,6 +198,7 @@ def test_huge_line_and_huge_file(golden: Golden, tmp_path: Path, monkeypatch: py
         store.write(tmp_path / "other.jsonl", golden)
 
 
+@pytest.mark.fault(area="Goldens", tried="noise", happens="one error that names file and line, exit status 2")
 @unhurried
 @given(st.binary(max_size=300))
 def test_noise(data: bytes) -> None:
@@ -176,6 +206,7 @@ def test_noise(data: bytes) -> None:
         decode(data, "g.jsonl")
 
 
+@pytest.mark.fault(area="Goldens", tried="one byte changed anywhere", happens="read, or one error; no traceback")
 @unhurried
 @given(st.data())
 def test_one_changed_byte_never_escapes(data: st.DataObject) -> None:
@@ -186,6 +217,7 @@ def test_one_changed_byte_never_escapes(data: st.DataObject) -> None:
         decode(bytes(content), "g.jsonl")
 
 
+@pytest.mark.fault(area="Goldens", tried="missing, a directory, a pipe", happens="one error; a pipe is not opened")
 def test_missing_file_directory_and_pipe(tmp_path: Path) -> None:
     with pytest.raises(GoldenError, match=r"There is no golden at .*Run `traincheck refresh`"):
         store.read(tmp_path / "missing.jsonl")
@@ -196,6 +228,11 @@ def test_missing_file_directory_and_pipe(tmp_path: Path) -> None:
         store.read(tmp_path / "pipe.jsonl")
 
 
+@pytest.mark.fault(
+    area="Names and paths",
+    tried="a pipeline called `{id}`, as a golden file",
+    happens="one error: rename it; nothing outside the store is touched",
+)
 @pytest.mark.parametrize("name", ["", "..", "../etc", "a/b", "a\\b", ".hidden", "a\0b"])
 def test_names_stay_inside_the_store(tmp_path: Path, name: str) -> None:
     with pytest.raises(GoldenError, match="Rename the pipeline"):

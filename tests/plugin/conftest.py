@@ -46,7 +46,17 @@ LINEAR = "torch.nn.Linear"
 
 
 def invariant(subject: str, sentence: str, kind: Kind = Kind.BEHAVIOUR) -> Invariant:
-    return Invariant("Count", subject, {"what": sentence}, (), Scope.TRANSFERABLE, kind, sentence, 24, 3)
+    return Invariant(
+        "Count",
+        subject,
+        {"api": sentence, "per": "run", "times": "some"},
+        (),
+        Scope.TRANSFERABLE,
+        kind,
+        sentence,
+        24,
+        3,
+    )
 
 
 RULES = (

@@ -15,7 +15,19 @@ from pytest_traincheck.golden import store
 from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope
 from pytest_traincheck.workflow.replaying import replay_bundle
 
-RULES = (Invariant("Count", "torch.nn.Linear", {}, (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "it is called", 8, 2),)
+RULES = (
+    Invariant(
+        "Count",
+        "torch.nn.Linear",
+        {"api": "torch.nn.Linear", "per": "run", "times": "some"},
+        (),
+        Scope.TRANSFERABLE,
+        Kind.BEHAVIOUR,
+        "it is called",
+        8,
+        2,
+    ),
+)
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.slow

@@ -29,7 +29,7 @@ def test_every_hyper_parameter_is_pinned_configuration(recorder: Recorder) -> No
             "`torch.optim.AdamW(weight_decay)` was 0.01 in golden, is 0 in the candidate.",
         ),
         (
-            {"hyper": {"betas": [0.8, 0.999]}},
+            {"hyper": {"betas": {"tuple": [0.8, 0.999]}}},
             "`torch.optim.AdamW(betas)` was [0.9, 0.999] in golden, is [0.8, 0.999] in the candidate.",
         ),
     ],

@@ -24,9 +24,12 @@ def written(directory: Path, loop: Loop | None = None) -> Path:
     return training.write()
 
 
-def copy_of(path: Path, target: Path, *, events: bytes | None = None, symbols: bytes | None = None) -> Path:
+def copy_of(
+    path: Path, target: Path, *, events: bytes | None = None, symbols: bytes | None = None, finished: bool = True
+) -> Path:
     target.mkdir()
-    (target / "meta.json").write_bytes((path / "meta.json").read_bytes())
+    meta = {**json.loads((path / "meta.json").read_text()), "finished": finished}
+    (target / "meta.json").write_text(json.dumps(meta))
     (target / "symbols.jsonl").write_bytes((path / "symbols.jsonl").read_bytes() if symbols is None else symbols)
     (target / "events.bin").write_bytes((path / "events.bin").read_bytes() if events is None else events)
     return target
@@ -64,7 +67,7 @@ def test_events_cut_at_any_byte_are_read_to_the_last_whole_row(cut: float) -> No
         data = (path / "events.bin").read_bytes()
         rows = json.loads((path / "meta.json").read_text())["events"]
         size = int(cut * len(data))
-        raw = read_process(copy_of(path, Path(directory) / "cut", events=data[:size]))
+        raw = read_process(copy_of(path, Path(directory) / "cut", events=data[:size], finished=False))
         assert len(raw.events) == min(size // ROW.size, rows)
         assert_consistent(raw)
 
@@ -95,7 +98,8 @@ def test_symbols_cut_at_any_byte_cost_only_the_rows_that_need_them(cut: float) -
     with tempfile.TemporaryDirectory() as directory:
         path = written(Path(directory) / "run")
         text = (path / "symbols.jsonl").read_bytes()
-        raw = read_process(copy_of(path, Path(directory) / "cut", symbols=text[: int(cut * len(text))]))
+        left = text[: int(cut * len(text))]
+        raw = read_process(copy_of(path, Path(directory) / "cut", symbols=left, finished=False))
         assert_consistent(raw)
 
 
@@ -107,7 +111,7 @@ def test_zeros_after_the_last_row_are_no_events(tmp_path: Path) -> None:
 
 
 def test_a_process_without_events_is_empty(tmp_path: Path) -> None:
-    path = written(tmp_path)
+    path = Training(tmp_path).write()
     (path / "events.bin").unlink()
     (path / "symbols.jsonl").unlink()
     raw = read_process(path)

@@ -25,7 +25,17 @@ from pytest_traincheck.workflow.bisecting import BisectRequest, EndFailed, bisec
 from pytest_traincheck.workflow.engine import Engine
 
 RULES = tuple(
-    Invariant("Count", name, {"of": name}, (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, f"{name} is called.", 24, 3)
+    Invariant(
+        "Count",
+        name,
+        {"api": name, "per": "step", "times": "once"},
+        (),
+        Scope.TRANSFERABLE,
+        Kind.BEHAVIOUR,
+        f"{name} is called.",
+        24,
+        3,
+    )
     for name in ("zero_grad", "step")
 )
 

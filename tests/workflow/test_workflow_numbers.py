@@ -24,7 +24,17 @@ from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.judging import vacuous
 from pytest_traincheck.workflow.refresh_text import refresh_text
 
-STEP = Invariant("Count", "step", {"of": "step"}, (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "One step.", 24, 3)
+STEP = Invariant(
+    "Count",
+    "step",
+    {"api": "step", "per": "step", "times": "once"},
+    (),
+    Scope.TRANSFERABLE,
+    Kind.BEHAVIOUR,
+    "One step.",
+    24,
+    3,
+)
 BAND = Invariant("Band", "CNN", {"quantity": "loss"}, (), Scope.PINNED, Kind.NUMERIC, "The loss is in its band.", 3, 3)
 CPU, GPU = "linux-x86_64-cpu", "linux-x86_64-cuda-h100"
 
