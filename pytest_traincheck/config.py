@@ -64,9 +64,11 @@ class PipelineSpec:
     vary: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float = DEFAULT_TIMEOUT
+    link: tuple[str, ...] = ()
+    """Untracked paths of the working tree, relative to `Config.root`, that worktrees see too."""
 
     def fingerprint(self) -> str:
-        """Hash of what is run. The name, the seeds, the variations and the timeout do not change what that is."""
+        """Hash of what is run. Name, seeds, variations, timeout and links do not change what that is."""
         content = [self.run, self.cwd, self.seed_arg, self.seed_env, sorted(self.env.items())]
         text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
@@ -235,7 +237,7 @@ def _pipelines(table: _Table) -> dict[str, PipelineSpec]:
 
 
 def _pipeline(name: str, table: _Table) -> PipelineSpec:
-    table.allow(("run", "cwd", "seed_arg", "seed_env", "seeds", "vary", "env", "timeout"))
+    table.allow(("run", "cwd", "seed_arg", "seed_env", "seeds", "vary", "env", "timeout", "link"))
     if "run" not in table.content:
         raise table.error("run", "is missing", 'Write the command as you type it: run = "python train.py --steps 8"')
     seed_arg = table.optional_text("seed_arg")
@@ -254,6 +256,7 @@ def _pipeline(name: str, table: _Table) -> PipelineSpec:
         vary=tuple(table.texts("vary")),
         env=_environment(table.child("env")),
         timeout=_timeout(table),
+        link=_link(table),
     )
 
 
@@ -265,6 +268,32 @@ def _seeds(table: _Table) -> tuple[int, ...]:
     if len(set(seeds)) != len(seeds):
         raise table.error("seeds", f"is {seeds!r}, which names a seed twice", "Name each seed once")
     return tuple(seeds)
+
+
+def _link(table: _Table) -> tuple[str, ...]:
+    names = table.content.get("link", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise table.error("link", f"is {names!r}", 'Write an array of paths: link = ["data"]')
+    for name in names:
+        if reason := unusable_link(name):
+            raise table.error("link", f"names {name!r}, which {reason}", 'Write paths below this file: link = ["data"]')
+    return tuple(dict.fromkeys(names))
+
+
+def unusable_link(text: str) -> str:
+    """Why a text cannot be a path that worktrees see, to follow its name; empty when it can."""
+    path = PurePosixPath(text)
+    if not text.strip() or "\0" in text:
+        return "is empty or holds a NUL character"
+    if path.is_absolute() or text.startswith("~"):
+        return "is no relative path"
+    if ".." in path.parts:
+        return "leads out of the tree"
+    if not path.parts:
+        return "is the whole tree"
+    if ".git" in path.parts:
+        return "belongs to git"
+    return ""
 
 
 def _timeout(table: _Table) -> float:

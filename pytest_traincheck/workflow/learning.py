@@ -10,7 +10,7 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.workflow.engine import Engine
-from pytest_traincheck.workflow.runs import Recorded, SidePlan, Workspace, record
+from pytest_traincheck.workflow.runs import Recorded, SidePlan, Workspace, notes_of, record
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,7 @@ class Learned:
     golden: Golden
     runs: tuple[Recorded, ...]
     seconds: float
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(note for run in self.runs for note in run.notes)
+    notes: tuple[str, ...] = ()
 
 
 def learn_side(
@@ -56,4 +53,5 @@ def learn_side(
         reason=reason,
         varied=[run.trace for run in varied],
     )
-    return Learned(golden, (*runs, *varied), time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    return Learned(golden, (*runs, *varied), seconds, notes_of(plan, [*runs, *varied]))
