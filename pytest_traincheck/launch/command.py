@@ -163,6 +163,11 @@ def resolve_interpreter(python: str | None, search_path: str | None = None) -> P
     if python is None or python in _PLAIN_PYTHON:
         return Path(sys.executable)
     found = shutil.which(python, path=search_path)
+    if found is None and Path(python).is_dir():
+        raise CommandError(
+            f"the interpreter `{python}` is a directory",
+            f"give the path of the program, for example {python}/bin/python",
+        )
     if found is None:
         raise CommandError(
             f"the interpreter `{python}` does not exist or is not executable",

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import psutil
 
@@ -115,7 +115,8 @@ class _Supervised:
 
     def __init__(self, stdout: BinaryIO, stderr: BinaryIO) -> None:
         self._control, theirs = socket.socketpair()
-        self._answers = b""
+        self._unread = b""
+        self._started: dict[str, Any] = {}
         self._closed = False
         self._exit_code: int | None = None
         with theirs:
@@ -142,7 +143,9 @@ class _Supervised:
     @property
     def exit_code(self) -> int | None:
         """Of the command; that of its supervisor where somebody killed this."""
-        return self._exit_code if self._exit_code is not None else self._process.returncode
+        if self._exit_code is None and self._closed:
+            return self._process.wait()
+        return self._exit_code
 
     def start(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> tuple[int, bool]:
         """Start the command: its process id, and whether what loses its parent is adopted. Raises `OSError`."""
@@ -154,14 +157,13 @@ class _Supervised:
         }
         try:
             self._control.sendall(json.dumps(request).encode() + b"\n")
-            while not self._closed and b"\n" not in self._answers:
+            while not self._closed and not self._started:
                 self._read(None)
         except BrokenPipeError:
             self._closed = True
-        if b"\n" not in self._answers:
+        answer = self._started
+        if not answer:
             raise OSError(0, "the process that should start it ended before it did")
-        line, _, self._answers = self._answers.partition(b"\n")
-        answer = json.loads(line)
         if "pid" not in answer:
             raise OSError(answer["errno"], answer["reason"], answer["filename"])
         return int(answer["pid"]), bool(answer["adopts"])
@@ -198,11 +200,13 @@ class _Supervised:
         except OSError:
             part = b""
         self._closed = not part
-        self._answers += part
-        line, found, rest = self._answers.partition(b"\n")
-        if found and b'"status"' in line:
-            self._exit_code = json.loads(line)["status"]
-            self._answers = rest
+        *lines, self._unread = (self._unread + part).split(b"\n")
+        for answer in map(json.loads, lines):
+            # A command may have ended before anybody read that it was started.
+            if "status" in answer:
+                self._exit_code = answer["status"]
+            else:
+                self._started = answer
 
 
 def _bytes_as_text(text: str) -> str:

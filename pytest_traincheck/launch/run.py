@@ -18,6 +18,7 @@ from pytest_traincheck.launch import diagnosis, output, run_directory
 from pytest_traincheck.launch.command import CommandError
 from pytest_traincheck.launch.environment import child_environment
 from pytest_traincheck.launch.footprint import Footprint, difference, snapshot
+from pytest_traincheck.launch.interpreter import require_python
 from pytest_traincheck.launch.isolation import find_breach
 from pytest_traincheck.launch.process import Ended, run_tree
 from pytest_traincheck.launch.run_directory import (
@@ -193,6 +194,7 @@ def _prepare(request: RunRequest, tmp: Path | None) -> _Prepared:
         own = {name: value.replace(command_line.TMP, str(tmp)) for name, value in own.items()}
     base = {**os.environ, **own, **command.assignments}
     interpreter = command_line.resolve_interpreter(request.python, base.get("PATH"))
+    require_python(interpreter)
     shown = command_line.parse_command(request.command, arguments).argv
     run_directory.clear(request.run_dir)
     # First of all, since it is what makes the directory one of ours.
