@@ -7,11 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from faults_page import write_page
 
 from pytest_traincheck.launch import cache
 
 if TYPE_CHECKING:
     from training_story import Recorder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--write-faults", type=Path, metavar="FILE", help="write docs/faults.md from the marks of all tests"
+    )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    path = session.config.getoption("--write-faults")
+    if path is not None:
+        write_page(path, session.items)
 
 
 @pytest.fixture(scope="session", autouse=True)

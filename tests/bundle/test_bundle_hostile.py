@@ -134,6 +134,7 @@ DAMAGE: dict[str, tuple[Damage, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.fault(area="Bundles", tried="{name}", happens="one error that names the bundle, exit status 2")
 @pytest.mark.parametrize("name", DAMAGE)
 def test_damage_is_one_clear_error(name: str, bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     damage, message = DAMAGE[name]
