@@ -79,6 +79,11 @@ def test_what_was_not_used_for_long_goes_and_so_does_what_was_left_half_made(tmp
     assert held(cache) == {"b2", "c3", ".new-z"}
 
 
+@pytest.mark.fault(
+    area="Disk",
+    tried="`TRAINCHECK_CACHE_DIR` names a place with other directories",
+    happens="they are neither used nor removed, however old",
+)
 def test_directories_that_are_no_entries_stay(tmp_path: Path) -> None:
     """The place of the cache is a variable, and may have held something else before."""
     cache = cache_in(tmp_path, max_bytes=0)

@@ -155,6 +155,11 @@ SIGNALS = {"Ctrl-C": (signal.SIGINT, 130), "SIGTERM": (signal.SIGTERM, 143), "SI
 
 
 @pytest.mark.slow
+@pytest.mark.fault(
+    area="Processes",
+    tried="{name} during `traincheck` {command}, with a daemon in a session of its own and an empty environment",
+    happens="the pipeline and the daemon end, nothing temporary is left, exit status 128 + signal",
+)
 @pytest.mark.parametrize("name", SIGNALS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_cancelled_commands_leave_nothing(start: Start, repository: Path, command: str, name: str) -> None:
@@ -172,6 +177,11 @@ def test_cancelled_commands_leave_nothing(start: Start, repository: Path, comman
     assert cancelled.left() == []
 
 
+@pytest.mark.fault(
+    area="Processes",
+    tried="a second and a third Ctrl-C during {command}, while a pipeline that ignores SIGTERM is ended",
+    happens="it is ended all the same, nothing temporary is left, exit status 130",
+)
 @pytest.mark.parametrize("command", ["check", "check of a commit"])
 def test_a_second_interrupt_does_not_leave_the_pipeline_running(
     start: Start, repository: Path, git: Callable[..., str], command: str
@@ -191,6 +201,11 @@ def test_a_second_interrupt_does_not_leave_the_pipeline_running(
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
+@pytest.mark.fault(
+    area="Processes",
+    tried="SIGKILL to {command}",
+    happens="the pipeline and its daemon end; the next command removes the temporary directories, and no others",
+)
 @pytest.mark.parametrize(
     "command",
     [
@@ -226,6 +241,7 @@ def test_a_killed_command_takes_its_pipeline_with_it_and_the_next_one_cleans_up(
 
 
 @pytest.mark.slow
+@pytest.mark.fault(area="Processes", tried="{name} during `{command}`", happens="the pipeline and its daemon end")
 @pytest.mark.parametrize("command", ["pytest --traincheck", "pytest --traincheck-refresh", "pytest --traincheck -n 1"])
 @pytest.mark.parametrize("name", ["Ctrl-C twice", "SIGTERM", "SIGHUP"])
 def test_a_cancelled_pytest_leaves_no_pipeline(start: Start, repository: Path, command: str, name: str) -> None:
@@ -242,6 +258,11 @@ def test_a_cancelled_pytest_leaves_no_pipeline(start: Start, repository: Path, c
     wait_until("the pipeline goes on", lambda: all(map(is_gone, pipeline)))
 
 
+@pytest.mark.fault(
+    area="Processes",
+    tried="the process between the tool and the pipeline is killed",
+    happens="the pipeline ends too; exit status 3",
+)
 def test_the_pipeline_ends_when_its_supervisor_is_killed(start: Start, repository: Path) -> None:
     give_golden(repository)
     command = start(COMMANDS["check"])

@@ -131,6 +131,11 @@ def test_the_run_tells_what_it_did_but_not_what_we_did(project: Path, request_fo
 WRITES = "import pathlib\npathlib.Path('model.pt').write_text('x')\n"
 
 
+@pytest.mark.fault(
+    area="Runs",
+    tried="a pipeline writes into the tree, golden is {golden}",
+    happens="one note for each tree that is no worktree names the file and `{{tmp}}`",
+)
 @pytest.mark.parametrize("golden", ["HEAD", "."])
 def test_a_check_names_it_once(
     repository: Path, git: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],

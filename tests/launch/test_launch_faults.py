@@ -114,8 +114,19 @@ def processes_in(directory: Path) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.parametrize("what", FAULTS)
-def test_a_pipeline_that(project: Path, request_for: Make, what: str) -> None:
+def happens(fault: Fault) -> str:
+    """For a reader of the page of faults."""
+    if fault.status is RunStatus.OK:
+        return "the run goes through; " + (
+            "what it left is ended and named in a note" if fault.notes else "nothing is left"
+        )
+    return f"exit status 3: *{fault.message}*; nothing is left"
+
+
+@pytest.mark.fault(area="Runs", tried="a pipeline that {what}", happens="{expected}")
+@pytest.mark.parametrize(("what", "expected"), [(what, happens(fault)) for what, fault in FAULTS.items()])
+def test_a_pipeline_that(project: Path, request_for: Make, what: str, expected: str) -> None:
+    assert expected
     fault = FAULTS[what]
     (project / "train.py").write_text(fault.program)
     outcome = execute(request_for("python train.py", timeout=fault.timeout))
@@ -131,6 +142,11 @@ def test_a_pipeline_that(project: Path, request_for: Make, what: str) -> None:
         assert not psutil.pid_exists(int((project / "pid").read_text()))
 
 
+@pytest.mark.fault(
+    area="Processes",
+    tried="a daemon of a pipeline, started from a test session",
+    happens="the session gets no child that it did not start",
+)
 def test_the_pipelines_are_no_children_of_the_caller(project: Path, request_for: Make) -> None:
     """The caller may be somebody's pytest, which waits for children of its own and for no others."""
     (project / "train.py").write_text(DAEMON)
@@ -140,6 +156,9 @@ def test_the_pipelines_are_no_children_of_the_caller(project: Path, request_for:
         os.waitpid(-1, os.WNOHANG)
 
 
+@pytest.mark.fault(
+    area="Processes", tried="a child of the test session's own, beside a pipeline", happens="it is left alone"
+)
 def test_a_child_of_the_caller_is_left_alone(project: Path, request_for: Make) -> None:
     (project / "train.py").write_text("print('done')")
     mine = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
@@ -151,6 +170,11 @@ def test_a_child_of_the_caller_is_left_alone(project: Path, request_for: Make) -
         mine.wait()
 
 
+@pytest.mark.fault(
+    area="Signals",
+    tried="a signal that the caller ignores, as under nohup",
+    happens="the pipeline ignores it too, and no other",
+)
 def test_signals_that_the_caller_ignores_are_ignored_by_the_pipeline_and_no_others(project: Path) -> None:
     (project / "train.py").write_text(
         "import signal\nprint([n for n in (1, 2, 15, 17) if signal.getsignal(n) is signal.SIG_IGN])"
@@ -166,6 +190,11 @@ def test_signals_that_the_caller_ignores_are_ignored_by_the_pipeline_and_no_othe
     assert done.stdout.strip() == "[1]"
 
 
+@pytest.mark.fault(
+    area="Names and paths",
+    tried="a working directory and a variable that are no text in any encoding",
+    happens="the pipeline gets them byte for byte",
+)
 def test_names_that_are_no_text_reach_the_pipeline(project: Path, request_for: Make) -> None:
     name = os.fsdecode(b"caf\xe9 \xff")
     (project / name).mkdir()
@@ -195,6 +224,7 @@ def other_python(tmp_path: Path, which: str) -> Path:
     return path
 
 
+@pytest.mark.fault(area="Runs", tried="an interpreter that {which}", happens="exit status 3: *{message}*")
 @pytest.mark.parametrize(
     ("which", "message"),
     [
@@ -224,6 +254,9 @@ def test_a_python_2_of_this_machine(request_for: Make) -> None:
     assert "is Python 2.7" in outcome.message
 
 
+@pytest.mark.fault(
+    area="Runs", tried="an interpreter without torch", happens="exit status 3: *has no module `torch`*, and which"
+)
 def test_a_python_without_torch(tmp_path: Path, project: Path, request_for: Make) -> None:
     venv.create(tmp_path / "bare", symlinks=True)
     python = tmp_path / "bare" / "bin" / "python"
@@ -242,6 +275,7 @@ def test_a_module_of_the_projects_own_is_not_to_be_installed(project: Path, requ
     assert "has no module" not in outcome.message
 
 
+@pytest.mark.fault(area="Runs", tried="`{arguments}`", happens="*{message}*")
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

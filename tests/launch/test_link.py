@@ -49,6 +49,11 @@ def test_what_is_linked_is_seen_and_survives(tree: Path, monkeypatch: pytest.Mon
     assert (tree / "more.bin").read_text() == "precious"
 
 
+@pytest.mark.fault(
+    area="Runs",
+    tried="a run deletes, replaces and creates files in linked data",
+    happens="the working tree's own are as they were",
+)
 def test_files_that_come_and_go_in_a_worktree_are_its_own(tree: Path) -> None:
     before = contents(tree)
     with open_side(resolve_side("HEAD", tree), ["data"]) as side:
@@ -70,6 +75,7 @@ def test_a_commit_that_has_the_path_keeps_its_own(tree: Path, git: Git) -> None:
         assert side.linked == ()
 
 
+@pytest.mark.fault(area="Configuration", tried="`link` names `{name}`", happens="exit status 2: *{said}*")
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -87,13 +93,28 @@ def test_what_cannot_be_linked(tree: Path, git: Git, name: str, said: str) -> No
     assert len(git(tree, "worktree", "list").splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    "name", ["/etc", "~/data", "../data", "data/../..", ".", "", " ", "./", ".git", ".git/hooks", "a\0b"]
-)
+HOSTILE = {
+    "is absolute": "/etc",
+    "begins in a home directory": "~/data",
+    "leads out of the tree": "../data",
+    "leads out of the tree in the middle": "data/../..",
+    "is the tree": ".",
+    "is the tree, written otherwise": "./",
+    "is empty": "",
+    "is a space": " ",
+    "is git's": ".git",
+    "lies in git's": ".git/hooks",
+    "holds a NUL character": "a\0b",
+}
+
+
+@pytest.mark.fault(area="Configuration", tried="`link` with a path that {why}, in the {place}", happens="exit status 2")
+@pytest.mark.parametrize("why", HOSTILE)
 @pytest.mark.parametrize("place", ["configuration", "option"])
 def test_hostile_values(
-    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str, name: str
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str, why: str
 ) -> None:
+    name = HOSTILE[why]
     monkeypatch.chdir(tree)
     if place == "option":
         with pytest.raises(SystemExit) as left:
@@ -115,6 +136,11 @@ def test_values_of_another_type(tmp_path: Path, value: str) -> None:
         load(tmp_path)
 
 
+@pytest.mark.fault(
+    area="Names and paths",
+    tried="a commit with a symbolic link in the way of a linked path",
+    happens="exit status 2, nothing is made outside of the worktree",
+)
 def test_a_link_of_the_commit_does_not_lead_out_of_the_worktree(tmp_path: Path, tree: Path, git: Git) -> None:
     (tmp_path / "outside").mkdir()
     (tree / "way").symlink_to(tmp_path / "outside")
@@ -155,6 +181,11 @@ def compare(tree: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> int:
     return main(["compare", "--golden", "HEAD", "--candidate", "HEAD", "--run", "python train.py", *more])
 
 
+@pytest.mark.fault(
+    area="Runs",
+    tried="a pipeline reads untracked data in a worktree",
+    happens="exit status 3; the error names the path and `link`",
+)
 def test_a_run_that_misses_data_names_it_and_the_remedy(
     tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +234,7 @@ def test_a_directory_as_a_side_lacks_nothing(tree: Path, request_for: Make) -> N
     assert "link" not in outcome.remedy
 
 
+@pytest.mark.fault(area="Runs", tried="a run writes into a linked file", happens="a note names the file and the remedy")
 def test_what_a_run_writes_into_a_linked_file_is_told(
     tree: Path, git: Git, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,11 @@ def fill(directory: Path) -> dict[str, str]:
     return content(directory)
 
 
+@pytest.mark.fault(
+    area="Runs",
+    tried="`collect --output` onto a directory with files like ours, `run.json`: {id}",
+    happens="exit status 2, nothing is touched",
+)
 @pytest.mark.parametrize(
     "record",
     [
@@ -59,6 +64,11 @@ def test_collect_leaves_a_foreign_directory_as_it_is(
     assert said.rstrip().endswith("Give a new or an empty directory.")
 
 
+@pytest.mark.fault(
+    area="Runs",
+    tried="`collect --output` onto a link to a foreign directory",
+    happens="exit status 2, nothing is touched",
+)
 def test_a_link_to_a_foreign_directory_is_one(tmp_path: Path) -> None:
     before = fill(tmp_path / "work")
     (tmp_path / "link").symlink_to(tmp_path / "work")
@@ -94,6 +104,9 @@ def test_a_directory_is_ours_from_the_first_file_on(project: Path, request_for: 
     assert (request.run_dir / "stdout.txt").read_text() == "running\n"
 
 
+@pytest.mark.fault(
+    area="Runs", tried="`--artifacts` onto a directory with a foreign `{name}`", happens="it is not overwritten"
+)
 @pytest.mark.parametrize("name", ["golden.jsonl", "result.json", "candidate/thesis.txt", "golden-seed0/thesis.txt"])
 def test_artifacts_are_not_kept_over_foreign_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
@@ -125,6 +138,11 @@ def test_artifacts_of_an_earlier_check_are_replaced(tmp_path: Path) -> None:
     assert json.loads((space.path / "result.json").read_text())["pipeline"] == "net"
 
 
+@pytest.mark.fault(
+    area="Goldens",
+    tried="`infer --output` onto a file that was never a golden",
+    happens="exit status 2, not overwritten",
+)
 def test_infer_does_not_write_over_a_foreign_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "train.jsonl"
     file.write_text('{"text": "an example"}\n' * 3)
@@ -153,6 +171,7 @@ def test_what_was_a_golden_once_may_be_replaced(tmp_path: Path, text: str, repla
     assert store.is_golden(file) is replaceable
 
 
+@pytest.mark.fault(area="Output", tried="`{option}` names a directory", happens="exit status 2, it stays")
 @pytest.mark.parametrize("option", ["--json", "--html", "--junit"])
 def test_a_report_does_not_replace_a_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str

@@ -47,6 +47,11 @@ def test_it_is_private_and_gone_afterwards(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.fault(
+    area="Disk",
+    tried="a run leaves directories without permissions and links in its `{{tmp}}`",
+    happens="all of it is removed; what the links point to stays",
+)
 def test_what_cannot_be_entered_is_removed_too_and_links_are_not_followed(place: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").touch()
@@ -80,6 +85,9 @@ FOREIGN = {
 }  # fmt: skip
 
 
+@pytest.mark.fault(
+    area="Disk", tried="a temporary directory with our name, {what}", happens="it is never taken for a dead one of ours"
+)
 @pytest.mark.parametrize("what", FOREIGN)
 def test_a_directory_stays(place: Path, what: str) -> None:
     FOREIGN[what](abandoned(place))
@@ -113,6 +121,7 @@ def test_two_do_not_sweep_one(place: Path) -> None:
     assert not dead.exists()
 
 
+@pytest.mark.fault(area="Disk", tried="the place for temporary files {what}", happens="one error, exit status 2")
 @pytest.mark.parametrize("what", ["is absent", "is a file"])
 def test_no_place_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], what: str
@@ -129,6 +138,7 @@ def test_no_place_for_it(
     assert "set TMPDIR" in said
 
 
+@pytest.mark.fault(area="Disk", tried="no space for temporary files", happens="one error that says so")
 def test_a_disk_that_is_full(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel's own answer: nothing can be written to this device."""
     real = os.open

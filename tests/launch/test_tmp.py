@@ -15,11 +15,11 @@ from pytest_traincheck.launch.run import RunRequest, RunStatus, execute
 Make = Callable[..., RunRequest]
 
 PLACES = {
-    "plain": Path("/tmp/plain"),
+    "nothing unusual": Path("/tmp/plain"),
     "a space": Path("/tmp/my files"),
     "quotes": Path('/tmp/it\'s "mine"'),
-    "shell": Path("/tmp/$HOME `id` \\ & ; *"),
-    "seed": Path("/tmp/{seed} {tmp}"),
+    "characters of a shell": Path("/tmp/$HOME `id` \\ & ; *"),
+    "braces": Path("/tmp/{seed} {tmp}"),
 }
 
 
@@ -40,6 +40,11 @@ def test_it_stays_one_word(command: str, words: list[str], place: str) -> None:
     assert not parsed.shell
 
 
+@pytest.mark.fault(
+    area="Names and paths",
+    tried="`{{tmp}}` in a shell line, its path with {place}",
+    happens="it stays one word, in every kind of quotes",
+)
 @pytest.mark.parametrize("place", PLACES)
 def test_it_stays_one_word_in_a_shell_line(place: str) -> None:
     tmp = PLACES[place]
