@@ -67,17 +67,21 @@ def clear(run_dir: Path) -> None:
     `ForeignDirectoryError`, and `OSError` when something cannot be removed.
     """
     require_usable(run_dir)
-    run_dir.mkdir(parents=True, exist_ok=True)
+    clear_processes(run_dir)
     for path in list(run_dir.iterdir()):
-        if path.is_symlink():
-            continue
-        if _PROCESS.fullmatch(path.name) and path.is_dir():
-            shutil.rmtree(path)
-        elif _TALLY.fullmatch(path.name) and path.is_file():
+        if _TALLY.fullmatch(path.name) and path.is_file() and not path.is_symlink():
             path.unlink()
     _remove_programs(run_dir / PROGRAMS)
     for name in _FILES:
         (run_dir / name).unlink(missing_ok=True)
+
+
+def clear_processes(run_dir: Path) -> None:
+    """Make the directory, without what the probe recorded there. Raises `OSError`."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    for path in list(run_dir.iterdir()):
+        if _PROCESS.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
 
 
 def _remove_programs(directory: Path) -> None:

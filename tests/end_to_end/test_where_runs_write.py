@@ -62,14 +62,13 @@ def written(tmp_path: Path) -> TrainingRepository:
 
 
 def state(repository: TrainingRepository) -> dict[str, bytes]:
-    files = (path for path in sorted(repository.path.rglob("*")) if path.is_file() and ".git" not in path.parts)
-    return {
-        str(path.relative_to(repository.path)): path.read_bytes() for path in files if "__pycache__" not in path.parts
-    }
+    found = {str(path.relative_to(repository.path)): path for path in sorted(repository.path.rglob("*"))}
+    kept = {name: path for name, path in found.items() if not name.startswith(".git/") and "__pycache__" not in name}
+    return {name: path.read_bytes() for name, path in kept.items() if path.is_file()}
 
 
 def test_nothing_is_written_into_the_tree(written: TrainingRepository, tmp_path: Path) -> None:
-    """With a single seed every argument is the same in all runs, so a path that is another each time would be a rule."""
+    """With a single seed every argument is the same in all runs, and a path that changes would break a rule."""
     before = state(written)
     place = {"TMPDIR": str(tmp_path / "temporary files"), "TRAINCHECK_CACHE_DIR": str(tmp_path / "cache")}
     for arguments in (("refresh",), ("check",), ("check", "--golden", "HEAD"), ("check", "--golden", "HEAD")):
