@@ -75,6 +75,8 @@ class PipelineSpec:
     vary: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float = DEFAULT_TIMEOUT
+    link: tuple[str, ...] = ()
+    """Untracked paths of the working tree, relative to `Config.root`, that worktrees see too."""
 
     def fingerprint(self) -> str:
         """Hash of what is run. The name, the seeds, the variations, the timeout and passwords do not change what that
@@ -290,7 +292,7 @@ def _pipelines(table: _Table) -> dict[str, PipelineSpec]:
 
 
 def _pipeline(name: str, table: _Table) -> PipelineSpec:
-    table.allow(("run", "cwd", "seed_arg", "seed_env", "seeds", "vary", "env", "timeout"))
+    table.allow(("run", "cwd", "seed_arg", "seed_env", "seeds", "vary", "env", "timeout", "link"))
     if "run" not in table.content:
         raise table.error("run", "is missing", 'Write the command as you type it: run = "python train.py --steps 8"')
     seed_arg = table.optional_text("seed_arg")
@@ -309,6 +311,7 @@ def _pipeline(name: str, table: _Table) -> PipelineSpec:
         vary=tuple(table.texts("vary")),
         env=_environment(table.child("env")),
         timeout=_timeout(table),
+        link=_link(table),
     )
 
 
@@ -320,6 +323,32 @@ def _seeds(table: _Table) -> tuple[int, ...]:
     if len(set(seeds)) != len(seeds):
         raise table.error("seeds", f"is {seeds!r}, which names a seed twice", "Name each seed once")
     return tuple(seeds)
+
+
+def _link(table: _Table) -> tuple[str, ...]:
+    names = table.content.get("link", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise table.error("link", f"is {names!r}", 'Write an array of paths: link = ["data"]')
+    for name in names:
+        if reason := unusable_link(name):
+            raise table.error("link", f"names {name!r}, which {reason}", 'Write paths below this file: link = ["data"]')
+    return tuple(dict.fromkeys(names))
+
+
+def unusable_link(text: str) -> str:
+    """Why a text cannot be a path that worktrees see, to follow its name; empty when it can."""
+    path = PurePosixPath(text)
+    if not text.strip() or "\0" in text:
+        return "is empty or holds a NUL character"
+    if path.is_absolute() or text.startswith("~"):
+        return "is no relative path"
+    if ".." in path.parts:
+        return "leads out of the tree"
+    if not path.parts:
+        return "is the whole tree"
+    if ".git" in path.parts:
+        return "belongs to git"
+    return ""
 
 
 def _timeout(table: _Table) -> float:

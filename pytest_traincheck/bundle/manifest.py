@@ -76,10 +76,13 @@ class Manifest:
 
     def to_text(self) -> str:
         """The content of `bundle.json`."""
+        spec = {**asdict(self.spec.redacted()), "env": redacted_environment(self.spec.env)}
+        # Where runs found their data says nothing to a replay.
+        del spec["link"]
         content = {
             "format": FORMAT,
             "made_by": self.made_by,
-            "spec": {**asdict(self.spec.redacted()), "env": redacted_environment(self.spec.env)},
+            "spec": spec,
             "same_spec": self.same_spec,
             "golden": asdict(self.golden),
             "candidate": asdict(self.candidate),

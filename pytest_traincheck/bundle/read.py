@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pytest_traincheck.golden import store
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.relations.stored import read_golden
+from pytest_traincheck.scratch import scratch_directory
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.trace.reader import read_process, read_sketches
 
@@ -56,8 +56,9 @@ def open_bundle(path: Path) -> Iterator[Bundle]:
 
     Raises `BundleError` for one that is damaged, was changed, or is of a newer format.
     """
-    with tempfile.TemporaryDirectory(prefix="traincheck-bundle-", ignore_cleanup_errors=True) as name:
-        copy = Path(name).resolve()
+    with scratch_directory("bundle") as holder:
+        copy = holder / "bundle"
+        copy.mkdir()
         with open_source(path) as source:
             manifest = layout.parse(source.read(layout.MANIFEST, MANIFEST_LIMIT), str(path))
             _copy(source, manifest, copy, str(path))

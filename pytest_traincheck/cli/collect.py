@@ -10,12 +10,11 @@ from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.cli import options, output
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.config import DEFAULT_TIMEOUT
+from pytest_traincheck.launch import run_directory
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.launch.run import RunRequest, RunStatus, execute
 from pytest_traincheck.redaction import redacted
-
-COLLECT_FILE = "collect.json"
-"""How the run was asked for; `traincheck infer` reads it."""
+from pytest_traincheck.workflow.written import written_notes
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -34,6 +33,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     run_dir = arguments.output.absolute()
     # Made here, so that a path which cannot be written is bad input and not a failed run.
+    run_directory.require_usable(run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     if not arguments.cwd.is_dir():
         raise NotADirectoryError(20, "there is no such directory", str(arguments.cwd))
@@ -47,6 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
         python=arguments.python,
         timeout=arguments.timeout,
         side="collect",
+        watched=(arguments.cwd.absolute(),),
+        ours=(run_dir,),
     )
     progress = progress_for()
     progress.start(arguments.run)
@@ -54,15 +56,19 @@ def run(arguments: argparse.Namespace) -> int:
         outcome = execute(request, progress.update)
     finally:
         progress.finish("")
+    notes = (*outcome.notes, *written_notes("", outcome.written))
     if outcome.status is not RunStatus.OK:
         error = RunError("", outcome.message, outcome.remedy, outcome.output)
-        output.show(CheckResult("collect", errors=(error,), notes=outcome.notes))
+        output.show(CheckResult("collect", errors=(error,), notes=notes))
         return Status.RUN_FAILED
     asked = {key: getattr(arguments, key) for key in ("run", "seed", "seed_arg", "seed_env")}
     asked |= {key: redacted(asked[key]) for key in ("run", "seed_arg") if asked[key] is not None}
     text = json.dumps({**asked, "cwd": str(arguments.cwd)}, indent=1)
-    (run_dir / COLLECT_FILE).write_text(text + "\n", encoding="utf-8")
-    return _summarise(run_dir)
+    (run_dir / run_directory.COLLECT_FILE).write_text(text + "\n", encoding="utf-8")
+    status = _summarise(run_dir)
+    for note in notes:
+        print(f"note: {note}")
+    return status
 
 
 def _summarise(run_dir: Path) -> Status:

@@ -25,6 +25,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--candidate-seed", type=options.seed, metavar="N", help="(default: the first of --seeds)")
     parser.add_argument("--golden-python", metavar="EXE", help="interpreter of the golden runs")
     parser.add_argument("--candidate-python", metavar="EXE", help="interpreter of the candidate run")
+    parser.add_argument(
+        "--link",
+        action="append",
+        default=[],
+        type=options.link,
+        metavar="PATH",
+        help="untracked path of the working tree that a git ref sees too, like data (repeatable)",
+    )
     parser.add_argument("--timeout", type=options.seconds, default=DEFAULT_TIMEOUT, metavar="S", help="seconds per run")
     parser.add_argument("--name", type=options.name, help="name in reports (default: that of the script)")
     options.add_strict(parser)
@@ -50,6 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         artifacts=arguments.artifacts,
         name=arguments.name or "",
         rules=replace(NO_RULES, strict=arguments.strict),
+        link=tuple(arguments.link),
     )
     try:
         result = compare(request, progress_for())

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_traincheck.cli import options
-from pytest_traincheck.cli.collect import COLLECT_FILE
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.chance import chance, not_repeating
 from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.launch.metadata import read_environment
-from pytest_traincheck.launch.run import RUN_FILE
+from pytest_traincheck.launch.run_directory import COLLECT_FILE, RUN_FILE
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -32,6 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_traincheck.infer import learn
     from pytest_traincheck.trace import load_run
 
+    store.require_replaceable(arguments.output)
     name = arguments.name or arguments.output.name.removesuffix(store.SUFFIX)
     facts = [_facts(path) for path in arguments.runs]
     golden = learn(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_traincheck.config import Config, ConfigError, PipelineSpec, load
+from pytest_traincheck.config import Config, ConfigError, PipelineSpec, load, unusable_link
 from pytest_traincheck.report.github_step import Mode
 
 
@@ -153,6 +153,12 @@ def share(text: str) -> float:
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no share; write it like 0.9 or 90%")
     return value
+
+
+def link(text: str) -> str:
+    if reason := unusable_link(text):
+        raise argparse.ArgumentTypeError(f"{text!r} {reason}; give a path below this directory, like data")
+    return text
 
 
 def name(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -23,8 +24,10 @@ __all__ = [
     "finish_interrupted",
     "golden_path",
     "has_content",
+    "is_golden",
     "numbers_of",
     "read",
+    "require_replaceable",
     "rules_of",
     "with_numbers",
     "write",
@@ -32,6 +35,11 @@ __all__ = [
 ]
 
 SUFFIX = ".jsonl"
+
+_BEGINNING = 1 << 20
+_OWN_LINE = re.compile(
+    rb'"format": \d+, "pipeline": "|"relation": "[^"]*", "subject": "|^version https://git-lfs', re.MULTILINE
+)
 
 SIZE_LIMIT = 64 * 1024 * 1024
 """Bytes of the largest file that is read."""
@@ -161,6 +169,27 @@ def _bytes_of(path: Path) -> bytes:
             "Restore it from version control, or learn it again with `traincheck refresh`."
         )
     return data
+
+
+def is_golden(path: Path) -> bool:
+    """Whether a file was a golden once, as a writer may replace it: empty, or with a line that only a golden has.
+
+    One that was damaged or half merged still is; anything else of the user's that lies in its place is not.
+    """
+    try:
+        with path.open("rb") as stream:
+            beginning = stream.read(_BEGINNING)
+    except OSError:
+        return False
+    return not beginning.strip() or _OWN_LINE.search(beginning) is not None
+
+
+def require_replaceable(path: Path) -> None:
+    """Raise `GoldenError` where `path` is a file that was never a golden."""
+    if path.is_file() and not is_golden(path):
+        raise GoldenError(
+            f"{path} is no golden and would be overwritten, so nothing was written. Move it away, or give another name."
+        )
 
 
 def has_content(path: Path, data: bytes) -> bool:

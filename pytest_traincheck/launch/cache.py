@@ -20,6 +20,9 @@ VARIABLE = "TRAINCHECK_CACHE_DIR"
 """Environment variable that names another place for everything that is cached."""
 
 _LOCK = ".lock"
+MARK = ".traincheck-cache-entry"
+"""In every entry. A directory without it is none of ours: who knows what the place of the cache was before."""
+
 # Names that no key has: an entry is made under the first and leaves under the second.
 _NEW, _OLD = ".new-", ".old-"
 _ABANDONED_S = 24 * 3600.0
@@ -31,9 +34,14 @@ class CacheBusyError(RuntimeError):
 
 def cache_directory(kind: str) -> Path:
     """Where results of a kind are kept: below `TRAINCHECK_CACHE_DIR`, or the user's own cache directory."""
+    return cache_root() / kind
+
+
+def cache_root() -> Path:
+    """`TRAINCHECK_CACHE_DIR`, or the user's own cache directory."""
     configured = os.environ.get(VARIABLE, "")
     root = Path(configured).expanduser() if configured else platformdirs.user_cache_path("traincheck", appauthor=False)
-    return root.absolute() / kind
+    return root.absolute()
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class Cache:
     def find(self, key: str) -> Path | None:
         """The directory of an entry, which counts as used now; None when there is none."""
         entry = self.directory / key
-        if not entry.is_dir():
+        if not _is_ours(entry):
             return None
         # A cache that may only be read is still one that can be read.
         with suppress(OSError):
@@ -89,6 +97,7 @@ class Cache:
         """
         new = Path(tempfile.mkdtemp(prefix=_NEW, dir=self.directory))
         try:
+            (new / MARK).touch()
             fill(new)
             self.drop(key)
             entry = new.rename(self.directory / key)
@@ -101,10 +110,11 @@ class Cache:
     def drop(self, key: str) -> None:
         """Remove an entry, if there is one. Raises `OSError`."""
         entry = self.directory / key
-        if not entry.is_dir():
+        if not _is_ours(entry):
             return
         # Renamed first: what is half removed must not be found.
         old = Path(tempfile.mkdtemp(prefix=_OLD, dir=self.directory))
+        (old / MARK).touch()
         entry.rename(old / key)
         shutil.rmtree(old, ignore_errors=True)
 
@@ -127,7 +137,7 @@ class Cache:
         found = []
         for path in self.directory.iterdir():
             with suppress(OSError):
-                if path.is_dir():
+                if _is_ours(path):
                     found.append((path.stat().st_mtime, path))
         return sorted(found, reverse=True)
 
@@ -142,6 +152,10 @@ class Cache:
         except (Timeout, OSError):
             return False
         return True
+
+
+def _is_ours(entry: Path) -> bool:
+    return not entry.is_symlink() and (entry / MARK).is_file()
 
 
 def _size(path: Path) -> int:

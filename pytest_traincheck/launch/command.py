@@ -19,6 +19,8 @@ _INSIDE_DOUBLE_QUOTES = frozenset("$`")
 # Words that only a shell understands, so that `exec python train.py` runs as it does when typed.
 _SHELL_WORDS = frozenset({".", "cd", "command", "eval", "exec", "export", "set", "ulimit", "umask", "unset"})
 _PLAIN_PYTHON = ("python", "python3")
+TMP = "{tmp}"
+"""In a command: a fresh directory of this run."""
 
 
 class CommandError(ValueError):
@@ -65,8 +67,15 @@ def shell_characters(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def parse_command(text: str, arguments: str = "") -> Command:
-    """Split a command line, with `arguments` added at its end.
+def uses_tmp(*texts: str | None) -> bool:
+    """Whether any of these texts asks for a temporary directory."""
+    return any(text is not None and TMP in text for text in texts)
+
+
+def parse_command(text: str, arguments: str = "", tmp: Path | None = None) -> Command:
+    """Split a command line, with `arguments` added at its end, and put the directory `tmp` where it says `{tmp}`.
+
+    Whatever characters that path has, it stays part of one word. Without `tmp` the text `{tmp}` stays.
 
     Without operators no shell is involved. With them the line goes to `/bin/sh -c` as it stands: it is the user's own
     command, and a shell is what they typed it for.
@@ -76,6 +85,8 @@ def parse_command(text: str, arguments: str = "") -> Command:
     if "\0" in text or "\0" in arguments:
         raise CommandError("the command holds a NUL character", "take it out")
     added = _split(arguments)
+    if tmp is not None:
+        added = [word.replace(TMP, str(tmp)) for word in added]
     special = shell_characters(text.strip())
     if special:
         if added and special & {"|", "&"} and _ends_elsewhere(text):
@@ -84,9 +95,12 @@ def parse_command(text: str, arguments: str = "") -> Command:
                 "put the line into a script that passes its arguments on, or pass the seed with `seed_env`",
             )
         _split(text)
-        line = f"{text.strip()} {shlex.join(added)}".strip()
+        typed = text.strip() if tmp is None else _into_shell_line(text.strip(), str(tmp))
+        line = f"{typed} {shlex.join(added)}".strip()
         return Command((_SHELL, "-c", line), shell=True)
     words = _split(text)
+    if tmp is not None:
+        words = [word.replace(TMP, str(tmp)) for word in words]
     assignments: dict[str, str] = {}
     while words and _ASSIGNMENT.fullmatch(words[0]):
         name, _, value = words.pop(0).partition("=")
@@ -96,6 +110,35 @@ def parse_command(text: str, arguments: str = "") -> Command:
     if words[0] in _SHELL_WORDS:
         return Command((_SHELL, "-c", shlex.join([*words, *added])), assignments, shell=True)
     return Command((*words, *added), assignments)
+
+
+def _into_shell_line(text: str, tmp: str) -> str:
+    """`{tmp}` replaced as the quotes around it demand, so that a shell takes the path as it is."""
+    quoted = {
+        "": shlex.quote(tmp),
+        "'": tmp.replace("'", "'\\''"),
+        '"': re.sub(r'([\\"$`])', r"\\\1", tmp),
+    }
+    parts = []
+    quote = ""
+    position = 0
+    while position < len(text):
+        character = text[position]
+        if text.startswith(TMP, position):
+            parts.append(quoted[quote])
+            position += len(TMP)
+            continue
+        if character == "\\" and quote != "'":
+            parts.append(text[position : position + 2])
+            position += 2
+            continue
+        if character == quote:
+            quote = ""
+        elif not quote and character in "'\"":
+            quote = character
+        parts.append(character)
+        position += 1
+    return "".join(parts)
 
 
 def _ends_elsewhere(text: str) -> bool:
@@ -122,6 +165,11 @@ def resolve_interpreter(python: str | None, search_path: str | None = None) -> P
     if python is None or python in _PLAIN_PYTHON:
         return Path(sys.executable)
     found = shutil.which(python, path=search_path)
+    if found is None and Path(python).is_dir():
+        raise CommandError(
+            f"the interpreter `{python}` is a directory",
+            f"give the path of the program, for example {python}/bin/python",
+        )
     if found is None:
         raise CommandError(
             f"the interpreter `{python}` does not exist or is not executable",

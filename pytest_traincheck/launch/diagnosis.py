@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from pathlib import Path
 
 from pytest_traincheck.launch.process import OUTPUT_LIMIT, Ended
 
@@ -12,6 +13,8 @@ TEARDOWN_ABORT = "terminate called without an active exception"
 
 _TORCHRUN_ROOT_CAUSE = "Root Cause (first observed failure):"
 _TORCHRUN_EXIT = re.compile(r"\bexitcode\s*:\s*(-?\d+)")
+_NO_MODULE = re.compile(r"^\s*(?:\S+: )?(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)", re.MULTILINE)
+_LAST_LINES = 60
 # Signals that end a process from outside or by a fault; a shell reports them as 128 + number.
 _FATAL = (
     signal.SIGABRT,
@@ -61,6 +64,11 @@ def aborted_in_teardown(exit_code: int | None, stderr: str) -> bool:
 def explain(ended: Ended, stderr: str, timeout: float) -> tuple[str, str]:
     """What happened to a run that did not end well, to follow its name, and what to do now."""
     after = f"after {ended.seconds:.1f} s"
+    if ended.stopped:
+        return (
+            f"stopped itself, or was stopped, and did not go on within {timeout:g} s",
+            "look for what sends SIGSTOP, SIGTSTP or SIGTTIN to it, a debugger for instance",
+        )
     if ended.timed_out:
         return (
             f"did not end within {timeout:g} s and was stopped with everything below it",
@@ -82,6 +90,32 @@ def explain(ended: Ended, stderr: str, timeout: float) -> tuple[str, str]:
     if worker is not None:
         what = f"{what}: a worker ended with exit status {worker}"
     return what, "read its last lines of output, then run the command by hand in the same directory"
+
+
+def missing_module(stderr: str) -> str:
+    """The top-level module for want of which a run ended; empty when it ended for another reason."""
+    found = _NO_MODULE.findall("\n".join(stderr.splitlines()[-_LAST_LINES:]))
+    return str(found[-1]).partition(".")[0] if found else ""
+
+
+def not_installed(what: str, module: str, interpreter: Path) -> tuple[str, str]:
+    """How to explain a run that lacks a module."""
+    return (
+        f"{what}: {interpreter} has no module `{module}`",
+        "install it there, or name another interpreter with `python` in the configuration (`--golden-python` and "
+        "`--candidate-python` in compare)",
+    )
+
+
+def not_in_worktree(what: str, path: Path, link: str) -> tuple[str, str]:
+    """How to explain a run that lacks a file which only the working tree has; `link` is what to write."""
+    cure = (
+        f'write `link = ["{link}"]` below the pipeline in the configuration (`--link {link}` in compare), which lets '
+        "worktrees see it, or give the pipeline an absolute path"
+        if link
+        else "give the pipeline an absolute path"
+    )
+    return f"{what}: a worktree has no {path}, since git does not track it", cure
 
 
 def _cure(by: signal.Signals) -> str:

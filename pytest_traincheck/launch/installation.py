@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from pytest_traincheck.launch.output import show_tail
 from pytest_traincheck.launch.sides import SideError
+from pytest_traincheck.scratch import scratch_directory
 
 _TIMEOUT = 120.0
 _MARK = "traincheck-installation:"
@@ -126,7 +126,7 @@ def _ask(python: Path, question: str, words: Sequence[str] = ()) -> Mapping[str,
     code = f"{_PREPARE}{question}print({_MARK!r} + json.dumps(answer))"
     try:
         # Elsewhere, since a file of the user's called like a standard module would answer in its place.
-        with tempfile.TemporaryDirectory(prefix="traincheck-") as nowhere:
+        with scratch_directory("nowhere") as nowhere:
             done = subprocess.run(
                 [str(python), "-c", code, *words],
                 cwd=nowhere,

@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 from pytest_traincheck.launch.environment import RUN_ID
 from pytest_traincheck.launch.output import read_tail, show_tail
 from pytest_traincheck.launch.process import run_tree
+from pytest_traincheck.scratch import scratch_directory
 
 LINES_SHOWN = 8
 _TIMEOUT = 3600.0
@@ -88,8 +89,8 @@ def _install_with_uv(python: Path, requirements: Sequence[str], report: Report) 
     uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
     if uv is None:
         return False
-    with tempfile.TemporaryDirectory(prefix="traincheck-") as scratch:
-        plan = Path(scratch) / "plan.json"
+    with scratch_directory("plan") as scratch:
+        plan = scratch / "plan.json"
         command = [str(python), "-m", "pip", "install", *_PIP, "--dry-run", "--report", str(plan), *requirements]
         status, output = _run(command, python.parent, report)
         if status:
@@ -101,8 +102,8 @@ def _install_with_uv(python: Path, requirements: Sequence[str], report: Report) 
             return False
         if not wanted:
             return True
-        listing = Path(scratch) / "requirements.txt"
-        listing.write_text("\n".join(wanted) + "\n", encoding="utf-8", errors="surrogateescape")
+        listing = scratch / "requirements.txt"
+        listing.write_text("\n".join(wanted) + "\n", encoding="utf-8")
         fetch = [uv, "pip", "install", "--quiet", "--python", str(python), "--no-deps", "--requirement", str(listing)]
         status, _ = _run(fetch, python.parent, report)
         return status == 0

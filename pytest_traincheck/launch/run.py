@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from pytest_traincheck.launch import command as command_line
-from pytest_traincheck.launch import diagnosis, output
-from pytest_traincheck.launch.command import Command, CommandError
+from pytest_traincheck.launch import diagnosis, output, run_directory
+from pytest_traincheck.launch.command import CommandError
 from pytest_traincheck.launch.environment import child_environment
+from pytest_traincheck.launch.footprint import Footprint, difference, snapshot
+from pytest_traincheck.launch.interpreter import require_python
 from pytest_traincheck.launch.isolation import find_breach
 from pytest_traincheck.launch.process import Ended, run_tree
+from pytest_traincheck.launch.run_directory import (
+    FORMAT,
+    PROGRAMS,
+    RUN_FILE,
+    STDERR_FILE,
+    STDOUT_FILE,
+    ForeignDirectoryError,
+)
+from pytest_traincheck.launch.untracked import CopyOf, find_missing
 from pytest_traincheck.redaction import redacted, redacted_words
-
-RUN_FILE = "run.json"
-STDOUT_FILE = "stdout.txt"
-STDERR_FILE = "stderr.txt"
-_PROGRAMS = "bin"
-_OURS = (RUN_FILE, STDOUT_FILE, STDERR_FILE, _PROGRAMS)
+from pytest_traincheck.scratch import ScratchError, scratch_directory
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,12 @@ class RunRequest:
     source_root: Path | None = None
     forbidden_roots: tuple[Path, ...] = ()
     side: str = "candidate"
+    watched: tuple[Path, ...] = ()
+    """Trees and files of the user's that the run may write to: what it does there is told."""
+    ours: tuple[Path, ...] = ()
+    """What lies in those trees and is written by us."""
+    tree: CopyOf | None = None
+    """Set where the run is in a worktree: which directory of the working tree that stands for."""
     mutant: str = ""
     """A kind of `pytest_traincheck.mutants` to plant, `census` to count where each could be planted."""
 
@@ -76,14 +87,17 @@ class RunOutcome:
     output: str = ""
     """Last lines of the user's own stdout and stderr, each under its name."""
     notes: tuple[str, ...] = ()
+    written: tuple[Footprint, ...] = ()
+    """What it did to the trees that are watched."""
 
 
 @dataclass(frozen=True)
 class _Prepared:
     """A request after everything that can be wrong with it has been looked at."""
 
-    command: Command
     argv: tuple[str, ...]
+    shown: tuple[str, ...]
+    """The words as they are stored: with `{tmp}` and not the directory, which is another one each time."""
     env: Mapping[str, str]
     interpreter: Path
 
@@ -91,8 +105,16 @@ class _Prepared:
 def execute(request: RunRequest, progress: Callable[[float], None] | None = None) -> RunOutcome:
     """Run the command in a fresh run directory and say what became of it. Never raises for what the command does.
 
-    A run that aborted while its process group was torn down is run once more; see `diagnosis.aborted_in_teardown`.
+    What it does to the watched trees is told. A run that aborted while its process group was torn down is run once
+    more; see `diagnosis.aborted_in_teardown`.
     """
+    before = [snapshot(tree, request.ours) for tree in request.watched]
+    outcome = _execute(request, progress)
+    written = (difference(old, snapshot(old.root, request.ours)) for old in before)
+    return replace(outcome, written=tuple(footprint for footprint in written if footprint))
+
+
+def _execute(request: RunRequest, progress: Callable[[float], None] | None) -> RunOutcome:
     first, stderr = _attempt(request, progress)
     if first.status in (RunStatus.OK, RunStatus.TIMEOUT, RunStatus.NOT_STARTED):
         return first
@@ -110,10 +132,11 @@ def _attempt(request: RunRequest, progress: Callable[[float], None] | None) -> t
     """One execution and the tail of its stderr."""
     try:
         with ExitStack() as stack:
-            prepared = _prepare(request)
+            tmp = stack.enter_context(_temporary(request))
+            prepared = _prepare(request, tmp)
             stdout = stack.enter_context((request.run_dir / STDOUT_FILE).open("w+b"))
             stderr = stack.enter_context((request.run_dir / STDERR_FILE).open("w+b"))
-            _write_run_file(request, prepared, None, None)
+            _write_run_file(request, prepared.shown, prepared.interpreter)
             try:
                 ended = run_tree(
                     prepared.argv,
@@ -125,19 +148,40 @@ def _attempt(request: RunRequest, progress: Callable[[float], None] | None) -> t
                     progress=progress,
                 )
             except OSError as error:
-                _write_run_file(request, prepared, RunStatus.NOT_STARTED, None)
+                _write_run_file(request, prepared.shown, prepared.interpreter, RunStatus.NOT_STARTED)
                 raise _cannot_start(prepared.argv[0], error) from error
             # Read through the open files: the run may have deleted the directory they are in.
-            errors, printed = output.read_tail(stderr), output.read_tail(stdout)
+            errors, printed = (_without(tmp, output.read_tail(stream)) for stream in (stderr, stdout))
         return _judge(request, prepared, ended, output.labelled(errors, printed), errors), errors
     except CommandError as error:
         return _not_started(request, str(error), error.remedy), ""
+    except (ForeignDirectoryError, ScratchError) as error:
+        what, _, remedy = str(error).partition(". ")
+        return _not_started(request, what, remedy), ""
     except OSError as error:
         what = f"{request.run_dir} cannot be written: {error.strerror or error}"
         return _not_started(request, what, "make room, or choose another directory for the runs"), ""
 
 
-def _prepare(request: RunRequest) -> _Prepared:
+@contextmanager
+def _temporary(request: RunRequest) -> Iterator[Path | None]:
+    """The directory that stands for `{tmp}`, where anything asks for it."""
+    if not command_line.uses_tmp(request.command, request.seed_arg, request.extra_args, *request.env.values()):
+        yield None
+        return
+    with scratch_directory("tmp") as holder:
+        # Beside the lock, so that the run is given an empty directory.
+        directory = holder / "tmp"
+        directory.mkdir()
+        yield directory
+
+
+def _without(tmp: Path | None, text: str) -> str:
+    """Output without a path that leads nowhere any more when it is read."""
+    return text if tmp is None else text.replace(str(tmp), command_line.TMP)
+
+
+def _prepare(request: RunRequest, tmp: Path | None) -> _Prepared:
     if not request.cwd.is_dir():
         raise CommandError(
             f"its working directory {request.cwd} does not exist", "check `cwd`, or restore the directory"
@@ -145,16 +189,23 @@ def _prepare(request: RunRequest) -> _Prepared:
     arguments = request.extra_args
     if request.seed is not None and request.seed_arg is not None:
         arguments = f"{request.seed_arg.replace('{seed}', str(request.seed))} {arguments}"
-    command = command_line.parse_command(request.command, arguments)
-    base = {**os.environ, **request.env, **command.assignments}
+    command = command_line.parse_command(request.command, arguments, tmp)
+    own = dict(request.env)
+    if tmp is not None:
+        own = {name: value.replace(command_line.TMP, str(tmp)) for name, value in own.items()}
+    base = {**os.environ, **own, **command.assignments}
     interpreter = command_line.resolve_interpreter(request.python, base.get("PATH"))
-    _clear(request.run_dir)
+    require_python(interpreter)
+    shown = command_line.parse_command(request.command, arguments).argv
+    run_directory.clear(request.run_dir)
+    # First of all, since it is what makes the directory one of ours.
+    _write_run_file(request, shown, interpreter)
     run_dir = request.run_dir.resolve()
     env = child_environment(
         base,
         run_dir=run_dir,
         run_id=uuid.uuid4().hex,
-        path_first=command_line.ensure_python_on_path(interpreter, run_dir / _PROGRAMS),
+        path_first=command_line.ensure_python_on_path(interpreter, run_dir / PROGRAMS),
         interpreter=interpreter,
         seed=request.seed,
         seed_env=request.seed_env,
@@ -163,17 +214,7 @@ def _prepare(request: RunRequest) -> _Prepared:
         mutant=request.mutant,
     )
     program = command_line.resolve_program(command.argv[0], interpreter, request.cwd, env["PATH"])
-    return _Prepared(command, (program, *command.argv[1:]), env, interpreter)
-
-
-def _clear(run_dir: Path) -> None:
-    """Make the directory, without what an earlier run left there. Files that are not ours stay."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    for path in (*run_dir.glob("proc-*"), *run_dir.glob("mutants-*.txt"), *(run_dir / name for name in _OURS)):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    return _Prepared((program, *command.argv[1:]), (program, *shown[1:]), env, interpreter)
 
 
 def _cannot_start(program: str, error: OSError) -> CommandError:
@@ -195,7 +236,7 @@ def _judge(request: RunRequest, prepared: _Prepared, ended: Ended, shown: str, s
         subject += f" (seed {request.seed})"
     message, remedy = "", ""
     if status is not RunStatus.OK:
-        what, cure = diagnosis.explain(ended, stderr, request.timeout)
+        what, cure = _reason(request, prepared, ended, stderr)
         message = f"{subject} {what}"
         remedy = f"{_sentence(cure)} The whole output is in {request.run_dir}."
     else:
@@ -209,7 +250,7 @@ def _judge(request: RunRequest, prepared: _Prepared, ended: Ended, shown: str, s
     notes = tuple(f"{subject} left a process behind, which was ended: `{name}`" for name in ended.left_over)
     try:
         if request.run_dir.is_dir():
-            _write_run_file(request, prepared, status, ended)
+            _write_run_file(request, prepared.shown, prepared.interpreter, status, ended)
     except OSError as error:
         status = RunStatus.FAILED
         message = (
@@ -217,6 +258,25 @@ def _judge(request: RunRequest, prepared: _Prepared, ended: Ended, shown: str, s
         )
         remedy = remedy or "Make room on that disk, and keep the pipeline from writing there."
     return RunOutcome(request.run_dir, status, ended.exit_code, ended.seconds, message, remedy, shown, notes)
+
+
+def _reason(request: RunRequest, prepared: _Prepared, ended: Ended, stderr: str) -> tuple[str, str]:
+    """What happened to a run that did not end well, and what to do now."""
+    what, cure = diagnosis.explain(ended, stderr, request.timeout)
+    if ended.timed_out or ended.too_much_output:
+        return what, cure
+    missing = find_missing(stderr, request.cwd, request.tree) if request.tree is not None else None
+    if missing is not None:
+        return diagnosis.not_in_worktree(what, missing.path, missing.link)
+    module = diagnosis.missing_module(stderr)
+    if module and not any((root / module).exists() or (root / f"{module}.py").exists() for root in _own_roots(request)):
+        return diagnosis.not_installed(what, module, prepared.interpreter)
+    return what, cure
+
+
+def _own_roots(request: RunRequest) -> tuple[Path, ...]:
+    root = request.source_root
+    return (request.cwd, *((root, root / "src") if root is not None else ()))
 
 
 def _status(ended: Ended) -> RunStatus:
@@ -229,15 +289,21 @@ def _status(ended: Ended) -> RunStatus:
     return RunStatus.OK if ended.exit_code == 0 else RunStatus.FAILED
 
 
-def _write_run_file(request: RunRequest, prepared: _Prepared, status: RunStatus | None, ended: Ended | None) -> None:
+def _write_run_file(
+    request: RunRequest,
+    argv: tuple[str, ...],
+    interpreter: Path,
+    status: RunStatus | None = None,
+    ended: Ended | None = None,
+) -> None:
     content: dict[str, Any] = {
-        "format": 1,
+        "format": FORMAT,
         "side": request.side,
         "command": redacted(request.command),
-        "argv": redacted_words(prepared.argv),
+        "argv": redacted_words(argv),
         "cwd": str(request.cwd),
         "seed": request.seed,
-        "python": str(prepared.interpreter),
+        "python": str(interpreter),
         "timeout": request.timeout,
         "status": status.value if status is not None else "running",
         "exit_code": ended.exit_code if ended is not None else None,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_traincheck.launch import git
+from pytest_traincheck.launch.link import LinkError, check_links, link_into
+from pytest_traincheck.launch.untracked import CopyOf
 from pytest_traincheck.launch.worktree import WorktreeError, temporary_worktree
 
 MERGE_BASE = "merge-base:"
@@ -41,6 +43,15 @@ class CheckedOutSide:
     root: Path
     commit: str = ""
     repository: Path | None = None
+    tree: CopyOf | None = None
+    """Set for a worktree: the directory of the working tree that `path` stands for."""
+    linked: tuple[Path, ...] = ()
+    """What a worktree sees of the working tree beside the commit."""
+
+    @property
+    def watched(self) -> tuple[Path, ...]:
+        """What of the user's a run on this side may write to."""
+        return self.linked if self.tree is not None else (self.root,)
 
 
 def resolve_side(text: str, cwd: Path) -> SideSource:
@@ -110,16 +121,18 @@ def _unknown(text: str, cwd: Path, top: Path) -> str:
 
 
 @contextmanager
-def open_side(source: SideSource) -> Iterator[CheckedOutSide]:
+def open_side(source: SideSource, link: Sequence[str] = ()) -> Iterator[CheckedOutSide]:
     """The side's tree. A commit gets a detached worktree outside the repository, removed at the end of the block.
 
-    Raises `SideError` when the worktree cannot be made or lacks the directory that commands run in.
+    `link` are paths of the working tree, relative to the side's, that a worktree sees too. Raises `SideError` when one
+    of them cannot be linked, and when the worktree cannot be made or lacks the directory that commands run in.
     """
     if not source.is_ref or source.repository is None:
         root = source.repository or source.directory
         yield CheckedOutSide(source.directory, root, source.commit, source.repository)
         return
     try:
+        check_links(link, source.directory)
         worktree = temporary_worktree(source.repository, source.commit)
         with worktree as root:
             path = root / source.prefix
@@ -128,7 +141,11 @@ def open_side(source: SideSource) -> Iterator[CheckedOutSide]:
                     f"`{source.text}` ({source.commit[:12]}) has no directory {source.prefix}. "
                     "Choose a commit that has it, or run this from the top of the repository."
                 )
-            yield CheckedOutSide(path, root, source.commit, source.repository)
+            tree = CopyOf(path, source.directory)
+            linked = link_into(tree, link, root)
+            yield CheckedOutSide(path, root, source.commit, source.repository, tree, linked)
+    except LinkError as error:
+        raise SideError(str(error)) from error
     except WorktreeError as error:
         raise SideError(f"no worktree of `{source.text}` could be made: {error}") from error
 

@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def exit_on_termination() -> Iterator[None]:
-    """Within the block SIGTERM and SIGHUP raise `SystemExit(128 + number)`; a second one does nothing more.
+    """Within the block SIGTERM and SIGHUP raise `SystemExit(128 + number)` and SIGINT raises `KeyboardInterrupt`.
 
-    Does nothing outside the main thread, where Python allows no handlers.
+    From then to the end of the block all three are ignored, also by programs that are started meanwhile (git, to
+    remove a worktree): whoever presses Ctrl-C a second time must not be left with half of the cleaning up, which takes
+    seconds. Does nothing outside the main thread, where Python allows no handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -23,9 +25,10 @@ def exit_on_termination() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in _SIGNALS}
 
     def leave(number: int, _frame: FrameType | None) -> None:
-        # Cleaning up must not be interrupted in its turn.
         for each in _SIGNALS:
             signal.signal(each, signal.SIG_IGN)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         raise SystemExit(128 + number)
 
     for number, handler in before.items():

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from pytest_traincheck.launch.git import GitError, git
 from pytest_traincheck.launch.submodules import fill_submodules
+from pytest_traincheck.scratch import (
+    PREFIX,
+    ScratchError,
+    dead_directories,
+    lock_dead,
+    remove,
+    scratch_directory,
+)
 
-_PREFIX = "traincheck-worktree-"
-_LOCK = ".lock"
+_KIND = "worktree"
+_PREFIX = f"{PREFIX}{_KIND}-"
 
 
 class WorktreeError(RuntimeError):
@@ -31,32 +37,49 @@ def temporary_worktree(repository: Path, commit: str, *, checkout: bool = True) 
     """
     _sweep(repository)
     try:
-        holder = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
-    except OSError as error:
-        raise WorktreeError(
-            f"{error.strerror or error} in {tempfile.gettempdir()}. Make room or set TMPDIR."
-        ) from error
-    # The tree keeps the name of the original: some projects import themselves by it.
-    tree = holder / repository.name
-    lock = FileLock(holder / _LOCK)
-    try:
-        with lock:
+        with scratch_directory(_KIND) as holder:
+            # The tree keeps the name of the original: some projects import themselves by it.
+            tree = holder / repository.name
             try:
-                files = "--checkout" if checkout else "--no-checkout"
-                git(repository, "worktree", "add", "--quiet", "--detach", files, str(tree), commit)
-                if checkout:
-                    fill_submodules(repository, tree, commit)
-            except GitError as error:
-                raise WorktreeError(
-                    f"git says: {error}. Check the free space in {holder.parent} and `git worktree list`."
-                ) from error
-            yield tree
-    finally:
-        _remove(repository, tree)
+                try:
+                    files = "--checkout" if checkout else "--no-checkout"
+                    git(repository, "worktree", "add", "--quiet", "--detach", files, str(tree), commit)
+                    if checkout:
+                        fill_submodules(repository, tree, commit)
+                except GitError as error:
+                    raise WorktreeError(
+                        f"git says: {error}. Check the free space in {holder.parent} and `git worktree list`."
+                    ) from error
+                yield tree
+            finally:
+                _remove(repository, tree)
+    except ScratchError as error:
+        raise WorktreeError(str(error)) from error
+
+
+def sweep_temporary() -> None:
+    """Remove what killed processes of ours left in the directory for temporary files, with git's books on worktrees."""
+    for directory in dead_directories():
+        for pointer in directory.glob("*/.git"):
+            _forget(pointer)
+        remove(directory)
+
+
+def _forget(pointer: Path) -> None:
+    """Remove the record of a worktree in its repository, if that points back to it."""
+    try:
+        if pointer.is_symlink() or not pointer.is_file():
+            return
+        record = Path(pointer.read_text(encoding="utf-8").removeprefix("gitdir:").strip())
+        owner = Path((record / "gitdir").read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError, ValueError):
+        return
+    if record.parent.name == "worktrees" and owner == pointer:
+        shutil.rmtree(record, ignore_errors=True)
 
 
 def _remove(repository: Path, tree: Path) -> None:
-    """Remove a worktree of ours, its record in the repository and the directory around it."""
+    """Remove a worktree of ours and its record in the repository."""
     record = _record(repository, tree)
     try:
         git(repository, "worktree", "remove", "--force", "--force", str(tree))
@@ -64,7 +87,7 @@ def _remove(repository: Path, tree: Path) -> None:
         # A half-made or half-deleted worktree. `git worktree prune` would forget other people's absent ones too.
         if record is not None:
             shutil.rmtree(record, ignore_errors=True)
-    shutil.rmtree(tree.parent, ignore_errors=True)
+        remove(tree)
 
 
 def _record(repository: Path, tree: Path) -> Path | None:
@@ -93,10 +116,8 @@ def _sweep(repository: Path) -> None:
         if not line.startswith("worktree ") or not tree.parent.name.startswith(_PREFIX):
             continue
         # Without its lock file it may belong to a process that sees another temporary directory.
-        if not (tree.parent / _LOCK).is_file():
-            continue
-        try:
-            with FileLock(tree.parent / _LOCK, timeout=0):
-                _remove(repository, tree)
-        except (Timeout, OSError):
-            continue
+        lock = lock_dead(tree.parent)
+        if lock is not None:
+            _remove(repository, tree)
+            remove(tree.parent)
+            os.close(lock)

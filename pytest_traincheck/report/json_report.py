@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from pytest_traincheck.check.result import JSON_FORMAT, CheckResult, Outcome
 from pytest_traincheck.report.files import write_report
 
+_BEGINNING = re.compile(rb'\s*\{\s*"format":\s*\d+,\s*"verdict":|\s*$')
 _WORST_FIRST = (Outcome.ERROR.value, Outcome.FAIL.value, Outcome.PASS.value)
 
 
@@ -54,6 +56,15 @@ _NOTHING_CHECKED = {
     "remedy": "Name a pipeline of [tool.traincheck.pipelines], or add one.",
     "output": "",
 }
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a JSON report, as a writer may replace it."""
+    try:
+        with path.open("rb") as stream:
+            return _BEGINNING.match(stream.read(256)) is not None
+    except OSError:
+        return False
 
 
 def to_text(content: Mapping[str, Any]) -> str:

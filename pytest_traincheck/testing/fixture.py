@@ -6,7 +6,6 @@ import os
 import random
 import shlex
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,8 +21,10 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import IN_PROCESS, Golden
 from pytest_traincheck.launch.git import describe_head
 from pytest_traincheck.launch.metadata import read_environment
+from pytest_traincheck.launch.worktree import sweep_temporary
 from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.report.wording import warning as warning_text
+from pytest_traincheck.scratch import scratch_directory
 from pytest_traincheck.testing import wording
 from pytest_traincheck.testing.items import COVERAGE
 from pytest_traincheck.testing.keeping import kept_place
@@ -236,8 +237,9 @@ def use(request: pytest.FixtureRequest) -> Iterator[Traincheck]:
     else:
         directory, rules = config.store, rules_of(config)
     rules = replace(rules, strict=rules.strict or settings.strict)
-    with tempfile.TemporaryDirectory(prefix="traincheck-", ignore_cleanup_errors=True) as temporary:
-        fixture = Traincheck(directory, rules, settings, Path(temporary), request.node, default_engine())
+    sweep_temporary()
+    with scratch_directory() as temporary:
+        fixture = Traincheck(directory, rules, settings, temporary, request.node, default_engine())
         yield fixture
         fixture.learn()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 from pathlib import Path
 
-from pytest_traincheck.workflow.runs import CANDIDATE, Workspace, kept_workspace
+from pytest_traincheck.launch.run_directory import clear_processes
+from pytest_traincheck.workflow.runs import CANDIDATE, ArtifactsError, Workspace, kept_workspace
 
 _LONGEST = 60
 
@@ -21,7 +21,11 @@ def kept_place(artifacts: Path, name: str, test: str) -> Workspace:
     function = re.sub(r"[^A-Za-z0-9_.-]+", "-", test.rpartition("::")[2]).strip("-.")[:_LONGEST]
     digest = hashlib.blake2b(test.encode("utf-8", "surrogatepass"), digest_size=2).hexdigest()
     space = kept_workspace(artifacts, f"{name}-{function}-{digest}")
-    for process in (space.path / CANDIDATE).glob("proc-*"):
-        shutil.rmtree(process, ignore_errors=True)
-    (space.path / CANDIDATE).mkdir(exist_ok=True)
+    try:
+        clear_processes(space.path / CANDIDATE)
+    except OSError as error:
+        raise ArtifactsError(
+            f"No artifacts can be kept in {space.path}: {error.strerror or error}. "
+            "Give a directory that can be written."
+        ) from error
     return space

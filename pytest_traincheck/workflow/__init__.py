@@ -5,8 +5,10 @@ from pytest_traincheck.config import ConfigError
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.launch.bisection import BisectError
 from pytest_traincheck.launch.progress import QuietProgress
+from pytest_traincheck.launch.run_directory import ForeignDirectoryError
 from pytest_traincheck.launch.sides import SideError
 from pytest_traincheck.report.errors import ReportError
+from pytest_traincheck.scratch import ScratchError
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.accepting import AcceptError
 from pytest_traincheck.workflow.compare import CompareRequest, compare
@@ -22,7 +24,9 @@ INPUT_ERRORS = (
     BisectError,
     BundleError,
     ConfigError,
+    ForeignDirectoryError,
     GoldenError,
+    ScratchError,
     SideError,
     ReportError,
     TraceError,

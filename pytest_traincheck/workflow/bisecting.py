@@ -128,7 +128,7 @@ class _Search:
             here = stack.enter_context(open_side(resolve_side(str(config.root), config.root)))
             space = stack.enter_context(workspace(None, spec.name))
             try:
-                side = stack.enter_context(open_side(source))
+                side = stack.enter_context(open_side(source, spec.link))
             except SideError as error:
                 # Older than the directory of the configuration: as good as a pipeline that does not run.
                 return CheckResult(spec.name, errors=(RunError(CANDIDATE, str(error)),))

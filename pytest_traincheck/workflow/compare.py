@@ -56,6 +56,7 @@ class CompareRequest:
     subdirectory: str = "."
     vary: tuple[str, ...] = ()
     rules: Rules = NO_RULES
+    link: tuple[str, ...] = ()
 
     @property
     def pipeline(self) -> str:
@@ -83,8 +84,8 @@ def compare(request: CompareRequest, progress: Progress, engine: Engine | None =
     candidate_source = resolve_side(request.candidate, request.cwd)
     with ExitStack() as stack:
         space = stack.enter_context(workspace(request.artifacts, request.pipeline))
-        golden_side = stack.enter_context(open_side(golden_source))
-        candidate_side = stack.enter_context(open_side(candidate_source))
+        golden_side = stack.enter_context(open_side(golden_source, request.link))
+        candidate_side = stack.enter_context(open_side(candidate_source, request.link))
         golden_plan = _plan(request, GOLDEN, golden_side, candidate_side)
         candidate_plan = _plan(request, CANDIDATE, candidate_side, golden_side)
         result, golden = _run(request, space, (golden_plan, golden_side), (candidate_plan, candidate_side), engine,
@@ -153,6 +154,8 @@ def _plan(request: CompareRequest, name: str, side: CheckedOutSide, other: Check
         timeout=request.timeout,
         source_root=source_root,
         forbidden_roots=forbidden,
+        watched=side.watched,
+        tree=side.tree,
     )
 
 
@@ -167,6 +170,7 @@ def _spec(request: CompareRequest, plan: SidePlan) -> PipelineSpec:
         vary=request.vary,
         env=request.env,
         timeout=request.timeout,
+        link=request.link,
     )
 
 

@@ -29,7 +29,18 @@ from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.report.json_report import write_json
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.policy import Rules, judge
-from pytest_traincheck.workflow.runs import CANDIDATE, Recorded, RunFailed, SidePlan, Workspace, record, side_info
+from pytest_traincheck.workflow.runs import (
+    CANDIDATE,
+    GOLDEN_FILE,
+    RESULT_FILE,
+    Recorded,
+    RunFailed,
+    SidePlan,
+    Workspace,
+    notes_of,
+    record,
+    side_info,
+)
 
 
 def rules_of(config: Config) -> Rules:
@@ -102,7 +113,7 @@ def check_recorded(
         errors=errors,
         candidate=side_info(plan, [run], path),
         timing=Timing(candidate_run_s=run.seconds, check_s=seconds),
-        notes=(*run.notes, *judged.notes),
+        notes=(*notes_of(plan, [run]), *judged.notes),
         renamed=outcome.renamed,
         coverage=outcome.coverage,
         warnings=cautions(golden, outcome.coverage, rules),
@@ -163,7 +174,7 @@ def keep_artifacts(space: Workspace, result: CheckResult, golden: Golden | None)
     if not space.kept:
         return
     if golden is not None:
-        store.write(space.path / "golden.jsonl", golden)
+        store.write(space.path / GOLDEN_FILE, golden)
         # The lock is for stores that several writers share.
         (space.path / store.LOCK_NAME).unlink(missing_ok=True)
-    write_json(space.path / "result.json", [result])
+    write_json(space.path / RESULT_FILE, [result])

@@ -10,7 +10,7 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.workflow.engine import Engine
-from pytest_traincheck.workflow.runs import Recorded, SidePlan, Workspace, record
+from pytest_traincheck.workflow.runs import Recorded, SidePlan, Workspace, notes_of, record
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,7 @@ class Learned:
     runs: tuple[Recorded, ...]
     seconds: float
     repeated: tuple[Recorded, ...] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(note for run in (*self.runs, *self.repeated) for note in run.notes)
+    notes: tuple[str, ...] = ()
 
 
 def learn_side(
@@ -67,4 +64,6 @@ def learn_side(
         varied=[run.trace for run in varied],
         repeated=[run.trace for run in again],
     )
-    return Learned(golden, (*runs, *varied), time.perf_counter() - started, tuple(again))
+    seconds = time.perf_counter() - started
+    notes = notes_of(plan, [*runs, *varied, *again])
+    return Learned(golden, (*runs, *varied), seconds, tuple(again), notes)

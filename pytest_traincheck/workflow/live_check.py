@@ -85,4 +85,5 @@ def _request(config: Config, spec: PipelineSpec, directory: str, artifacts: Path
         subdirectory=spec.cwd,
         vary=spec.vary,
         rules=rules_of(config),
+        link=spec.link,
     )

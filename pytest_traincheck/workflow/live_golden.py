@@ -12,6 +12,7 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.launch.cache import Cache, CacheBusyError
 from pytest_traincheck.launch.command import CommandError
+from pytest_traincheck.launch.link import linked_state
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import SideSource, open_side, resolve_side, separation
 from pytest_traincheck.launch.surroundings import SurroundingsError, surroundings
@@ -81,7 +82,8 @@ def obtain(
 def _key(wanted: LiveGolden) -> str:
     python = wanted.config.golden_python or wanted.config.python
     around = surroundings(python, wanted.spec.env)
-    return golden_cache.key_of(wanted.spec, wanted.source.commit, wanted.source.prefix, around)
+    linked = linked_state(wanted.spec.link, wanted.source.directory)
+    return golden_cache.key_of(wanted.spec, wanted.source.commit, wanted.source.prefix, {**around, "linked": linked})
 
 
 def _patience(spec: PipelineSpec) -> float:
@@ -115,7 +117,7 @@ def _learn(
     config, spec = wanted.config, wanted.spec
     with ExitStack() as stack:
         here = stack.enter_context(open_side(resolve_side(str(config.root), config.root)))
-        side = stack.enter_context(open_side(wanted.source))
+        side = stack.enter_context(open_side(wanted.source, spec.link))
         source_root, forbidden = separation(side, here)
         plan = replace(plan_of(config, spec, side, GOLDEN), source_root=source_root, forbidden_roots=forbidden)
         learned: Learned = learn_side(

@@ -21,4 +21,6 @@ def plan_of(config: Config, spec: PipelineSpec, side: CheckedOutSide, name: str)
         env=spec.env,
         timeout=spec.timeout,
         source_root=side.root,
+        watched=side.watched,
+        tree=side.tree,
     )

@@ -22,7 +22,7 @@ from pytest_traincheck.selftest.result import Fate, Mutant
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.judging import vacuous
 from pytest_traincheck.workflow.policy import Rules, judge
-from pytest_traincheck.workflow.runs import Recorded, RunFailed, SidePlan, Workspace, record
+from pytest_traincheck.workflow.runs import Recorded, RunFailed, SidePlan, Workspace, notes_of, record
 
 _MOST_JOBS = 8
 _PATIENCE, _LEAST_TIMEOUT = 6.0, 60.0
@@ -171,6 +171,6 @@ def checked(bench: Bench, run: Recorded) -> CheckResult:
         incidents=judged.incidents,
         modules=outcome.modules,
         errors=() if outcome.incidents else vacuous(outcome.verdicts),
-        notes=(*run.notes, *judged.notes),
+        notes=(*notes_of(bench.plan, [run]), *judged.notes),
         renamed=outcome.renamed,
     )

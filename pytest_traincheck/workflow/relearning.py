@@ -123,7 +123,7 @@ def relearn(
     with ExitStack() as stack:
         space = stack.enter_context(workspace(artifacts, spec.name))
         here = stack.enter_context(open_side(resolve_side(str(config.root), config.root)))
-        side = here if ref is None else stack.enter_context(open_side(resolve_side(ref, config.root)))
+        side = here if ref is None else stack.enter_context(open_side(resolve_side(ref, config.root), spec.link))
         source_root, forbidden = separation(side, here)
         plan = replace(plan_of(config, spec, side, GOLDEN), source_root=source_root, forbidden_roots=forbidden)
         try:
@@ -180,6 +180,7 @@ def described(
 def former(path: Path) -> tuple[Golden | None, tuple[str, ...]]:
     """The golden that is about to be replaced. One that cannot be read is no reason to refuse the remedy for it."""
     store.finish_interrupted(path.parent)
+    store.require_replaceable(path)
     if not path.exists():
         return None, ()
     try:

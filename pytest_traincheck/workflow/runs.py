@@ -11,18 +11,29 @@ from typing import TYPE_CHECKING
 
 from pytest_traincheck.check.result import RunError, SideInfo
 from pytest_traincheck.disk import write_remedy
+from pytest_traincheck.golden import store
+from pytest_traincheck.launch.cache import cache_root
+from pytest_traincheck.launch.footprint import Footprint
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.run import RunRequest, RunStatus
+from pytest_traincheck.launch.run_directory import ForeignDirectoryError, require_usable
+from pytest_traincheck.launch.untracked import CopyOf
+from pytest_traincheck.launch.worktree import sweep_temporary
 from pytest_traincheck.redaction import redacted
+from pytest_traincheck.report.json_report import is_report
+from pytest_traincheck.scratch import scratch_directory
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.engine import Engine
+from pytest_traincheck.workflow.written import written_notes
 
 if TYPE_CHECKING:
     from pytest_traincheck.trace import Run
 
 GOLDEN = "golden"
 CANDIDATE = "candidate"
+GOLDEN_FILE = "golden.jsonl"
+RESULT_FILE = "result.json"
 
 
 @dataclass(frozen=True)
@@ -40,17 +51,25 @@ class SidePlan:
     timeout: float = 300.0
     source_root: Path | None = None
     forbidden_roots: tuple[Path, ...] = ()
+    watched: tuple[Path, ...] = ()
+    """What of the user's own the runs may write to: see `CheckedOutSide.watched`."""
+    tree: CopyOf | None = None
+    """Set where the side is a worktree."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """One run that went through and whose trace can be relied upon. `seconds` is its wall time."""
+    """One run that went through and whose trace can be relied upon. `seconds` is its wall time.
+
+    `written` is what it did to files of the user's.
+    """
 
     trace: Run
     run_dir: Path
     seed: int | None
     seconds: float
     notes: tuple[str, ...]
+    written: tuple[Footprint, ...] = ()
 
 
 class RunFailed(Exception):
@@ -77,6 +96,7 @@ class ArtifactsError(ValueError):
 def kept_workspace(artifacts: Path, name: str) -> Workspace:
     """The directory `name` below that for artifacts. Raises `ArtifactsError` when nothing can be written there."""
     path = artifacts.absolute() / name
+    _require_ours(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=path).close()
@@ -86,15 +106,28 @@ def kept_workspace(artifacts: Path, name: str) -> Workspace:
     return Workspace(path, kept=True)
 
 
+def _require_ours(path: Path) -> None:
+    """Refuse to write over a golden or a result that no check has left there."""
+    for file, is_ours in ((path / GOLDEN_FILE, store.is_golden), (path / RESULT_FILE, is_report)):
+        if file.exists() and not is_ours(file):
+            raise ArtifactsError(
+                f"No artifacts can be kept in {path}: its `{file.name}` was not written by a check, and would be "
+                "overwritten. Give another directory."
+            )
+
+
 @contextmanager
 def workspace(artifacts: Path | None, pipeline: str) -> Iterator[Workspace]:
-    """The directory for the runs of one pipeline. Raises `ArtifactsError` when it is to be kept and cannot be made."""
+    """The directory for the runs of one pipeline. What killed processes left behind is removed on this occasion.
+
+    Raises `ArtifactsError` when it is to be kept, and `ScratchError` when it is not, and it cannot be made.
+    """
+    sweep_temporary()
     if artifacts is not None:
         yield kept_workspace(artifacts, pipeline)
         return
-    # A run that is still dying may write while it is removed; what is left then is the system's to clean.
-    with tempfile.TemporaryDirectory(prefix="traincheck-", ignore_cleanup_errors=True) as name:
-        yield Workspace(Path(name).resolve(), kept=False)
+    with scratch_directory() as directory:
+        yield Workspace(directory, kept=False)
 
 
 def record(
@@ -108,8 +141,15 @@ def record(
     engine: Engine,
     progress: Progress,
 ) -> Recorded:
-    """Execute one run and read its trace. Raises `RunFailed`, which names the side, when either fails."""
+    """Execute one run and read its trace. Raises `RunFailed`, which names the side, when either fails.
+
+    Raises `ArtifactsError` where something else lies in the place of the run.
+    """
     run_dir = space.path / name
+    try:
+        require_usable(run_dir)
+    except ForeignDirectoryError as error:
+        raise ArtifactsError(str(error)) from error
     request = RunRequest(
         command=plan.command,
         cwd=plan.cwd,
@@ -124,6 +164,9 @@ def record(
         source_root=plan.source_root,
         forbidden_roots=plan.forbidden_roots,
         side=plan.side,
+        watched=plan.watched,
+        ours=(space.path, cache_root()),
+        tree=plan.tree,
         mutant=mutant,
     )
     progress.start(" ".join(f"{_label(plan.side, seed)}: {redacted(plan.command)} {redacted(extra_args)}".split()))
@@ -138,13 +181,21 @@ def record(
             remedy = remedy.replace(
                 f"The whole output is in {outcome.run_dir}.", "`--artifacts DIR` keeps the whole output."
             )
-        raise RunFailed(RunError(plan.side, outcome.message, remedy, outcome.output), outcome.notes)
+        notes = (*outcome.notes, *written_notes(plan.side, outcome.written, plan.tree is not None))
+        raise RunFailed(RunError(plan.side, outcome.message, remedy, outcome.output), notes)
     try:
         trace = engine.load_run(run_dir)
     except TraceError as error:
         message = f"{_label(plan.side, seed)}: {error}"
-        raise RunFailed(RunError(plan.side, message, "", outcome.output), outcome.notes) from error
-    return Recorded(trace, run_dir, seed, outcome.seconds, outcome.notes)
+        notes = (*outcome.notes, *written_notes(plan.side, outcome.written, plan.tree is not None))
+        raise RunFailed(RunError(plan.side, message, "", outcome.output), notes) from error
+    return Recorded(trace, run_dir, seed, outcome.seconds, outcome.notes, outcome.written)
+
+
+def notes_of(plan: SidePlan, runs: Sequence[Recorded]) -> tuple[str, ...]:
+    """What there is to say about the runs of a side, beside what they recorded."""
+    written = written_notes(plan.side, (one for run in runs for one in run.written), plan.tree is not None)
+    return (*(note for run in runs for note in run.notes), *written)
 
 
 def side_info(plan: SidePlan, runs: Sequence[Recorded], path: Path) -> SideInfo:

@@ -96,6 +96,7 @@ def selftest(
             env=spec.env,
             timeout=spec.timeout,
             source_root=side.root,
+            watched=side.watched,
         )
         try:
             source = _source(config, spec, plan, space, engine, progress)

@@ -71,7 +71,7 @@ def upgrade(
         candidate = stack.enter_context(open_side(resolve_side(str(config.root), config.root)))
         source = resolve_side(ref, config.root)
         differs = code_differs(source.commit if source.is_ref else source.directory, candidate.path, config.store)
-        golden = stack.enter_context(open_side(source)) if differs else candidate
+        golden = stack.enter_context(open_side(source, spec.link)) if differs else candidate
         check = _Upgrade(config, spec, environments, golden, candidate, space, engine, progress)
         found = check.run(source if differs and source.is_ref else None, differs, use_cache)
     if not found.cells:

@@ -140,10 +140,19 @@ def test_first_refresh_writes_the_golden(project, fake):
 
 
 def test_refresh_mends_a_damaged_golden(project, capsys):
-    (project / NET).write_text("nonsense")
+    (project / NET).write_text("<<<<<<< HEAD\n" + (project / NET).read_text()[:-20])
     assert main(["refresh"]) == 0
     assert "could not be read and is replaced" in capsys.readouterr().out
     store.read(project / NET)
+
+
+def test_refresh_does_not_write_over_what_was_never_a_golden(project, fake, capsys):
+    """As when `store` names the directory of somebody's data."""
+    (project / NET).write_text('{"text": "a data set of ours"}\n')
+    assert main(["refresh"]) == 2
+    assert f"{project / NET} is no golden and would be overwritten" in capsys.readouterr().err
+    assert (project / NET).read_text() == '{"text": "a data set of ours"}\n'
+    assert fake.requests == []
 
 
 def test_refresh_writes_nothing_when_a_run_fails(project, fake, capsys):

@@ -21,6 +21,10 @@ ERRORS = frozenset(
         "WorktreeError",
         "BundleError",
         "BisectError",
+        "ArtifactsError",
+        "ForeignDirectoryError",
+        "LinkError",
+        "ScratchError",
     }
 )
 """Errors that a user reads. `_Place.error` and `_Table.error` build two of them from parts."""

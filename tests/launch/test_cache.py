@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_traincheck.launch.cache import VARIABLE, Cache, CacheBusyError, cache_directory
+from pytest_traincheck.launch.cache import MARK, VARIABLE, Cache, CacheBusyError, cache_directory
 
 DAY = 24 * 3600.0
 
@@ -72,10 +72,32 @@ def test_what_was_not_used_for_long_goes_and_so_does_what_was_left_half_made(tmp
     keep(cache, "b2", days_ago=59)
     for name, days in ((".new-x", 2), (".old-y", 2), (".new-z", 0.1)):
         (cache.directory / name).mkdir()
+        (cache.directory / name / MARK).touch()
         used = time.time() - days * DAY
         os.utime(cache.directory / name, (used, used))
     keep(cache, "c3")
     assert held(cache) == {"b2", "c3", ".new-z"}
+
+
+@pytest.mark.fault(
+    area="Disk",
+    tried="`TRAINCHECK_CACHE_DIR` names a place with other directories",
+    happens="they are neither used nor removed, however old",
+)
+def test_directories_that_are_no_entries_stay(tmp_path: Path) -> None:
+    """The place of the cache is a variable, and may have held something else before."""
+    cache = cache_in(tmp_path, max_bytes=0)
+    for name in ("thesis", ".new-year", "a1"):
+        (cache.directory / name).mkdir(parents=True)
+        (cache.directory / name / "text").write_text("mine")
+        os.utime(cache.directory / name, (0, 0))
+    keep(cache, "c3")
+    cache.drop("a1")
+    assert cache.find("a1") is None
+    with pytest.raises(OSError, match="not empty"):
+        keep(cache, "a1")
+    assert all((cache.directory / name / "text").exists() for name in ("thesis", ".new-year", "a1"))
+    assert held(cache) == {"thesis", ".new-year", "a1", "c3"}
 
 
 def test_what_another_process_holds_is_neither_removed_nor_shared(tmp_path: Path) -> None:

@@ -233,6 +233,7 @@ def test_a_shell_line_runs_as_typed(project: Path, request_for: Make) -> None:
 
 
 def test_a_run_directory_is_fresh_but_other_files_stay(tmp_path: Path, request_for: Make) -> None:
+    assert execute(request_for("python -c pass")).status is RunStatus.OK
     old = tmp_path / "run" / "proc-1-1"
     old.mkdir(parents=True)
     (old / "meta.json").write_text("{}")
