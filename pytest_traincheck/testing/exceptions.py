@@ -12,7 +12,8 @@ from pytest_traincheck.config import STORED, Accept, Config
 from pytest_traincheck.golden.model import Invariant
 from pytest_traincheck.report.terminal import render_incident_text
 from pytest_traincheck.testing.checks import CHECKS
-from pytest_traincheck.testing.items import TraincheckFailure, TraincheckItem, item_name
+from pytest_traincheck.testing.failure import TraincheckFailure
+from pytest_traincheck.testing.items import TraincheckItem, item_name
 from pytest_traincheck.testing.wording import WIDTH
 from pytest_traincheck.workflow.exceptions import checked_rules, problem, stored_rules, today
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import pytest
 from rich.console import Console
@@ -19,12 +19,17 @@ def show(
     results: Iterable[CheckResult],
     refreshed: Iterable[str],
     notes: Iterable[str],
+    expected: Container[str] = (),
 ) -> None:
-    """Write the section: every result with its incidents in order, every refresh with its diff."""
+    """Write the section: every result with its incidents in order, every refresh with its diff.
+
+    `expected` are the pipelines that failed in items marked to fail, and in no other.
+    """
     writer = reporter.config.get_terminal_writer()
     reporter.section("traincheck")
     for result in results:
-        reporter.write_line(_styled(render_result(result, width=writer.fullwidth), writer.fullwidth, writer.hasmarkup))
+        rendered = render_result(result, width=writer.fullwidth, expected=result.pipeline in expected)
+        reporter.write_line(_styled(rendered, writer.fullwidth, writer.hasmarkup))
         if commands := next_lines(result, writer.fullwidth):
             reporter.write_line("\n".join(["", *commands]))
         reporter.write_line("")
