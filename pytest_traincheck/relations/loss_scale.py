@@ -76,6 +76,7 @@ class LossScale:
             "normalised differently.",
             _multiple(claim),
             f"{seen} times",
+            value=seen,
         )
 
 

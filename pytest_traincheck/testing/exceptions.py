@@ -33,7 +33,7 @@ class ExceptionsFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         for entry in dict.fromkeys(self.loaded.accept):
-            yield ExceptionItem.from_parent(self, name=f"accept[{item_name(entry.invariant)}]", entry=entry)
+            yield ExceptionItem.from_parent(self, name=f"accept[{item_name(entry.name)}]", entry=entry)
 
     def known(self) -> Sequence[Invariant] | None:
         """The rules of all goldens, read once; None where they are not all at hand."""
@@ -56,7 +56,7 @@ class ExceptionItem(TraincheckItem):
         self.entry = entry
 
     def runtest(self) -> None:
-        self.user_properties.append((PROPERTY, self.entry.invariant))
+        self.user_properties.append((PROPERTY, self.entry.name))
         found = problem(self.entry, self.parent.loaded, self.parent.known(), today())
         if found is not None:
             self.user_properties.append(("traincheck_sentence", found.title))

@@ -270,7 +270,7 @@ class Session:
     def results(self) -> list[CheckResult]:
         """The same, and the exceptions on file that were found wanting."""
         found = self.check_results()
-        excused = replace(self.loaded, accept=tuple(a for a in self.loaded.accept if a.invariant in self.exceptions))
+        excused = replace(self.loaded, accept=tuple(a for a in self.loaded.accept if a.name in self.exceptions))
         # These have failed, and one that has not expired did so for want of a rule.
         exceptions = judge_exceptions(excused, (), today())
         return [*found, exceptions] if exceptions is not None else found
