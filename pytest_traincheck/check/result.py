@@ -63,11 +63,9 @@ def incident_id(root: Violation, consequences: Sequence[Violation] = ()) -> str:
     be one of several things; with the settings that were changed along with it.
     """
     parts = [root.invariant.id, str(root.step), root.stage, *([root.value] if root.value else [])]
-    parts += sorted(
-        f"{item.invariant.id}={item.value}"
-        for item in consequences
-        if item.value and item.invariant.kind is Kind.CONFIG and root.invariant.kind is Kind.CONFIG
-    )
+    if root.invariant.kind is Kind.CONFIG:
+        settings = [item for item in consequences if item.value and item.invariant.kind is Kind.CONFIG]
+        parts += [*sorted(root.variables), *sorted(f"{item.invariant.id}={item.value}" for item in settings)]
     return hashlib.blake2b("|".join(parts).encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 

@@ -96,7 +96,9 @@ class Hyperparameter:
         whom = ""
         if claim["rule"] == PER_PARAMETER:
             whom = f" for {listed(variable_names(run, examples, broken), 2)}"
-        seen = seen_values(examples, broken)
+        # A rule for all parameters is broken by what they have now, those included that still have golden's.
+        told = broken if claim["rule"] == PER_PARAMETER else np.arange(len(examples))
+        seen = seen_values(examples, told)
         return Finding(
             f"`{invariant.subject}({claim['name']})`{whom} was {text_of(claim['value'])} in golden, is {seen} in "
             "the candidate.",
