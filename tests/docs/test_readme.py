@@ -66,7 +66,7 @@ def test_options_exist(page: Path) -> None:
     known |= set(OPTION.findall((ROOT / "pytest_traincheck" / "plugin.py").read_text(encoding="utf-8")))
     # of pytest, torchrun, pip, and of the pipelines in the examples
     known |= {"--junitxml", "--lf", "--collect-only", "--dist", "--nproc-per-node", "--run", "--steps", "--batch-size"}
-    known |= {"--unshallow", "--all", "--detach"}
+    known |= {"--unshallow", "--all", "--detach", "--deselect"}
     known |= set(OPTION.findall((ROOT / "benchmarks" / "detection.py").read_text(encoding="utf-8")))
     unknown = set(OPTION.findall(page.read_text(encoding="utf-8"))) - known
     assert not unknown, f"{page.name} mentions options that do not exist: {sorted(unknown)}"
