@@ -31,7 +31,7 @@ def decided_together(violation: Violation, other: Violation) -> bool | None:
         # Parameters that went from one group to another take all the values of that group.
         return bool(violation.variables) and set(violation.variables) == set(other.variables)
     if _is_course(violation) and _is_course(other):
-        return (ours.claim["factors"], violation.value) == (theirs.claim["factors"], other.value)
+        return _same_course(violation, other)
     if _is_setting_of_rate(violation) and _is_setting_of_rate(other):
         return False
     if ours.relation == theirs.relation == "APIArg" and ours.subject == theirs.subject:
@@ -54,6 +54,23 @@ def _is_course(violation: Violation) -> bool:
 def _is_setting_of_rate(violation: Violation) -> bool:
     """A rate, or the course that it takes by its base."""
     return _is_rate(violation) or _is_course(violation)
+
+
+def _same_course(violation: Violation, other: Violation) -> bool:
+    """Whether what golden had became the same in both, wherever both had it: one may be the other resumed later."""
+    ours, theirs = _by_factor(violation), _by_factor(other)
+    shared = ours.keys() & theirs.keys()
+    return bool(shared) and all(ours[factor] & theirs[factor] for factor in shared)
+
+
+def _by_factor(violation: Violation) -> dict[str, set[str]]:
+    """What each factor of golden's course became."""
+    found: dict[str, set[str]] = {}
+    became = violation.value.split(", ")
+    for factor, now in zip(violation.invariant.claim["factors"], became, strict=False):
+        if factor is not None:
+            found.setdefault(text_of(factor), set()).add(now)
+    return found
 
 
 def _arguments(violation: Violation, other: Violation) -> bool | None:

@@ -92,14 +92,17 @@ class Schedule:
             number = _places(process, step.optimizer)[number]
         course = _course(claim)
         was, unit = f"{course[number]:.6g}", _unit(claim)
-        constant = len({value for value in course if value is not None}) == 1
-        what = "The learning rate" if constant else "The learning-rate schedule"
-        verbs = ("was", "is") if constant else ("gave", "gives")
+        known = sorted({value for value in course if value is not None})
         place = f"after {plural(number, 'step')} of its schedulers" if claim.get("by") else f"at its step {number}"
+        now = f"is {seen}{unit} {place} in the candidate"
+        title = f"The learning rate of {_whom(claim)} stayed {_constant(claim, known[0])} in golden, {now}."
+        if len(known) > 1:
+            what = f"The learning-rate schedule of {_whom(claim)}"
+            title = f"{what} gave {was}{unit} {place} in golden, gives {seen} in the candidate."
         rates = _schedules(process, step.optimizer)[int(claim["group"])]
         whole = _relative(claim, process, step.optimizer, rates)
         return Finding(
-            f"{what} of {_whom(claim)} {verbs[0]} {was}{unit} {place} in golden, {verbs[1]} {seen} in the candidate.",
+            title,
             f"{_listed(course)}{unit}",
             f"{_listed(whole)}{unit}" + (f" (learning rate {_listed(rates)})" if unit else ""),
             value=", ".join(text_of(value) for value in whole),

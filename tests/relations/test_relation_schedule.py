@@ -54,7 +54,12 @@ def test_a_constant_rate_stays_constant(recorder: Recorder) -> None:
     golden = recorder.golden(Loop(factor=1.0))
     sentence = "The learning rate of `AdamW[Net]` (group 0) stays at its `lr`."
     assert sentences(golden, "Schedule") == [sentence]
-    assert broken(recorder.check(golden, Loop()), sentence).step == 1
+    violation = broken(recorder.check(golden, Loop()), sentence)
+    assert violation.step == 1
+    assert violation.title == (
+        "The learning rate of `AdamW[Net]` (group 0) stayed at its `lr` in golden, is 0.5 times its `lr` at its step 1 "
+        "in the candidate."
+    )
 
 
 def test_a_rate_that_follows_the_loss_is_no_rule(recorder: Recorder) -> None:
