@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_traincheck.check.result import CheckResult, Incident
+from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.golden.wording import one_line, plural
 from pytest_traincheck.testing import wording
 from pytest_traincheck.testing.failure import TraincheckFailure, representation
@@ -75,8 +75,12 @@ def failure_of(result: CheckResult, untold: Sequence[str], path: Path, node: str
         text = f"{sentence[0].upper()}{sentence[1:]}.\n\n{wording.errors_text(result)}"
     else:
         incidents = [incident for incident in result.incidents if incident.id in untold]
-        sentence = summary_of(incidents)
-        text = f"{sentence}.\n\n{wording.incidents_text(incidents, result)}"
+        subjects = list(dict.fromkeys(one_line(incident.root.invariant.subject) for incident in incidents))
+        items = "an item that was" if len(subjects) == 1 else "items that were"
+        count, named = plural(len(incidents), "incident"), ", ".join(subjects)
+        # The list of failures cuts lines off at the width of the terminal.
+        sentence = f"{count} not selected: {named}"
+        text = f"{count} in {items} not selected: {named}.\n\n{wording.incidents_text(incidents, result)}"
     try:
         raise TraincheckFailure(text, sentence)
     except TraincheckFailure as failure:
@@ -88,10 +92,3 @@ def failure_of(result: CheckResult, untold: Sequence[str], path: Path, node: str
         # JUnit takes an item's properties from the last of its reports.
         pytest.TestReport(node, place, {}, "passed", None, "teardown", user_properties=about),
     ]
-
-
-def summary_of(incidents: Sequence[Incident]) -> str:
-    """ "1 incident in an item that was not selected: torch.nn.Linear"."""
-    subjects = list(dict.fromkeys(one_line(incident.root.invariant.subject) for incident in incidents))
-    items = "an item that was" if len(subjects) == 1 else "items that were"
-    return f"{plural(len(incidents), 'incident')} in {items} not selected: {', '.join(subjects)}"

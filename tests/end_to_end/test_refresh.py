@@ -160,7 +160,7 @@ def test_a_learning_rate_is_refused_until_it_is_accepted_and_changes_what_speaks
 def intended(done: subprocess.CompletedProcess[str]) -> list[str]:
     """The ids that a refresh which was refused says how to accept."""
     assert done.returncode == 1, done.stdout + done.stderr
-    return [line.split("--accept ")[1].split()[0] for line in done.stdout.splitlines() if "intended:" in line]
+    return [line.split("--accept ")[1].split()[0] for line in done.stdout.splitlines() if "--accept " in line]
 
 
 def test_a_rate_and_its_schedule_are_accepted_each_by_itself(project: Project) -> None:
