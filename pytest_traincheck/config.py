@@ -96,12 +96,21 @@ class PipelineSpec:
 
 @dataclass(frozen=True)
 class Accept:
-    """An exception on file: an invariant id or glob that may be broken until a day, by whom and why."""
+    """An exception on file: an invariant id or glob that may be broken until a day, by whom and why.
+
+    With a `value` it is for what the candidate had when it was written, and for nothing else.
+    """
 
     invariant: str
     owner: str
     reason: str
     expires: datetime.date
+    value: str = ""
+
+    @property
+    def name(self) -> str:
+        """What tells it from others, in a few words."""
+        return f"{self.invariant} = {self.value}" if self.value else self.invariant
 
 
 @dataclass(frozen=True)
@@ -382,7 +391,7 @@ def _accept(table: _Table) -> tuple[Accept, ...]:
 
 def _accept_one(table: _Table) -> Accept:
     keys = ("invariant", "owner", "reason", "expires")
-    table.allow(keys)
+    table.allow((*keys, "value"))
     for key in keys:
         if key not in table.content:
             raise table.error(key, "is missing", f"An accepted exception needs {', '.join(keys)}")
@@ -394,7 +403,13 @@ def _accept_one(table: _Table) -> Accept:
             raise table.error("expires", f"is {expires!r}, no day", "Write expires = 2027-01-31") from error
     if not isinstance(expires, datetime.date) or isinstance(expires, datetime.datetime):
         raise table.error("expires", f"is {expires!r}, no day", "Write expires = 2027-01-31")
-    return Accept(table.text("invariant", ""), table.text("owner", ""), table.text("reason", ""), expires)
+    return Accept(
+        table.text("invariant", ""),
+        table.text("owner", ""),
+        table.text("reason", ""),
+        expires,
+        table.text("value", ""),
+    )
 
 
 def _policy(table: _Table) -> dict[str, str]:

@@ -200,7 +200,13 @@ def _manifest(part: _Part) -> Manifest:
         incidents=part.texts("incidents"),
         beyond=part.texts("beyond"),
         accept=tuple(
-            Accept(item.text("invariant"), item.text("owner"), item.text("reason"), item.day("expires"))
+            Accept(
+                item.text("invariant"),
+                item.text("owner"),
+                item.text("reason"),
+                item.day("expires"),
+                item.text("value") if "value" in item.content else "",
+            )
             for item in part.parts("accept")
         ),
         policy=part.mapping("policy"),

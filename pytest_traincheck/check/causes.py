@@ -7,14 +7,18 @@ update, and from there to copies, learning rates and other ranks. A violation is
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from enum import Enum, auto
+from typing import Any
 
+from pytest_traincheck.check.decisions import decided_together
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.golden.model import Kind
 from pytest_traincheck.relations import relations, vocabulary
 from pytest_traincheck.relations.accumulate import USED
 from pytest_traincheck.relations.api_arg import SET_BY_MODE
 from pytest_traincheck.relations.count import NOT_CALLED
+from pytest_traincheck.relations.schedule import is_base, is_relative
 from pytest_traincheck.relations.total import ENDED
 
 LATE_EFFECT = 3
@@ -54,6 +58,7 @@ class Aspect(Enum):
     COPY = auto()
     STATISTICS = auto()
     RATE = auto()
+    COURSE = auto()
     AGREEMENT = auto()
     NUMBER = auto()
     OTHER = auto()
@@ -66,7 +71,7 @@ _UP_TO_GRADIENT = frozenset(
     }
 )  # fmt: skip
 _UP_TO_UPDATE = _UP_TO_GRADIENT | {
-    Aspect.CHOICE, Aspect.PREPARATION, Aspect.SCHEDULING, Aspect.RATE, Aspect.ARRIVAL, Aspect.RESUMED,
+    Aspect.CHOICE, Aspect.PREPARATION, Aspect.SCHEDULING, Aspect.RATE, Aspect.COURSE, Aspect.ARRIVAL, Aspect.RESUMED,
 }  # fmt: skip
 
 _SOURCES: dict[Aspect, frozenset[Aspect]] = {
@@ -78,7 +83,7 @@ _SOURCES: dict[Aspect, frozenset[Aspect]] = {
     Aspect.COPY: frozenset(
         {
             Aspect.HELD, Aspect.CHOICE, Aspect.CLASS, Aspect.BACKWARD, Aspect.STEP, Aspect.SCHEDULING, Aspect.AVERAGING,
-            Aspect.ARRIVAL, Aspect.UPDATE, Aspect.RATE,
+            Aspect.ARRIVAL, Aspect.UPDATE, Aspect.RATE, Aspect.COURSE,
         }
     ),
     Aspect.STATISTICS: frozenset(
@@ -87,6 +92,8 @@ _SOURCES: dict[Aspect, frozenset[Aspect]] = {
     Aspect.RATE: frozenset(
         {Aspect.CHOICE, Aspect.CLASS, Aspect.BACKWARD, Aspect.STEP, Aspect.SCHEDULING, Aspect.RESUMED}
     ),
+    # What a schedule is relative to is decided elsewhere, and does not change its course.
+    Aspect.COURSE: frozenset({Aspect.CLASS, Aspect.BACKWARD, Aspect.STEP, Aspect.SCHEDULING, Aspect.RESUMED}),
     Aspect.AGREEMENT: frozenset(
         {Aspect.HELD, Aspect.CLASS, Aspect.BACKWARD, Aspect.EXCHANGE, Aspect.STEP, Aspect.AVERAGING, Aspect.AGREEMENT}
     ),
@@ -144,8 +151,10 @@ def aspect_of(violation: Violation) -> Aspect:
         return Aspect.CHOICE
     if rule.relation == "Accumulate" and rule.claim.get("gradient") == USED:
         return Aspect.USE
-    if rule.relation in ("Accumulate", "Schedule"):
-        return Aspect.ACCUMULATION if rule.relation == "Accumulate" else Aspect.RATE
+    if rule.relation == "Schedule":
+        return _aspect_of_schedule(rule.claim)
+    if rule.relation == "Accumulate":
+        return Aspect.ACCUMULATION
     if rule.relation in _ASPECTS:
         return _ASPECTS[rule.relation]
     if rule.claim.get("finite"):
@@ -153,6 +162,10 @@ def aspect_of(violation: Violation) -> Aspect:
     if "mode" in rule.claim or rule.relation in ("Count", "APIArg", "APIOutput", "APISequence", "EventContain"):
         return _aspect_of_call(rule.subject, "mode" in rule.claim)
     return Aspect.OTHER
+
+
+def _aspect_of_schedule(claim: Mapping[str, Any]) -> Aspect:
+    return Aspect.CHOICE if is_base(claim) else Aspect.COURSE if is_relative(claim) else Aspect.RATE
 
 
 def _aspect_of_call(api: str, is_mode: bool) -> Aspect:
@@ -216,11 +229,8 @@ def _same_root(violation: Violation, other: Violation) -> bool:
     if changes_class(other):
         # Whatever golden knew of the optimizer that is gone.
         return ours.subject.startswith(theirs.subject)
-    if ours.relation == theirs.relation == "Hyperparameter":
-        if ours.claim.get("name") == theirs.claim.get("name"):
-            return True
-        # Parameters that went from one group to another take all the values of that group.
-        return bool(violation.variables) and set(violation.variables) == set(other.variables)
+    if (together := decided_together(violation, other)) is not None:
+        return together
     if _too_often(violation) and _too_often(other):
         # Windows end with steps: one step left out doubles every count of its window.
         return violation.step == other.step
@@ -259,8 +269,10 @@ def _flows(cause: Violation, effect: Violation) -> bool:
         return False
     if what is Aspect.AGREEMENT and set(cause.ranks) < set(effect.ranks):
         return True  # What only some ranks do makes them differ, whatever it is.
-    if what is Aspect.RATE and _evaluation_is_gone(cause):
+    if what in (Aspect.RATE, Aspect.COURSE) and _evaluation_is_gone(cause):
         return True
+    if what is Aspect.COURSE and _sizes_batches(cause):
+        return True  # Epochs of another length, and schedules that count them.
     if "nonfinite" in effect.candidate or "not finite" in effect.candidate:
         return cause.step < effect.step or why in _UP_TO_GRADIENT
     return why is Aspect.OTHER or what not in _SOURCES or why in _SOURCES[what]

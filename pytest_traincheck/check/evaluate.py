@@ -168,4 +168,5 @@ def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Exa
         source=process.source(row) if len(process.events) else "",
         count=len(broken),
         place=finding.place,
+        value=finding.value,
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_traincheck.check import causes
-from pytest_traincheck.check.result import Incident, Violation
+from pytest_traincheck.check.result import Incident, Violation, incident_id
 from pytest_traincheck.golden.model import Kind
 
 
@@ -48,9 +47,7 @@ def _order(violation: Violation) -> tuple[int, int, int, int, int, int, str]:
 
 def _incident(rank: int, group: Sequence[Violation]) -> Incident:
     root, consequences = group[0], tuple(group[1:])
-    text = "|".join([root.invariant.id, str(root.step), root.stage])
-    identity = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=6).hexdigest()
-    return Incident(identity, rank, _restated(root, consequences), consequences)
+    return Incident(incident_id(root, consequences), rank, _restated(root, consequences), consequences)
 
 
 def _restated(root: Violation, consequences: tuple[Violation, ...]) -> Violation:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -54,6 +55,19 @@ class Violation:
     count: int = 1
     place: str = ""
     """Where changed lines are looked for first, as `path:line`; empty: at the source."""
+    value: str = ""
+    """What the candidate has, where golden's could have become one of several things; an acceptance is for this one."""
+
+
+def incident_id(root: Violation, consequences: Sequence[Violation] = ()) -> str:
+    """Hash of what an incident says: which rule was broken, when, and what the candidate has instead where that could
+    be one of several things; with the settings that were changed along with it.
+    """
+    parts = [root.invariant.id, str(root.step), root.stage, *([root.value] if root.value else [])]
+    if root.invariant.kind is Kind.CONFIG:
+        settings = [item for item in consequences if item.value and item.invariant.kind is Kind.CONFIG]
+        parts += [*sorted(root.variables), *sorted(f"{item.invariant.id}={item.value}" for item in settings)]
+    return hashlib.blake2b("|".join(parts).encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -327,6 +341,7 @@ def incident_json(incident: Incident) -> dict[str, Any]:
         "golden": root.golden,
         "candidate": root.candidate,
         "invariants": sorted({violation.invariant.id for violation in incident.violations}),
+        "values": {violation.invariant.id: violation.value for violation in incident.violations if violation.value},
         "consequences": len(incident.consequences),
         "diff": _diff_json(incident.diff),
     }

@@ -140,6 +140,7 @@ def _violation_to_plain(violation: Violation, table: _Table) -> dict[str, Any]:
         "source": violation.source,
         "count": violation.count,
         "place": violation.place,
+        "value": violation.value,
     }
 
 

@@ -148,12 +148,14 @@ class APIArg:
                 f"`{hint[mode]}`).",
                 f"called {was}",
                 f"called {now}{_set_at(run, examples, int(broken[0])) if mode == 'training' else ''}",
+                value=seen,
             )
         return Finding(
             f"`{claim['api']}({claim['argument']})` was {claim['value']} in golden, is {seen} in the candidate"
             f"{', in a compiled region' if 'compiled' in claim else ''}.",
             f"{claim['argument']} = {claim['value']}",
             f"{claim['argument']} = {seen}",
+            value=seen,
         )
 
 

@@ -96,6 +96,7 @@ class APIOutput:
             f"`{claim['api']}` returned {claim['dtype']} in golden; in the candidate it returns {seen}{where}.",
             claim["dtype"],
             seen,
+            value=seen,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -158,6 +159,10 @@ class Finding:
     """Variables concerned, where another order than that of time says more."""
     place: str = ""
     """Line of the user's code, as `path:line`, where another than that of the examples says more about what changed."""
+    value: str = ""
+    """What the candidate has in place of golden's, where that is one of several things that it could be: who accepts
+    the finding accepts this, and not another. Empty where a rule can be broken in one way only, or the value is noise.
+    """
 
 
 class Relation(Protocol):
@@ -230,6 +235,21 @@ def variable_names(run: Run, examples: Examples, rows: Ints) -> tuple[str, ...]:
         if variable:
             names.setdefault(run.processes[int(examples.process[position])].names.variables[variable])
     return tuple(names)
+
+
+def seen_values(examples: Examples, broken: Ints) -> str:
+    """What broken examples showed, each value once, as in "0.001 and 0.002"; "?" where they show nothing."""
+    if examples.observed is None:
+        return "?"
+    return " and ".join(sorted({examples.observed[position] for position in broken.tolist()}))
+
+
+def all_of(names: Sequence[str]) -> str:
+    """Names as a value: the first of them, and a hash that tells the others."""
+    shown = listed(names)
+    if len(names) <= 3:
+        return shown
+    return f"{shown} ({hashlib.blake2b('|'.join(sorted(names)).encode(), digest_size=4).hexdigest()})"
 
 
 def listed(names: Sequence[str], limit: int = 3) -> str:

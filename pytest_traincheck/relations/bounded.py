@@ -80,6 +80,7 @@ class Bounded:
                 f"The batch size of training was {sizes} in golden, is {seen} in the candidate.",
                 f"batch_size = {sizes}",
                 f"batch_size = {seen}",
+                value=seen,
             )
         api = invariant.claim["api"]
         return Finding(

@@ -125,6 +125,7 @@ class Count:
                 "the same one, so a step also updates the parameters of another model.",
                 "one optimizer steps after each backward pass",
                 f"after one backward pass {seen} step",
+                value=seen,
             )
         spoken = _spoken(claim["api"])
         place = "run" if claim["per"] == "run" else "training step"
@@ -137,6 +138,7 @@ class Count:
                     "backward pass added.",
                     f"called {TIMES[claim['times']]} in every {place}",
                     f"called {seen}",
+                    value=seen,
                 )
         never = not any(len(counted(process).get(claim["api"], ())) for process in run.processes)
         seen = "never" if never else (examples.observed[int(broken[0])] if examples.observed is not None else "never")
@@ -168,6 +170,7 @@ class Count:
             f"{code[0].upper() + code[1:]} was {golden} of golden; the candidate {'never calls it' if never else now}.",
             golden,
             "never called" if never else there,
+            value=seen,
         )
 
 

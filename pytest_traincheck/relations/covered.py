@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
-from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, all_of, listed, variable_names
 from pytest_traincheck.relations.claims import COUNT, TEXT, Form, list_of, one_of
 from pytest_traincheck.relations.context import rank_label, requires_grad, trained_roots, variable_context
 from pytest_traincheck.trace import Process, Run
@@ -90,7 +90,8 @@ class Covered:
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         rule = invariant.claim["rule"]
-        names = listed(variable_names(run, examples, broken))
+        concerned = variable_names(run, examples, broken)
+        names, which = listed(concerned), all_of(concerned)
         if rule == ONE_OPTIMIZER:
             missing = examples.observed is not None and examples.observed[int(broken[0])] == "none"
             candidate = "in no optimizer" if missing else "in more than one optimizer group"
@@ -99,6 +100,7 @@ class Covered:
                 f"{'is' if len(broken) == 1 else 'are'} {candidate}.",
                 "every trainable parameter in exactly one optimizer group",
                 f"{names} {candidate}",
+                value=which,
             )
         if rule == TRAINABLE:
             return Finding(
@@ -106,6 +108,7 @@ class Covered:
                 f"frozen parameters: {names}.",
                 "optimizers hold trainable parameters only",
                 f"an optimizer holds {names} with requires_grad=False",
+                value=which,
             )
         if rule == KNOWN:
             return Finding(
@@ -123,6 +126,7 @@ class Covered:
                 f"holds {seen} in the candidate.",
                 f"{was} parameters",
                 f"{seen} parameters",
+                value=seen,
             )
         if rule == HOLDS_ONLY:
             return Finding(
@@ -130,6 +134,7 @@ class Covered:
                 f"only in golden; in the candidate it also holds {names}.",
                 f"parameters of {listed(invariant.claim['models'], 4)} only",
                 f"also holds {names}",
+                value=which,
             )
         was, now = ("frozen", "trainable") if rule == FROZEN else ("trainable", "frozen")
         return Finding(
@@ -137,6 +142,7 @@ class Covered:
             f"{'is' if len(broken) == 1 else 'are'} {now} in the candidate.",
             f"{was} (requires_grad={rule != FROZEN})",
             f"{now} (requires_grad={rule == FROZEN})",
+            value=which,
         )
 
 

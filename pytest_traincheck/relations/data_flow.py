@@ -105,6 +105,7 @@ class DataFlow:
                 f"In golden loss functions were given {claim['value']}; in the candidate `{api}` is given {seen}.",
                 f"given {claim['value']}",
                 f"given {seen}",
+                value=seen,
             )
         if claim["of"] == SHIFT:
             return Finding(
@@ -112,6 +113,7 @@ class DataFlow:
                 f"they are the input {seen}: labels are shifted differently.",
                 f"targets {_ahead(claim['value'])}",
                 f"targets {seen}",
+                value=seen,
             )
         if claim["of"] in PATTERNS:
             was = _pattern(claim)

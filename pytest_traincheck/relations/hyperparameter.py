@@ -9,13 +9,26 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
-from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.base import (
+    EMPTY,
+    Examples,
+    Finding,
+    Hypothesis,
+    listed,
+    seen_values,
+    variable_names,
+)
 from pytest_traincheck.relations.claims import SETTING, TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label, variable_context
 from pytest_traincheck.relations.covered import construction_row
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.process import OptimizerStep
 from pytest_traincheck.trace.variables import Variables
+
+RATE, MAX_RATE = "lr", "max_lr"
+RATES = (RATE, MAX_RATE, "min_lr")
+"""Hyper-parameters that are learning rates; one decision often sets several of them."""
 
 VALUE, PER_PARAMETER, CLASS = "value", "per parameter", "class"
 
@@ -83,15 +96,20 @@ class Hyperparameter:
                 f"The optimizer `{claim['optimizer']}` was `{claim['value']}` in golden, is `{seen}` in the candidate.",
                 f"{claim['value']}",
                 f"{seen}",
+                value=seen,
             )
         whom = ""
         if claim["rule"] == PER_PARAMETER:
             whom = f" for {listed(variable_names(run, examples, broken), 2)}"
+        # A rule for all parameters is broken by what they have now, those included that still have golden's.
+        told = broken if claim["rule"] == PER_PARAMETER else np.arange(len(examples))
+        seen = seen_values(examples, told)
         return Finding(
             f"`{invariant.subject}({claim['name']})`{whom} was {text_of(claim['value'])} in golden, is {seen} in "
             "the candidate.",
             f"{claim['name']} = {text_of(claim['value'])}",
             f"{claim['name']} = {seen}",
+            value=seen,
         )
 
 
@@ -157,8 +175,40 @@ def learning_rates(process: Process, optimizer: int, seq: int) -> dict[int, floa
         if symbol.get("opt", 0) == optimizer:
             row = int(variables.last(np.array([number]), np.array([seq]))[0])
             if row >= 0:
-                found[int(symbol.get("group", 0) or 0)] = float(f"{process.events['value'][row]:.10g}")
+                found[int(symbol.get("group", 0) or 0)] = float(process.events["value"][row])
     return found
+
+
+def base_rates(process: Process, optimizer: int) -> Mapping[int, tuple[str, float]]:
+    """Group index -> what its learning rates are told by: the name of a hyper-parameter, and its value.
+
+    A scheduler that goes up to a rate of its own, whatever the optimizer was made with, leaves it in the group as
+    `max_lr`. Otherwise it is the `lr` that the optimizer was made with. A group without either, or with one that is no
+    positive number, has none.
+    """
+
+    def compute() -> Mapping[int, tuple[str, float]]:
+        variables = Variables.of(process)
+        made = variables.constructed(optimizer)
+        later = variables.membership(optimizer, steps_of(process, optimizer)[0].begin).hyper
+        found: dict[int, tuple[str, float]] = {}
+        for group, hyper in made.items():
+            name = MAX_RATE if _is_rate(later.get(group, {}).get(MAX_RATE)) else RATE
+            value = (later[group] if name == MAX_RATE else hyper).get(name)
+            if value is not None and _is_rate(value):
+                found[group] = (name, float(value))
+        return found
+
+    return process.memo(("base rates", optimizer), compute)
+
+
+def _is_rate(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+
+
+def steps_of(process: Process, optimizer: int) -> list[OptimizerStep]:
+    """The steps of one optimizer in order."""
+    return [step for step in process.steps if step.optimizer == optimizer]
 
 
 def _value_examples(process: Process, position: int, optimizer: int, claim: Mapping[str, Any]) -> Examples:

@@ -78,6 +78,7 @@ class LossScale:
             "normalised differently.",
             _multiple(claim),
             f"{seen} times",
+            value=seen,
         )
 
 

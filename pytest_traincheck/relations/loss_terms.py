@@ -100,7 +100,7 @@ class LossTerms:
             what = invariant.claim["of"]
             was = _spoken(what, invariant.claim["value"])
             now = _spoken(what, examples.observed[int(broken[0])]) if examples.observed is not None else "others"
-            return Finding(FINDINGS[what].format(was, now), was, now)
+            return Finding(FINDINGS[what].format(was, now), was, now, value=now)
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "fewer"
         if "alike" in invariant.claim:
             return Finding(
@@ -116,12 +116,14 @@ class LossTerms:
                 f"candidate after {seen}: a backward pass is left out, or gradients are accumulated over fewer.",
                 f"at least {least} losses",
                 seen,
+                value=seen,
             )
         return Finding(
             f"In golden the loss was a sum of at least {least} terms that carry gradients; in the candidate {seen} "
             f"{'does' if seen == '1' else 'do'}: a term is detached or gone.",
             f"at least {least} terms",
             seen,
+            value=seen,
         )
 
 

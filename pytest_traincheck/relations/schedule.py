@@ -1,37 +1,64 @@
-"""Schedule: the learning rate follows the same values from step to step in every run."""
+"""Schedule: the learning rate takes the same course in every run, told by its base.
+
+The base (`lr` as the optimizer was made with it, or `max_lr` of a scheduler that has one) and the course relative to
+it are decided in two places of a program, so they are two claims: a smaller rate breaks the one, a longer warm-up the
+other.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.golden.wording import plural
-from pytest_traincheck.relations.base import Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import COUNT, NUMBER_OR_NULL, TEXT, Form, list_of, one_of, optional
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import COUNT, NUMBER, NUMBER_OR_NULL, TEXT, Form, list_of, one_of, optional
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.hyperparameter import class_of, learning_rates, optimizers_called, text_of
+from pytest_traincheck.relations.covered import construction_row
+from pytest_traincheck.relations.hyperparameter import (
+    base_rates,
+    class_of,
+    learning_rates,
+    optimizers_called,
+    steps_of,
+    text_of,
+)
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
 LIMIT = 32
 """Longest schedule that is written into a golden, in steps."""
+SHOWN = 8
+"""Steps that a sentence shows."""
 BY_SCHEDULER = "scheduler steps"
 """What rates are told by where a gradient scaler skips steps as the data has it, while the schedule goes on."""
+DIGITS = 12
+"""Significant digits of a factor; a quotient of two rates is exact to about fifteen."""
 
 
 class Schedule:
-    """The learning rate takes the same values, step by step; with a gradient scaler, after as many steps of the
-    schedulers.
+    """The learning rate of a group takes the same values relative to its base, step by step; with a gradient scaler,
+    after as many steps of the schedulers. Where groups have bases of their own, each is claimed too.
 
-    One that follows the loss differs between seeds and is no rule.
+    A schedule that follows the loss differs between seeds and is no rule. Without a known base, rates are claimed as
+    they are.
     """
 
     name = "Schedule"
     forms: ClassVar[tuple[Form, ...]] = (
+        {"optimizer": TEXT, "group": COUNT, "base": TEXT, "value": NUMBER},
+        {
+            "optimizer": TEXT,
+            "group": COUNT,
+            "base": TEXT,
+            "factors": list_of(NUMBER_OR_NULL, 1),
+            "by": optional(one_of(BY_SCHEDULER)),
+        },
+        # Where the base of a rate is not known, and as goldens of earlier versions have it.
         {
             "optimizer": TEXT,
             "group": COUNT,
@@ -41,56 +68,125 @@ class Schedule:
     )
 
     def layer(self, claim: Mapping[str, Any]) -> int:
-        return 3
+        return 1 if is_base(claim) else 3
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
             for optimizer in sorted({step.optimizer for step in process.steps}):
-                label = process.names.optimizers[optimizer]
-                if _follows_a_metric(process, optimizer):
-                    continue
-                scaled = bool(len(process.rows_of_type("scaler")))
-                for group, rates in _schedules(process, optimizer).items():
-                    values = _by_place(rates, _places(process, optimizer)) if scaled else rates
-                    if not values:
-                        continue
-                    claim = {"optimizer": label, "group": group, "values": values}
-                    if scaled:
-                        claim["by"] = BY_SCHEDULER
-                    subject = f"{class_of(process, optimizer)}.lr"
+                subject = f"{class_of(process, optimizer)}.lr"
+                for claim in _claims(process, optimizer):
                     yield Hypothesis(self.name, subject, claim, Kind.CONFIG, Scope.PINNED)
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        return Examples.concatenate([_examples(*place, claim) for place in optimizers_called(run, claim["optimizer"])])
+        make = _base_examples if is_base(claim) else _examples
+        return Examples.concatenate([make(*place, claim) for place in optimizers_called(run, claim["optimizer"])])
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        known = _known(claim)
+        if is_base(claim):
+            return f"`{subject[: -len('.lr')]}({claim['base']})` of {_whom(claim)} is {text_of(claim['value'])}{when}."
+        what = f"The learning rate of {_whom(claim)}"
+        known = [value for value in _course(claim) if value is not None]
         if len(set(known)) == 1:
-            return f"The learning rate of `{claim['optimizer']}` (group {claim['group']}) stays {known[0]:.4g}{when}."
-        rates = ", ".join("any" if rate is None else f"{rate:.4g}" for rate in claim["values"][:8])
-        more = ", ..." if len(claim["values"]) > 8 else ""
+            return f"{what} stays {_constant(claim, known[0])}{when}."
         way = " with the steps of its schedulers" if claim.get("by") else ""
-        return f"The learning rate of `{claim['optimizer']}` (group {claim['group']}) goes {rates}{more}{way}{when}."
+        return f"{what} goes {_listed(_course(claim))}{_unit(claim)}{way}{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         first = int(broken[0])
         seen = examples.observed[first] if examples.observed is not None else "?"
+        if is_base(claim):
+            was = text_of(claim["value"])
+            return Finding(
+                f"`{claim['base']}` of {_whom(claim)} was {was} in golden, is {seen} in the candidate.",
+                f"{claim['base']} = {was}",
+                f"{claim['base']} = {seen}",
+                value=seen,
+            )
         process = run.processes[int(examples.process[first])]
         step = next(step for step in process.steps if step.row == int(examples.row[first]))
         number = step.number
         if claim.get("by"):
             number = _places(process, step.optimizer)[number]
-        was = f"{claim['values'][number]:.6g}"
-        constant = len(set(_known(claim))) == 1
-        what = "The learning rate" if constant else "The learning-rate schedule"
-        verbs = ("was", "is") if constant else ("gave", "gives")
+        course = _course(claim)
+        was, unit = f"{course[number]:.6g}", _unit(claim)
+        known = sorted({value for value in course if value is not None})
         place = f"after {plural(number, 'step')} of its schedulers" if claim.get("by") else f"at its step {number}"
+        now = f"is {seen}{unit} {place} in the candidate"
+        title = f"The learning rate of {_whom(claim)} stayed {_constant(claim, known[0])} in golden, {now}."
+        if len(known) > 1:
+            what = f"The learning-rate schedule of {_whom(claim)}"
+            title = f"{what} gave {was}{unit} {place} in golden, gives {seen} in the candidate."
+        rates = _schedules(process, step.optimizer)[int(claim["group"])]
+        whole = _relative(claim, process, step.optimizer, rates)
         return Finding(
-            f"{what} of `{claim['optimizer']}` {verbs[0]} {was} {place} in golden, {verbs[1]} {seen} in the candidate.",
-            f"learning rate {was}",
-            f"learning rate {seen}",
+            title,
+            f"{_listed(course)}{unit}",
+            f"{_listed(whole)}{unit}" + (f" (learning rate {_listed(rates)})" if unit else ""),
+            value=", ".join(text_of(value) for value in whole),
         )
+
+
+def is_base(claim: Mapping[str, Any]) -> bool:
+    """Whether a claim is about what a schedule is relative to, and not about its course."""
+    return "value" in claim
+
+
+def is_relative(claim: Mapping[str, Any]) -> bool:
+    """Whether a claim is about a course that is told by its base."""
+    return "factors" in claim
+
+
+def _course(claim: Mapping[str, Any]) -> Sequence[float | None]:
+    course: Sequence[float | None] = claim["factors" if is_relative(claim) else "values"]
+    return course
+
+
+def _whom(claim: Mapping[str, Any]) -> str:
+    return f"`{claim['optimizer']}` (group {claim['group']})"
+
+
+def _unit(claim: Mapping[str, Any]) -> str:
+    return f" times its `{claim['base']}`" if is_relative(claim) else ""
+
+
+def _constant(claim: Mapping[str, Any], value: float) -> str:
+    return f"at its `{claim['base']}`" if is_relative(claim) and value == 1 else f"{value:.4g}{_unit(claim)}"
+
+
+def _listed(course: Sequence[float | None]) -> str:
+    shown = ", ".join("any" if value is None else f"{value:.4g}" for value in course[:SHOWN])
+    return shown + (", ..." if len(course) > SHOWN else "")
+
+
+def _claims(process: Process, optimizer: int) -> Iterable[dict[str, Any]]:
+    bases = base_rates(process, optimizer)
+    followed = _follows_a_metric(process, optimizer)
+    scaled = bool(len(process.rows_of_type("scaler")))
+    for group, rates in _schedules(process, optimizer).items():
+        about = {"optimizer": process.names.optimizers[optimizer], "group": group}
+        if group in bases:
+            about["base"] = bases[group][0]
+            # One base for all groups is what `Hyperparameter` claims.
+            if len(set(bases.values())) > 1:
+                yield {**about, "value": bases[group][1]}
+        relative = _over(rates, bases[group][1]) if group in bases else [float(f"{rate:.10g}") for rate in rates]
+        values = _by_place(relative, _places(process, optimizer)) if scaled else relative
+        if values and not followed:
+            course = {**about, "factors" if group in bases else "values": values}
+            yield {**course, "by": BY_SCHEDULER} if scaled else course
+
+
+def _over(rates: Sequence[float], base: float) -> list[float]:
+    return [float(f"{rate / base:.{DIGITS}g}") for rate in rates]
+
+
+def _relative(claim: Mapping[str, Any], process: Process, optimizer: int, rates: Sequence[float]) -> Sequence[float]:
+    """Rates as the claim tells them; none where the base that it tells them by is not known."""
+    if not is_relative(claim):
+        return rates
+    base = base_rates(process, optimizer).get(int(claim["group"]))
+    return _over(rates, base[1]) if base is not None and base[0] == claim["base"] else []
 
 
 def _follows_a_metric(process: Process, optimizer: int) -> bool:
@@ -111,17 +207,12 @@ def _schedules(process: Process, optimizer: int) -> Mapping[int, list[float]]:
 
     def compute() -> Mapping[int, list[float]]:
         schedules: dict[int, list[float]] = {}
-        steps = [step for step in process.steps if step.optimizer == optimizer][:LIMIT]
-        for step in steps:
+        for step in steps_of(process, optimizer)[:LIMIT]:
             for group, rate in learning_rates(process, optimizer, step.begin).items():
                 schedules.setdefault(group, []).append(rate)
         return schedules
 
     return process.memo(("schedule", optimizer), compute)
-
-
-def _known(claim: Mapping[str, Any]) -> list[float]:
-    return [rate for rate in claim["values"] if rate is not None]
 
 
 def _places(process: Process, optimizer: int) -> list[int]:
@@ -134,38 +225,56 @@ def _places(process: Process, optimizer: int) -> list[int]:
         backward = process.rows_of_type("autograd")
         begun = rows[rows > (backward[0] if len(backward) else 0)]
         ends = np.sort(events["end"][begun].astype(np.int64))
-        begins = [step.begin for step in process.steps if step.optimizer == optimizer]
+        begins = [step.begin for step in steps_of(process, optimizer)]
         places: list[int] = np.searchsorted(ends, begins).tolist()
         return places
 
     return process.memo(("places in the schedule", optimizer), compute)
 
 
-def _by_place(rates: list[float], places: list[int]) -> list[float | None]:
+def _by_place(rates: Sequence[float], places: Sequence[int]) -> list[float | None]:
     """The rate of each place up to the last, `None` where no step was taken; empty if there are two for one place."""
     found: dict[int, float] = {}
     for rate, place in zip(rates, places, strict=False):
-        if place < LIMIT and not math.isclose(found.setdefault(place, rate), rate, rel_tol=1e-6, abs_tol=1e-12):
+        if place < LIMIT and not _close(found.setdefault(place, rate), rate):
             return []
     return [found.get(place) for place in range(max(found, default=-1) + 1)]
 
 
+def _base_examples(process: Process, position: int, optimizer: int, claim: Mapping[str, Any]) -> Examples:
+    base = base_rates(process, optimizer).get(int(claim["group"]))
+    if base is None or base[0] != claim["base"]:
+        return EMPTY
+    return Examples(
+        np.array([_close(base[1], claim["value"])]),
+        np.array([position]),
+        np.array([construction_row(process, optimizer)]),
+        np.zeros(1, dtype=np.int64),
+        {"rank": rank_label(process, 1)},
+        Labels.constant(text_of(base[1]), 1),
+    )
+
+
 def _examples(process: Process, position: int, optimizer: int, claim: Mapping[str, Any]) -> Examples:
-    rates = _schedules(process, optimizer).get(int(claim["group"]), [])
+    rates = _relative(claim, process, optimizer, _schedules(process, optimizer).get(int(claim["group"]), []))
     places = _places(process, optimizer) if claim.get("by") else range(len(rates))
-    values = claim["values"]
-    steps = [step.row for step in process.steps if step.optimizer == optimizer]
+    course = _course(claim)
+    steps = [step.row for step in steps_of(process, optimizer)]
     found = [
-        (row, rate, values[place])
+        (row, rate, wanted)
         for row, rate, place in zip(steps, rates, places, strict=False)
-        if place < len(values) and values[place] is not None
+        if place < len(course) and (wanted := course[place]) is not None
     ]
     size = len(found)
     return Examples(
-        np.array([math.isclose(rate, wanted, rel_tol=1e-6, abs_tol=1e-12) for _, rate, wanted in found], dtype=bool),
+        np.array([_close(rate, wanted) for _, rate, wanted in found], dtype=bool),
         np.full(size, position),
         np.array([row for row, _, _ in found], dtype=np.int64),
         np.zeros(size, dtype=np.int64),
         {"rank": rank_label(process, size)},
         Labels.of(np.arange(size), [text_of(rate) for _, rate, _ in found]) if size else None,
     )
+
+
+def _close(value: float, wanted: float) -> bool:
+    return math.isclose(value, wanted, rel_tol=1e-6, abs_tol=1e-12)

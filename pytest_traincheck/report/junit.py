@@ -9,10 +9,12 @@ from pathlib import Path
 import junit_xml
 
 from pytest_traincheck.check.result import CheckResult, Verdict
-from pytest_traincheck.golden.wording import one_line, plural
+from pytest_traincheck.golden.wording import one_line
 from pytest_traincheck.report import wording
 from pytest_traincheck.report.files import write_report
 from pytest_traincheck.report.junit_document import document, suite_element
+from pytest_traincheck.report.shares import PROPERTY as SHARE
+from pytest_traincheck.report.shares import share
 from pytest_traincheck.report.subjects import SubjectReport, by_subject
 from pytest_traincheck.report.terminal import render_incident_text
 
@@ -115,7 +117,7 @@ def _suite_properties(result: CheckResult) -> Mapping[str, str]:
 
 
 def _case_properties(report: SubjectReport) -> list[tuple[str, str]]:
-    properties = [("traincheck_rules", plural(len(report.verdicts), "rule"))]
+    properties = [(SHARE, share(report.verdicts))]
     for incident in report.caused:
         root = incident.root
         properties += [

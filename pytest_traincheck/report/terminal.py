@@ -15,6 +15,7 @@ from pytest_traincheck.report.layout import wrap
 _Line = tuple[str, str]
 """A line and its style; an empty style is the terminal's own."""
 
+_EXPECTED = "fails as expected (xfail)"
 _LABEL_WIDTH = 11
 _STYLES = {Outcome.PASS: "bold green", Outcome.FAIL: "bold red", Outcome.ERROR: "bold magenta"}
 _WARNING_STYLE = "bold yellow"
@@ -22,9 +23,12 @@ _DETAIL_STYLES = {"golden": "green", "candidate": "red"}
 _DIFF_STYLES = {"+": "green", "-": "red"}
 
 
-def render_result(result: CheckResult, width: int = 80) -> Text:
-    """The result as styled text with no line wider than `width` cells; `.plain` is the same without styles."""
-    lines = list(_verdict(result, width))
+def render_result(result: CheckResult, width: int = 80, *, expected: bool = False) -> Text:
+    """The result as styled text with no line wider than `width` cells; `.plain` is the same without styles.
+
+    A failure that was `expected` fails nothing, so it is not called one.
+    """
+    lines = list(_verdict(result, width, expected=expected))
     for incident in result.incidents:
         lines += [("", ""), *_incident(incident, width)]
     for warning in result.warnings:
@@ -57,11 +61,12 @@ def render_incident_text(incident: Incident, width: int = 80) -> str:
     return "\n".join(line for line, _ in _incident(incident, width))
 
 
-def _verdict(result: CheckResult, width: int) -> Iterator[_Line]:
+def _verdict(result: CheckResult, width: int, *, expected: bool) -> Iterator[_Line]:
     summary = wording.verdict_summary(result)
-    head = f"{one_line(result.pipeline)}: {wording.verdict_word(result)}" + (f" - {summary}" if summary else "")
+    word, style = (_EXPECTED, "bold yellow") if expected else (wording.verdict_word(result), _STYLES[result.outcome])
+    head = f"{one_line(result.pipeline)}: {word}" + (f" - {summary}" if summary else "")
     for line in wrap(head, width, indent="  ", first=""):
-        yield line, _STYLES[result.outcome]
+        yield line, style
 
 
 def _incident(incident: Incident, width: int) -> Iterator[_Line]:

@@ -12,7 +12,8 @@ from pytest_traincheck.config import STORED, Accept, Config
 from pytest_traincheck.golden.model import Invariant
 from pytest_traincheck.report.terminal import render_incident_text
 from pytest_traincheck.testing.checks import CHECKS
-from pytest_traincheck.testing.items import TraincheckFailure, TraincheckItem, item_name
+from pytest_traincheck.testing.failure import TraincheckFailure
+from pytest_traincheck.testing.items import TraincheckItem, item_name
 from pytest_traincheck.testing.wording import WIDTH
 from pytest_traincheck.workflow.exceptions import checked_rules, problem, stored_rules, today
 
@@ -32,7 +33,7 @@ class ExceptionsFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         for entry in dict.fromkeys(self.loaded.accept):
-            yield ExceptionItem.from_parent(self, name=f"accept[{item_name(entry.invariant)}]", entry=entry)
+            yield ExceptionItem.from_parent(self, name=f"accept[{item_name(entry.name)}]", entry=entry)
 
     def known(self) -> Sequence[Invariant] | None:
         """The rules of all goldens, read once; None where they are not all at hand."""
@@ -55,7 +56,7 @@ class ExceptionItem(TraincheckItem):
         self.entry = entry
 
     def runtest(self) -> None:
-        self.user_properties.append((PROPERTY, self.entry.invariant))
+        self.user_properties.append((PROPERTY, self.entry.name))
         found = problem(self.entry, self.parent.loaded, self.parent.known(), today())
         if found is not None:
             self.user_properties.append(("traincheck_sentence", found.title))

@@ -26,9 +26,9 @@ from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.report.wording import warning as warning_text
 from pytest_traincheck.scratch import scratch_directory
 from pytest_traincheck.testing import wording
-from pytest_traincheck.testing.items import COVERAGE
 from pytest_traincheck.testing.keeping import kept_place
 from pytest_traincheck.testing.learned import PROPERTY, learned_of, refusal
+from pytest_traincheck.testing.selection import COVERAGE
 from pytest_traincheck.testing.settings import Settings, settings_of
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.bundling import Recipe, keep_bundle

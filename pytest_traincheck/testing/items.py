@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_traincheck.check.result import CheckResult, Incident, InvariantVerdict, Outcome, Verdict
+from pytest_traincheck.check.result import CheckResult, Incident, InvariantVerdict, Outcome, Violation
 from pytest_traincheck.config import STORED, PipelineSpec
-from pytest_traincheck.golden.model import Golden, Kind
+from pytest_traincheck.golden.model import Golden, Invariant, Kind
 from pytest_traincheck.golden.store import GoldenError
 from pytest_traincheck.golden.wording import one_line
 from pytest_traincheck.printable import printable_line
 from pytest_traincheck.relations.stored import read_golden
+from pytest_traincheck.report.shares import share, unchecked, unevaluated
 from pytest_traincheck.report.wording import diff_place, not_covered, warning
 from pytest_traincheck.testing import wording
 from pytest_traincheck.testing.checks import CHECKS
+from pytest_traincheck.testing.failure import TraincheckFailure, representation
 from pytest_traincheck.testing.learned import PROPERTY, refusal
+from pytest_traincheck.testing.selection import CARRIED, COVERAGE, ERROR, RAN, carried
 from pytest_traincheck.testing.settings import settings_of
 from pytest_traincheck.workflow.intended import is_meant
 
-RAN = "ran"
 REFRESH = "refresh"
-COVERAGE = "coverage"
 """Name of the item that says how much was compared, and the kind of warnings that too little was."""
 
 _REPLAY = "Replay"
@@ -90,14 +91,6 @@ def _lines_of_subjects(golden: Golden) -> dict[str, int]:
     return lines
 
 
-class TraincheckFailure(Exception):
-    """A failing item: the whole text, and the sentence that stands for it in a list."""
-
-    def __init__(self, text: str, sentence: str) -> None:
-        super().__init__(text)
-        self.sentence = sentence
-
-
 class TraincheckItem(pytest.Item):
     """Base of all items."""
 
@@ -110,12 +103,7 @@ class TraincheckItem(pytest.Item):
         """The incident as text, no Python traceback: the cause is in the user's training, not in this package."""
         if not isinstance(excinfo.value, TraincheckFailure):
             return super().repr_failure(excinfo, style)
-        shown = excinfo.getrepr(style="value")
-        if shown.reprcrash is not None:
-            shown.reprcrash.path = str(self.path)
-            shown.reprcrash.lineno = self.line + 1
-            shown.reprcrash.message = excinfo.value.sentence
-        return shown
+        return representation(excinfo.value, self.path, self.line)
 
 
 class PipelineItem(TraincheckItem):
@@ -143,8 +131,13 @@ class PipelineItem(TraincheckItem):
             if text:
                 self.user_properties.append((f"traincheck_{name}", text))
 
+    def carries(self, incidents: Sequence[Incident]) -> None:
+        """Note that the outcome of this item tells of incidents: what no item tells of, the session has to."""
+        self.user_properties += [(CARRIED, carried(self.spec.name, incident.id)) for incident in incidents]
+
     def incident_properties(self, incidents: Sequence[Incident]) -> None:
         first = incidents[0].root
+        self.carries(incidents)
         self.properties(
             invariants=" ".join(dict.fromkeys(v.invariant.id for item in incidents for v in item.violations)),
             relation=first.invariant.relation,
@@ -183,6 +176,7 @@ class RanItem(PipelineItem):
     def runtest(self) -> None:
         result = self.check()
         if result.errors:
+            self.user_properties.append((CARRIED, carried(self.spec.name, ERROR)))
             self.properties(sentence=result.errors[0].message)
             raise TraincheckFailure(wording.errors_text(result), result.errors[0].message)
         homeless = [
@@ -202,12 +196,15 @@ class CoverageItem(PipelineItem):
     """
 
     def runtest(self) -> None:
-        result = _ran(self.check())
+        result = self.check()
+        if result.outcome is Outcome.ERROR:
+            pytest.skip(f"the pipeline did not run: {result.errors[0].message}")
         warnings = [item for item in result.warnings if item.kind == COVERAGE]
         found = result.coverage
         share = "" if found is None else f"{found.made} of {found.comparisons}"
         self.properties(coverage=share, sentence=warnings[0].title if warnings else "")
         if any(item.fails for item in warnings):
+            self.user_properties.append((CARRIED, carried(self.spec.name, COVERAGE)))
             raise TraincheckFailure(wording.strict_text(warnings, result), one_line(warnings[0].title))
         if warnings:
             pytest.skip(f"warning: {warning(warnings[0])}")
@@ -215,8 +212,56 @@ class CoverageItem(PipelineItem):
             pytest.skip(reason)
 
 
-class KindItem(PipelineItem):
-    """With a golden that is learned in this session: the incidents of a kind whose subject no item is known for."""
+class RulesItem(PipelineItem):
+    """Base of the items that stand for some of the rules: one is green when at least one of these was evaluated, and
+    all that were held.
+    """
+
+    def judge(self, is_own: Callable[[Invariant], bool], without_rules: str) -> None:
+        """Fail, pass or skip by the rules that are the item's own; `without_rules` says why when there are none."""
+        result = self.check()
+        if result.outcome is Outcome.ERROR:
+            pytest.skip(f"the pipeline did not run: {result.errors[0].message}")
+        own = [item for item in result.incidents if is_own(item.root.invariant)]
+        if own:
+            self.incident_properties(own)
+            self.fail_with(own, result)
+        followed = [item for item in result.incidents if any(is_own(one.invariant) for one in item.consequences)]
+        if followed:
+            self.carries(followed[:1])
+            self._follow(followed[0], [one for one in followed[0].consequences if is_own(one.invariant)])
+        rules = [item for item in result.verdicts if is_own(item.invariant)]
+        if not rules:
+            self.properties()
+            pytest.skip(without_rules)
+        self._pass(rules)
+
+    def _pass(self, rules: Sequence[InvariantVerdict]) -> None:
+        """Pass, and make visible how many of the rules that rests on; skip when it is none."""
+        self.properties(invariants=" ".join(item.invariant.id for item in rules), rules=share(rules))
+        if reason := unchecked(rules):
+            pytest.skip(reason)
+        if left_out := unevaluated(rules):
+            lines = [f"{share(rules)}; not evaluated:", *(f"- {reason}" for reason in left_out)]
+            self.add_report_section("call", "traincheck", "\n".join(lines))
+
+    def _follow(self, incident: Incident, broken: Sequence[Violation]) -> None:
+        first = broken[0]
+        self.properties(
+            invariants=" ".join(dict.fromkeys(item.invariant.id for item in broken)),
+            relation=first.invariant.relation,
+            kind=first.invariant.kind.value,
+            sentence=first.title,
+            step=first.step,
+            rank=" ".join(map(str, first.ranks)),
+            incident=incident.rank,
+        )
+        text = wording.consequence(incident, broken)
+        raise TraincheckFailure(text, text.splitlines()[0])
+
+
+class KindItem(RulesItem):
+    """With a golden that is learned in this session: the rules of a kind whose subject no item is known for."""
 
     def __init__(self, *, kind: Kind, subjects: frozenset[str], **keywords: Any) -> None:
         super().__init__(**keywords)
@@ -224,22 +269,14 @@ class KindItem(PipelineItem):
         self.subjects = subjects
 
     def runtest(self) -> None:
-        result = _ran(self.check())
-        own = [
-            incident
-            for incident in result.incidents
-            if incident.kind is self.kind and incident.root.invariant.subject not in self.subjects
-        ]
-        if own:
-            self.incident_properties(own)
-            self.fail_with(own, result)
-        rules = [item for item in result.verdicts if item.invariant.kind is self.kind]
-        self.properties()
-        if not rules:
-            pytest.skip(f"the golden has no {self.kind.value} rules")
+        others = " without an item of its own" if self.subjects else ""
+        self.judge(
+            lambda rule: rule.kind is self.kind and rule.subject not in self.subjects,
+            f"the golden has no {self.kind.value} rule{others}",
+        )
 
 
-class SubjectItem(PipelineItem):
+class SubjectItem(RulesItem):
     """All rules about one API, parameter or module."""
 
     def __init__(self, *, subject: str, line: int, **keywords: Any) -> None:
@@ -248,29 +285,7 @@ class SubjectItem(PipelineItem):
         self.line = line
 
     def runtest(self) -> None:
-        result = _ran(self.check())
-        own = [item for item in result.incidents if item.root.invariant.subject == self.subject]
-        if own:
-            self.incident_properties(own)
-            self.fail_with(own, result)
-        rules = [item for item in result.verdicts if item.invariant.subject == self.subject]
-        for incident in result.incidents:
-            broken = [item for item in incident.consequences if item.invariant.subject == self.subject]
-            if broken:
-                self.properties(
-                    invariants=" ".join(dict.fromkeys(item.invariant.id for item in broken)),
-                    relation=broken[0].invariant.relation,
-                    kind=broken[0].invariant.kind.value,
-                    sentence=broken[0].title,
-                    step=broken[0].step,
-                    rank=" ".join(map(str, broken[0].ranks)),
-                    incident=incident.rank,
-                )
-                text = wording.consequence(incident, broken)
-                raise TraincheckFailure(text, text.splitlines()[0])
-        self.properties(invariants=" ".join(item.invariant.id for item in rules))
-        if reason := _unchecked(rules):
-            pytest.skip(reason)
+        self.judge(lambda rule: rule.subject == self.subject, "the golden has no rule about this any more")
 
 
 class RefreshItem(PipelineItem):
@@ -290,20 +305,3 @@ class RefreshItem(PipelineItem):
             text = refusal(self.spec.name, refused, acceptance, ("--traincheck-pipeline", self.spec.name))
             raise TraincheckFailure(text, f"not refreshed: {wording.sentence(refused[0])}")
         self.properties()
-
-
-def _ran(result: CheckResult) -> CheckResult:
-    if result.outcome is Outcome.ERROR:
-        pytest.skip(f"the pipeline did not run: {result.errors[0].message}")
-    return result
-
-
-def _unchecked(rules: Sequence[InvariantVerdict]) -> str:
-    """Why nothing was checked; empty when at least one rule was."""
-    if not rules:
-        return "the golden has no rule about this any more"
-    if any(item.verdict not in (Verdict.NOT_TRIGGERED, Verdict.NOT_OBSERVABLE) for item in rules):
-        return ""
-    reasons = list(dict.fromkeys(item.reason for item in rules if item.reason))
-    kinds = " and ".join(dict.fromkeys(item.verdict.value for item in rules))
-    return f"{kinds}: {'; '.join(reasons[:3])}" if reasons else kinds

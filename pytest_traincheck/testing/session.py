@@ -16,6 +16,7 @@ from pytest_traincheck.check.serialise import from_plain, to_plain
 from pytest_traincheck.config import DEFAULT_STORE, Config, ConfigError, PipelineSpec, load
 from pytest_traincheck.golden.store import golden_path
 from pytest_traincheck.report.errors import ReportError
+from pytest_traincheck.report.shares import PROPERTY as SHARE
 from pytest_traincheck.testing import summary
 from pytest_traincheck.testing.checks import CHECKS, checks_for
 from pytest_traincheck.testing.exceptions import PROPERTY as EXCEPTION
@@ -24,6 +25,7 @@ from pytest_traincheck.testing.items import GoldenFile, Plan, TraincheckItem
 from pytest_traincheck.testing.learned import learned_of
 from pytest_traincheck.testing.notes import is_complete, notes
 from pytest_traincheck.testing.refreshing import RefreshSession
+from pytest_traincheck.testing.selection import Told, failure_of
 from pytest_traincheck.testing.settings import Settings, settings_of
 from pytest_traincheck.workflow.exceptions import judge_exceptions, today
 
@@ -145,6 +147,7 @@ class Session:
     collected: set[str] = field(default_factory=set)
     from_workers: dict[str, CheckResult] = field(default_factory=dict)
     exceptions: set[str] = field(default_factory=set)
+    told: Told = field(default_factory=Told)
     written: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     """Workflow commands for GitHub, written last."""
@@ -204,7 +207,28 @@ class Session:
             report.longrepr = (str(item.path), item.line + 1, f"Skipped: {call.excinfo.value}")
         return report
 
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Say in `-v` how many of its rules an item that passed rests on, where that is not all of them."""
+        properties = dict(report.user_properties) if report.when == "call" and report.passed else {}
+        share = str(properties.get(SHARE, ""))
+        return ("passed", ".", f"PASSED ({share})") if " of " in share else None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Let no pipeline that ran and failed end green because the items that say so were not selected."""
+        done = yield
+        if not self.settings.refresh and not hasattr(self.config, "workerinput"):
+            for result in self.check_results():
+                if untold := self.told.untold(result):
+                    path = golden_path(self.loaded.store, result.pipeline)
+                    node = _node_id(path, self.config.rootpath)
+                    session.testscollected += 1  # It is counted with the items, in pytest's progress and its totals.
+                    for report in failure_of(result, untold, path, node):
+                        self.config.hook.pytest_runtest_logreport(report=report)
+        return done
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.told.note(report)
         if report.failed:
             self.exceptions.update(str(value) for key, value in report.user_properties if key == EXCEPTION)
 
@@ -241,11 +265,15 @@ class Session:
                 self.from_workers[result.pipeline] = result
         learned_of(self.config).used.update(content["used"])
 
-    def results(self) -> list[CheckResult]:
-        """All results, from here and from workers, in the order of the configuration."""
+    def check_results(self) -> list[CheckResult]:
+        """What the pipelines that ran came to, here and in workers, in the order of the configuration."""
         results = {**self.config.stash[CHECKS].results, **self.from_workers}
-        found = [results[name] for name in self.selected if name in results]
-        excused = replace(self.loaded, accept=tuple(a for a in self.loaded.accept if a.invariant in self.exceptions))
+        return [results[name] for name in self.selected if name in results]
+
+    def results(self) -> list[CheckResult]:
+        """The same, and the exceptions on file that were found wanting."""
+        found = self.check_results()
+        excused = replace(self.loaded, accept=tuple(a for a in self.loaded.accept if a.name in self.exceptions))
         # These have failed, and one that has not expired did so for want of a rule.
         exceptions = judge_exceptions(excused, (), today())
         return [*found, exceptions] if exceptions is not None else found
@@ -281,9 +309,15 @@ class Session:
         """Before pytest's own sections, so that the cause is what a person reads first."""
         results = self.results()
         if results or self.written or self.notes:
-            summary.show(terminalreporter, results, (), (*self.notes, *self.written), self.commands)
+            expected = {result.pipeline for result in results if self.told.is_expected(result)}
+            summary.show(terminalreporter, results, (), (*self.notes, *self.written), self.commands, expected)
         return (yield)
 
 
 def _severity(result: CheckResult) -> int:
     return (Outcome.PASS, Outcome.FAIL, Outcome.ERROR).index(result.outcome)
+
+
+def _node_id(path: Path, root: Path) -> str:
+    """As pytest names a file: relative to the root directory where it lies in it."""
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)

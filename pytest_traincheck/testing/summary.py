@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import pytest
 from rich.console import Console
@@ -21,15 +21,18 @@ def show(
     refreshed: Iterable[str],
     notes: Iterable[str],
     commands: Iterable[str] = (),
+    expected: Container[str] = (),
 ) -> None:
     """Write the section: every result with its incidents in order, every refresh with its diff.
 
-    `commands` are workflow commands of ours; nothing else that is written here is one.
+    `commands` are workflow commands of ours; nothing else that is written here is one. `expected` are the pipelines that
+    failed in items marked to fail, and in no other.
     """
     writer = reporter.config.get_terminal_writer()
     reporter.section("traincheck")
     for result in results:
-        reporter.write_line(_styled(render_result(result, width=writer.fullwidth), writer.fullwidth, writer.hasmarkup))
+        rendered = render_result(result, width=writer.fullwidth, expected=result.pipeline in expected)
+        reporter.write_line(_styled(rendered, writer.fullwidth, writer.hasmarkup))
         if lines := next_lines(result, writer.fullwidth):
             reporter.write_line(printable("\n".join(["", *lines])))
         reporter.write_line("")

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
@@ -25,10 +25,14 @@ class AcceptError(ValueError):
 
 @dataclass(frozen=True)
 class Found:
-    """What one of the things asked for stands for: the rules that it broke, and what it was in words."""
+    """What one of the things asked for stands for: the rules that it broke, and what it was in words.
+
+    `rules` are ids of rules, or a subject, each with what the candidate had where that could have been one of several
+    things: the exception is for that value, as the words are. With "" it is for any.
+    """
 
     asked: str
-    rules: tuple[str, ...]
+    rules: Mapping[str, str]
     title: str
 
 
@@ -85,18 +89,23 @@ def _incidents(document: Mapping[str, Any], pipeline: str) -> list[Mapping[str, 
 
 def _find(text: str, incidents: Sequence[Mapping[str, Any]], pipeline: str) -> Found:
     for incident in incidents:
-        rules = _texts(incident.get("invariants"))
+        rules = dict.fromkeys(_texts(incident.get("invariants")), "") | _values(incident)
         title = one_line(str(incident.get("title", "")))
         if text == incident.get("id") and rules:
             return Found(text, rules, title)
         if text in rules or text == incident.get("subject"):
-            return Found(text, (text,), title)
+            return Found(text, {text: rules.get(text, "")}, title)
     if not incidents:
         raise AcceptError(f"the last check of {pipeline!r} found no incident, so there is nothing to accept.")
     listed = "\n".join(f"  {item.get('id')}  {one_line(str(item.get('title', '')))}" for item in incidents)
     raise AcceptError(
         f"the last check of {pipeline!r} has no incident, broken rule or subject {text!r}. It found:\n{listed}"
     )
+
+
+def _values(incident: Mapping[str, Any]) -> dict[str, str]:
+    values = incident.get("values")
+    return {key: text for key, text in values.items() if isinstance(text, str)} if isinstance(values, dict) else {}
 
 
 def _texts(values: object) -> tuple[str, ...]:
@@ -110,14 +119,17 @@ def accept(config: Config, pipeline: str, found: Iterable[Found], wanted: Terms)
     Raises `AcceptError` when the file cannot be written in such a way that it says just that.
     """
     text = config.source.read_bytes().decode("utf-8")
-    on_file = {entry.invariant: entry for entry in config.accept}
-    rules = {rule: item for item in found for rule in item.rules}
+    rules = {_Rule(rule, value): item for item in found for rule, value in item.rules.items()}
+    # One for any value is for this one as well.
+    on_file = {_Rule(entry.invariant, value): entry for entry in config.accept for value in _covered(entry, rules)}
     kept = tuple(rule for rule in rules if rule in on_file and on_file[rule].expires >= wanted.expires)
-    renewed = tuple(rule for rule in rules if rule in on_file and rule not in kept)
+    over = [on_file[rule] for rule in rules if rule in on_file and rule not in kept]
+    renewed = tuple(dict.fromkeys(_Rule(entry.invariant, entry.value) for entry in over))
     added = tuple(rule for rule in rules if rule not in on_file)
     entries = tuple(_entry(rule, wanted) for rule in added)
     expected = tuple(
-        _entry(entry.invariant, wanted) if entry.invariant in renewed else entry for entry in config.accept
+        _entry(rule, wanted) if (rule := _Rule(entry.invariant, entry.value)) in renewed else entry
+        for entry in config.accept
     )
     new = _renewed(text, config.source, renewed, wanted) if renewed else text
     new = _appended(new, _blocks(config.source, pipeline, rules, added, wanted))
@@ -128,18 +140,32 @@ def accept(config: Config, pipeline: str, found: Iterable[Found], wanted: Terms)
     if result is None or result != replace(config, accept=(*expected, *entries)):
         raise AcceptError(
             f"{config.source}: exceptions cannot be added to it by this command. Write them by hand:\n"
-            f"{_blocks(config.source, pipeline, rules, (*renewed, *added), wanted)}"
+            f"{_blocks(config.source, pipeline, rules, tuple(rule for rule in rules if rule not in kept), wanted)}"
         )
     if new != text:
         replace_file(config.source, new.encode("utf-8"))
-    return Accepted(added, renewed, kept)
+    return Accepted(*(tuple(rule.invariant for rule in part) for part in (added, renewed, kept)))
 
 
-def _entry(rule: str, wanted: Terms) -> Accept:
-    return Accept(rule, wanted.owner, wanted.reason, wanted.expires)
+class _Rule(NamedTuple):
+    """What an exception is for."""
+
+    invariant: str
+    value: str
 
 
-def _blocks(source: Path, pipeline: str, rules: Mapping[str, Found], added: Iterable[str], wanted: Terms) -> str:
+def _covered(entry: Accept, rules: Iterable[_Rule]) -> list[str]:
+    """The values that an exception on file is for, as far as they are asked for."""
+    if entry.value:
+        return [entry.value]
+    return [rule.value for rule in rules if rule.invariant == entry.invariant]
+
+
+def _entry(rule: _Rule, wanted: Terms) -> Accept:
+    return Accept(rule.invariant, wanted.owner, wanted.reason, wanted.expires, rule.value)
+
+
+def _blocks(source: Path, pipeline: str, rules: Mapping[_Rule, Found], added: Iterable[_Rule], wanted: Terms) -> str:
     """The tables as text, with what was found above those that belong together."""
     table = "tool.traincheck.accept" if source.name == PYPROJECT else "accept"
     lines: list[str] = []
@@ -151,7 +177,8 @@ def _blocks(source: Path, pipeline: str, rules: Mapping[str, Found], added: Iter
             lines.append(f"# {pipeline}: {title if len(title) <= _TITLE_SHOWN else title[: _TITLE_SHOWN - 1] + '…'}")
         lines += [
             f"[[{table}]]",
-            f"invariant = {_quoted(rule)}",
+            f"invariant = {_quoted(rule.invariant)}",
+            *([f"value = {_quoted(rule.value)}"] if rule.value else []),
             f"owner = {_quoted(wanted.owner)}",
             f"reason = {_quoted(wanted.reason)}",
             f"expires = {wanted.expires.isoformat()}",
@@ -172,13 +199,13 @@ def _appended(text: str, block: str) -> str:
     return text + (block.replace("\n", "\r\n") if "\r\n" in text else block)
 
 
-def _renewed(text: str, source: Path, rules: Sequence[str], wanted: Terms) -> str:
+def _renewed(text: str, source: Path, rules: Sequence[_Rule], wanted: Terms) -> str:
     """The file with new terms in the exceptions that are there; everything else keeps its form."""
     try:
         document: Any = tomlkit.parse(text)
         tables = document["tool"]["traincheck"] if source.name == PYPROJECT else document
         for entry in tables["accept"]:
-            if entry["invariant"] in rules:
+            if _Rule(entry["invariant"], entry.get("value", "")) in rules:
                 entry["owner"], entry["reason"], entry["expires"] = wanted.owner, wanted.reason, wanted.expires
         return str(tomlkit.dumps(document))
     except (TOMLKitError, KeyError, TypeError):

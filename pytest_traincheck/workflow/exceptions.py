@@ -40,7 +40,7 @@ def judge_exceptions(config: Config, known: Sequence[Invariant] | None, day: dat
 
 def problem(entry: Accept, config: Config, known: Sequence[Invariant] | None, day: datetime.date) -> Violation | None:
     """What is wrong with an exception: it has expired, or it matches none of the rules `known`."""
-    what = f"The accepted exception `{entry.invariant}` of {entry.owner}"
+    what = f"The accepted exception `{entry.name}` of {entry.owner}"
     if entry.expires < day:
         title = f"{what} expired on {entry.expires}."
         now = f"{day}: mend what it excuses and delete it, or agree on a new date"
@@ -52,7 +52,12 @@ def problem(entry: Accept, config: Config, known: Sequence[Invariant] | None, da
     rule = Invariant(
         relation="Accept",
         subject=entry.invariant,
-        claim={"owner": entry.owner, "expires": str(entry.expires), "reason": entry.reason},
+        claim={
+            "owner": entry.owner,
+            "expires": str(entry.expires),
+            "reason": entry.reason,
+            **({"value": entry.value} if entry.value else {}),
+        },
         when=(),
         scope=Scope.PINNED,
         kind=Kind.CONFIG,
@@ -100,7 +105,7 @@ def needless(config: Config, results: Sequence[CheckResult], day: datetime.date)
         found = [item.verdict for item in verdicts if matches(entry, item.invariant)]
         if entry.expires >= day and Verdict.HELD in found and not {Verdict.ACCEPTED, Verdict.VIOLATED} & set(found):
             notes.append(
-                f"the accepted exception {entry.invariant!r} of {entry.owner} was not needed: what it excuses held; "
+                f"the accepted exception {entry.name!r} of {entry.owner} was not needed: what it excuses held; "
                 "delete it when that is mended"
             )
     return tuple(notes)

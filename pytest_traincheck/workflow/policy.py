@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict
+from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation, incident_id
 from pytest_traincheck.config import Accept
 from pytest_traincheck.golden.model import Invariant
 
@@ -22,13 +22,23 @@ class Rules:
     strict: bool = False
     """Whether coverage under golden's floor fails."""
 
-    def excuse(self, invariant: Invariant) -> str:
-        """Why breaking this invariant is no failure; empty when it is one."""
+    def excuse(self, invariant: Invariant, value: str = "") -> str:
+        """Why breaking this invariant, with this value in place of golden's, is no failure; empty when it is one."""
         for entry in self.accept:
-            if entry.expires >= self.today and matches(entry, invariant):
+            if entry.expires >= self.today and matches(entry, invariant) and entry.value in ("", value):
                 return f"accepted until {entry.expires} by {entry.owner}: {entry.reason}"
         level = self.level(invariant)
         return "" if level == "fail" else f"policy: {level}"
+
+    def outgrown(self, violation: Violation) -> str:
+        """What a reader should know where an exception speaks of the invariant, but of another value."""
+        for entry in self.accept:
+            if entry.expires >= self.today and matches(entry, violation.invariant) and entry.value:
+                return (
+                    f"{entry.owner} accepted {entry.value} for {violation.invariant.id} "
+                    f"({violation.invariant.subject}) until {entry.expires}; it is {violation.value or 'another'} now"
+                )
+        return ""
 
     def level(self, invariant: Invariant) -> str:
         """`fail`, `warn` or `off`. What is named more closely wins: the subject, then the relation, then the kind."""
@@ -66,16 +76,20 @@ def judge(verdicts: Sequence[InvariantVerdict], incidents: Sequence[Incident], r
     kept: list[Incident] = []
     notes: list[str] = []
     for incident in incidents:
-        broken = tuple(item for item in incident.violations if not rules.excuse(item.invariant))
+        broken = tuple(item for item in incident.violations if not rules.excuse(item.invariant, item.value))
+        notes += [note for item in broken if (note := rules.outgrown(item))]
         if broken:
-            kept.append(replace(incident, rank=len(kept) + 1, root=broken[0], consequences=broken[1:]))
+            # The id is that of what the incident says: without its root it says something else.
+            identity = incident.id if broken[0] is incident.root else incident_id(broken[0], broken[1:])
+            kept.append(replace(incident, id=identity, rank=len(kept) + 1, root=broken[0], consequences=broken[1:]))
         elif any(rules.level(item.invariant) == "warn" for item in incident.violations):
             notes.append(f"warning (policy): {incident.root.title}")
-    return Judged(tuple(_judge_verdict(item, rules) for item in verdicts), tuple(kept), tuple(notes))
+    values = {item.invariant.id: item.value for incident in incidents for item in incident.violations}
+    return Judged(tuple(_judge_verdict(item, rules, values) for item in verdicts), tuple(kept), tuple(notes))
 
 
-def _judge_verdict(item: InvariantVerdict, rules: Rules) -> InvariantVerdict:
+def _judge_verdict(item: InvariantVerdict, rules: Rules, values: Mapping[str, str]) -> InvariantVerdict:
     if item.verdict is not Verdict.VIOLATED:
         return item
-    excuse = rules.excuse(item.invariant)
+    excuse = rules.excuse(item.invariant, values.get(item.invariant.id, ""))
     return replace(item, verdict=Verdict.ACCEPTED, reason=excuse) if excuse else item

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pytest_traincheck.check.result import CheckResult, SideInfo
+from pytest_traincheck.check.result import CheckResult, Incident, SideInfo
 from pytest_traincheck.config import Config, PipelineSpec
 from pytest_traincheck.golden import locks, store
 from pytest_traincheck.golden.carry import with_former_support
@@ -21,7 +21,7 @@ from pytest_traincheck.golden.diff import diff
 from pytest_traincheck.golden.diff_text import render_diff
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.golden.model import Golden, Kind
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import open_side, resolve_side, separation
@@ -215,8 +215,8 @@ def merged(results: Sequence[CheckResult]) -> CheckResult:
     """
     incidents = list(results[0].incidents)
     for result in results[1:]:
-        known = {incident.root.invariant.id for incident in incidents}
-        incidents += [incident for incident in result.incidents if incident.root.invariant.id not in known]
+        known = set(map(_decision, incidents))
+        incidents += [incident for incident in result.incidents if _decision(incident) not in known]
     ranked = tuple(replace(incident, rank=rank) for rank, incident in enumerate(incidents, start=1))
     return replace(results[0], incidents=ranked, errors=())
 
@@ -224,3 +224,9 @@ def merged(results: Sequence[CheckResult]) -> CheckResult:
 def _same_but_for_origin(old: Golden, new: Golden) -> bool:
     """Whether only the commit and the reason differ: then the file says everything that is still true."""
     return encode(old) == encode(replace(new, commit=old.commit, reason=old.reason))
+
+
+def _decision(incident: Incident) -> tuple[str, str]:
+    """What is to be decided once for all seeds: a setting that differs between them is decided for each."""
+    rule = incident.root.invariant
+    return rule.id, incident.root.value if rule.kind is Kind.CONFIG else ""

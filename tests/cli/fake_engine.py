@@ -34,8 +34,8 @@ ZERO = invariant("torch.optim.Optimizer.zero_grad")
 PINNED = invariant("torch.nn.Linear", Scope.PINNED)
 
 
-def violation(rule: Invariant) -> Violation:
-    return Violation(rule, f"{rule.subject} was never called", "once", "never", 1, "train", (0,), 5)
+def violation(rule: Invariant, value: str = "") -> Violation:
+    return Violation(rule, f"{rule.subject} was never called", "once", "never", 1, "train", (0,), 5, value=value)
 
 
 @dataclass
@@ -48,6 +48,8 @@ class FakeEngine:
     repeats: bool = False
     repeated: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
+    value: str = ""
+    """What the candidate has in place of golden's, for all that is broken."""
     failing: Callable[[RunRequest], bool] = lambda _request: False
     untrained: bool = False
     requests: list[RunRequest] = field(default_factory=list)
@@ -99,7 +101,9 @@ class FakeEngine:
             )
             for rule in golden.invariants
         )
-        incidents = tuple(Incident(rule.id, rank, violation(rule)) for rank, rule in enumerate(rules, start=1))
+        incidents = tuple(
+            Incident(rule.id, rank, violation(rule, self.value)) for rank, rule in enumerate(rules, start=1)
+        )
         return CheckOutcome(verdicts, incidents)
 
     def engine(self) -> engine.Engine:

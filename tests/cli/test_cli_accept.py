@@ -129,6 +129,52 @@ def test_an_exception_that_is_over_gets_new_terms(project, fake, capsys):
     assert "# ours" in (project / "pyproject.toml").read_text()
 
 
+def test_an_exception_is_for_the_value_that_was_shown(project, fake, capsys):
+    fake.value = "0.002"
+    main(["check"])
+    assert main(["accept", rule(fake), *TERMS]) == 0
+    (entry,) = load(project).accept
+    assert (entry.invariant, entry.value) == (rule(fake), "0.002")
+    assert main(["check"]) == 0
+    fake.value = "0.0001"
+    capsys.readouterr()
+    assert main(["check"]) == 1
+    note = f"note: vision accepted 0.002 for {rule(fake)} ({STEP}) until {LATER}; it is 0.0001 now"
+    assert note in " ".join(capsys.readouterr().out.split())
+    assert main(["accept", rule(fake), *TERMS]) == 0
+    assert [entry.value for entry in load(project).accept] == ["0.002", "0.0001"]
+    for value in ("0.002", "0.0001"):
+        fake.value = value
+        assert main(["check"]) == 0
+
+
+def test_only_the_exception_for_the_value_gets_new_terms(project, fake):
+    fake.value = "0.002"
+    main(["check"])
+    assert main(["accept", rule(fake), *TERMS[:-1], str(TODAY)]) == 0
+    fake.value = "0.0001"
+    main(["check"])
+    assert main(["accept", rule(fake), *TERMS[:-1], str(TODAY)]) == 0
+    assert main(["accept", rule(fake), *TERMS]) == 0
+    assert [(entry.value, str(entry.expires)) for entry in load(project).accept] == [
+        ("0.002", str(TODAY)),
+        ("0.0001", LATER),
+    ]
+
+
+def test_an_exception_for_any_value_is_for_this_one(project, fake):
+    text = (project / "pyproject.toml").read_text()
+    old = f"invariant = '{rule(fake)}'\nowner = 'a'\nreason = 'b'\nexpires = {TODAY}\n"
+    (project / "pyproject.toml").write_text(text)
+    fake.value = "0.002"
+    main(["check"])
+    (project / "pyproject.toml").write_text(f"{text}\n[[tool.traincheck.accept]]\n{old}")
+    assert main(["accept", rule(fake), *TERMS]) == 0
+    assert [(entry.value, str(entry.expires)) for entry in load(project).accept] == [("", LATER)]
+    fake.value = "0.0001"
+    assert main(["check"]) == 0
+
+
 @pytest.mark.parametrize("name", ['quo"te', "back\\slash", "größe", "new\nline", "\x1b[31mred", "#x", "'''"])
 def test_texts_are_only_texts(project, fake, name):
     main(["check"])

@@ -63,6 +63,17 @@ def refused(directory: Path, text: str) -> str:
     return str(caught.value)
 
 
+def test_an_exception_may_be_for_one_value(tmp_path: Path) -> None:
+    text = "[pipelines.net]\nrun = 'python train.py'\n[[accept]]\ninvariant = 'ab12'\nowner = 'a'\nreason = 'b'\n"
+    path = tmp_path / "traincheck.toml"
+    path.write_text(f"{text}expires = 2099-01-01\nvalue = '0.002'\n")
+    (entry,) = load(tmp_path).accept
+    assert (entry.value, entry.name) == ("0.002", "ab12 = 0.002")
+    path.write_text(f"{text}expires = 2099-01-01\nvalue = 0.002\n")
+    with pytest.raises(ConfigError, match="value"):
+        load(tmp_path)
+
+
 def test_a_full_file(tmp_path: Path) -> None:
     source = write(tmp_path, FULL)
     assert load(tmp_path) == Config(

@@ -66,7 +66,7 @@ def test_options_exist(page: Path) -> None:
     known |= set(OPTION.findall((ROOT / "pytest_traincheck" / "plugin.py").read_text(encoding="utf-8")))
     # of pytest, torchrun, pip, and of the pipelines in the examples
     known |= {"--junitxml", "--lf", "--collect-only", "--dist", "--nproc-per-node", "--run", "--steps", "--batch-size"}
-    known |= {"--unshallow", "--all", "--detach", "--write-faults", "--hf-token", "--pad-token"}
+    known |= {"--unshallow", "--all", "--detach", "--write-faults", "--deselect", "--hf-token", "--pad-token"}
     known |= set(OPTION.findall((ROOT / "benchmarks" / "detection.py").read_text(encoding="utf-8")))
     # What was tried with commands of users stands in the generated part of a page.
     text = page.read_text(encoding="utf-8").partition("<!-- What follows is written by")[0]

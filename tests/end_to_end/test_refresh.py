@@ -49,6 +49,7 @@ with torch.no_grad():
 
 CHANGES = {
     "learning rate": [("lr=0.1", "lr=0.05")],
+    "learning rate and decay": [("lr=0.1", "lr=0.05"), ("gamma=0.5", "gamma=0.1")],
     "clipping": [
         ("    optimizer.step()", "    nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.step()"),
     ],
@@ -150,10 +151,55 @@ def test_a_learning_rate_is_refused_until_it_is_accepted_and_changes_what_speaks
     identity = command.split()[4]
 
     gone, come = refreshed(project, "net", "--accept", identity, "--reason", "slower")
-    # The value, and the schedule that begins with it.
-    assert [json.loads(line)["relation"] for line in gone] == ["Hyperparameter", "Schedule"]
-    assert [json.loads(line)["relation"] for line in come] == ["Hyperparameter", "Schedule"]
+    # The value; the schedule is told by it.
+    assert [json.loads(line)["relation"] for line in gone] == ["Hyperparameter"]
+    assert [json.loads(line)["relation"] for line in come] == ["Hyperparameter"]
     assert project.call("check").returncode == 0
+
+
+def intended(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The ids that a refresh which was refused says how to accept."""
+    assert done.returncode == 1, done.stdout + done.stderr
+    return [line.split("--accept ")[1].split()[0] for line in done.stdout.splitlines() if "--accept " in line]
+
+
+def test_a_rate_and_its_schedule_are_accepted_each_by_itself(project: Project) -> None:
+    project.changed_on_branch("learning rate")
+    (rate,) = intended(project.call("refresh", "net"))
+    project.changed_on_branch("learning rate and decay")
+    both = intended(project.call("refresh", "net"))
+    assert len(both) == 2
+    assert rate in both
+    (decay,) = set(both) - {rate}
+    for accepted, other in ((rate, decay), (decay, rate)):
+        refused = project.call("refresh", "net", "--accept", accepted)
+        assert refused.returncode == 1
+        assert f"--accept {accepted} --accept {other}" in refused.stdout
+        assert project.git("status", "--porcelain") == ""
+    gone, _ = refreshed(project, "net", "--accept", rate, "--accept", decay)
+    assert [json.loads(line)["relation"] for line in gone] == ["Hyperparameter", "Schedule"]
+
+
+def test_an_acceptance_is_for_the_rate_that_was_shown(project: Project) -> None:
+    """On file as well as in a refresh: what was said of 0.05 says nothing of 0.0001."""
+    project.changed_on_branch("learning rate")
+    (rate,) = intended(project.call("refresh", "net"))
+    assert project.call("check").returncode == 1
+    terms = ("--owner", "vision", "--reason", "tuned", "--expires", "2099-01-31")
+    assert project.call("accept", rate, *terms).returncode == 0
+    assert 'value = "0.05"' in (project.path / "traincheck.toml").read_text()
+    assert project.call("check").returncode == 0
+
+    script = project.path / "train.py"
+    script.write_text(script.read_text().replace("lr=0.05", "lr=0.0001"))
+    other = project.call("check")
+    assert other.returncode == 1
+    text = " ".join(other.stdout.split())
+    assert "`torch.optim.SGD(lr)` was 0.1 in golden, is 0.0001 in the candidate." in text
+    assert "vision accepted 0.05 for" in text
+    unknown = project.call("refresh", "net", "--accept", rate)
+    assert unknown.returncode == 2
+    assert "names no incident" in unknown.stdout + unknown.stderr
 
 
 def test_clipping_adds_lines_about_clipping_and_touches_no_other(project: Project) -> None:

@@ -9,7 +9,9 @@ from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Kind, Scope
 from pytest_traincheck.infer import learn
 
-HALVED = "The learning rate of `AdamW[Net]` (group 0) goes 0.01, 0.005, 0.0025, 0.00125, 0.000625, 0.0003125."
+HALVED = "The learning rate of `AdamW[Net]` (group 0) goes 1, 0.5, 0.25, 0.125, 0.0625, 0.03125 times its `lr`."
+
+COURSE = "1, 0.5, 0.25, 0.125, 0.0625, 0.03125 times its `lr`"
 
 
 def test_a_schedule_is_pinned_configuration(recorder: Recorder) -> None:
@@ -23,14 +25,20 @@ def test_another_decay_shows_at_its_first_step(recorder: Recorder) -> None:
     violation = broken(outcome, HALVED)
     assert violation.step == 1
     assert violation.title == (
-        "The learning-rate schedule of `AdamW[Net]` gave 0.005 at its step 1 in golden, gives 0.009 in the candidate."
+        "The learning-rate schedule of `AdamW[Net]` (group 0) gave 0.5 times its `lr` at its step 1 in golden, gives "
+        "0.9 in the candidate."
+    )
+    assert violation.golden == "1, 0.5, 0.25, 0.125, 0.0625, 0.03125 times its `lr`"
+    assert violation.candidate == (
+        "1, 0.9, 0.81, 0.729, 0.6561, 0.5905 times its `lr` (learning rate 0.01, 0.009, 0.0081, 0.00729, 0.006561, "
+        "0.005905)"
     )
     assert len(outcome.incidents) == 1, describe(outcome.incidents)
 
 
 def test_a_scheduler_that_is_never_stepped_is_the_cause(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(schedule="never"))
-    assert broken(outcome, HALVED).candidate == "learning rate 0.01"
+    assert broken(outcome, HALVED).candidate.endswith("(learning rate 0.01, 0.01, 0.01, 0.01, 0.01, 0.01)")
     (incident,) = outcome.incidents
     assert incident.root.invariant.relation == "Count"
     assert "StepLR.step" in incident.root.title
@@ -44,9 +52,14 @@ def test_a_shorter_or_longer_run_follows_the_same_schedule(recorder: Recorder) -
 
 def test_a_constant_rate_stays_constant(recorder: Recorder) -> None:
     golden = recorder.golden(Loop(factor=1.0))
-    sentence = "The learning rate of `AdamW[Net]` (group 0) stays 0.01."
+    sentence = "The learning rate of `AdamW[Net]` (group 0) stays at its `lr`."
     assert sentences(golden, "Schedule") == [sentence]
-    assert broken(recorder.check(golden, Loop()), sentence).step == 1
+    violation = broken(recorder.check(golden, Loop()), sentence)
+    assert violation.step == 1
+    assert violation.title == (
+        "The learning rate of `AdamW[Net]` (group 0) stayed at its `lr` in golden, is 0.5 times its `lr` at its step 1 "
+        "in the candidate."
+    )
 
 
 def test_a_rate_that_follows_the_loss_is_no_rule(recorder: Recorder) -> None:
@@ -82,7 +95,11 @@ def test_the_scheduler_of_one_group_is_named(recorder: Recorder) -> None:
                 optimizer.rates[1] = second
 
     golden = learn([recorder.tell(two_rates), recorder.tell(two_rates, seed=1)], pipeline="story")
-    assert len(sentences(golden, "Schedule")) == 2
+    assert sorted(sentences(golden, "Schedule")) == [
+        *(f"The learning rate of `AdamW[Net]` (group {group}) goes {COURSE}." for group in (0, 1)),
+        "`torch.optim.AdamW(lr)` of `AdamW[Net]` (group 0) is 0.1.",
+        "`torch.optim.AdamW(lr)` of `AdamW[Net]` (group 1) is 0.01.",
+    ]
     outcome = check_run(golden, recorder.tell(lambda t: two_rates(t, frozen_rate=True)), same_spec=True)
     (violation,) = violations(outcome, "Schedule")
     assert "(group 1)" in violation.invariant.sentence
@@ -97,16 +114,16 @@ def test_with_a_scaler_the_rate_goes_with_the_steps_of_the_scheduler(recorder: R
     golden = recorder.learn(Scaled(later).tell)
     (sentence,) = sentences(golden, "Schedule")
     assert sentence == (
-        "The learning rate of `AdamW[Net]` (group 0) goes 0.01, any, 0.0025, any, 0.000625, 0.0003125, 0.0001563, "
-        "7.813e-05 with the steps of its schedulers."
+        "The learning rate of `AdamW[Net]` (group 0) goes 1, any, 0.25, any, 0.0625, 0.03125, 0.01562, 0.007812 times "
+        "its `lr` with the steps of its schedulers."
     )
     for seed in range(4):
         assert not violations(recorder.judge(golden, Scaled(later).tell, seed=seed), "Schedule")
     slower = recorder.judge(golden, Scaled(later, factor=0.9).tell)
     (violation,) = violations(slower, "Schedule")
     assert violation.title == (
-        "The learning-rate schedule of `AdamW[Net]` gave 0.0025 after 2 steps of its schedulers in golden, gives "
-        "0.0081 in the candidate."
+        "The learning-rate schedule of `AdamW[Net]` (group 0) gave 0.25 times its `lr` after 2 steps of its schedulers "
+        "in golden, gives 0.81 in the candidate."
     )
 
 

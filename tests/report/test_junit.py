@@ -56,6 +56,22 @@ def test_the_cause_carries_the_incident(failed: CheckResult) -> None:
     assert properties["traincheck_ranks"] == "0-3"
 
 
+def test_a_case_says_how_many_of_its_rules_were_evaluated(failed: CheckResult) -> None:
+    (first, *others) = failed.verdicts
+    idle = replace(
+        first,
+        invariant=replace(first.invariant, claim={"what": "more"}),
+        verdict=Verdict.NOT_TRIGGERED,
+        reason="its context never came up in this run",
+    )
+    suite = the_suite(replace(failed, verdicts=(first, idle, *others)))
+    properties = {
+        item.get("name"): item.get("value") for item in cases(suite)[first.invariant.subject].iter("property")
+    }
+    total = sum(item.invariant.subject == first.invariant.subject for item in failed.verdicts)
+    assert properties["traincheck_rules"] == f"{total} of {total + 1} rules evaluated"
+
+
 def test_consequences_point_to_the_cause(failed: CheckResult) -> None:
     case = cases(the_suite(failed))["torch.Tensor.backward"]
     assert message(case, "failure").startswith("follows from 1. `torch.nn.utils.clip_grad_norm_` is no longer called")
