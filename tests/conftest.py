@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from training_story import Recorder
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--identity",
+        choices=("sample", "all"),
+        default="sample",
+        help="how much of the farm of tests/identity to run (default: sample)",
+    )
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing that the developer's own cache holds decides a test, and no test leaves anything there."""
