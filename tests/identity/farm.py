@@ -191,6 +191,9 @@ def trace_faults(trace_dir: Path, *, finishes: bool) -> list[str]:
         return ["no trace was left"]
     found = []
     for directory in directories:
+        if not (directory / "meta.json").exists():
+            found.append(f"{directory.name}: no meta.json")
+            continue
         meta = json.loads((directory / "meta.json").read_text())
         if meta["probe_errors"]:
             found.append(f"{directory.name}: errors of the probe: {meta['probe_errors']}")

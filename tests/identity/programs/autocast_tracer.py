@@ -7,7 +7,14 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from showing import show, show_end, show_loss
 
-LOWER = {F.linear, torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, F.scaled_dot_product_attention}
+LOWER = {
+    F.linear,
+    torch.matmul,
+    torch.Tensor.matmul,
+    torch.Tensor.__matmul__,
+    torch.bmm,
+    F.scaled_dot_product_attention,
+}
 UPPER = {F.cross_entropy, F.layer_norm, F.softmax, torch.softmax, torch.Tensor.softmax, F.mse_loss}
 casts = []
 

@@ -1,6 +1,5 @@
 """torch.compile with the eager and aot_eager backends: graphs, recompilations, breaks, guards."""
 
-# farm: sample
 import torch
 import torch._dynamo
 import torch.nn.functional as F
@@ -28,7 +27,11 @@ TABLE = {F.linear: 2.0, F.gelu: 3.0}
 
 
 def looked_up(x):
-    return x * TABLE[F.linear] + TABLE.get(F.relu, 0.5) * F.linear(x, x) + (1.0 if F.linear is nn.functional.linear else 0.0)
+    return (
+        x * TABLE[F.linear]
+        + TABLE.get(F.relu, 0.5) * F.linear(x, x)
+        + (1.0 if F.linear is nn.functional.linear else 0.0)
+    )
 
 
 torch.manual_seed(0)

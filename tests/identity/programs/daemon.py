@@ -2,6 +2,7 @@
 
 # farm: unfinished
 import os
+import random
 import sys
 import time
 
@@ -26,6 +27,7 @@ def one_step(step):
 one_step(0)
 if os.fork() == 0:
     os.setsid()
+    random.seed(1)  # Python draws a new seed in every child
     if os.fork() != 0:
         os._exit(0)
     os.closerange(0, 1024)

@@ -33,8 +33,6 @@ with torch.device("meta"), Named("meta"):
     print(nn.Linear(2, 2).weight.device, torch.rand(2).device, torch.tensor([1.0]).device)
     with torch.device("cpu"):
         print(torch.rand(2).device, torch.tensor([1.0]).device)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(4, 2, device="cpu")), 2)
-    print([x.device for (x,) in loader])
 print(seen)
 torch.set_default_device("cpu")
 print(torch.get_default_device(), torch._C._len_torch_function_stack())

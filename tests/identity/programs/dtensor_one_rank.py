@@ -1,5 +1,7 @@
 """DTensor, FSDP2 and tensor parallelism on one rank, state dicts that are full and sharded, checkpoints."""
 
+import os
+
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -51,6 +53,7 @@ state = {"model": get_model_state_dict(model), "optimizer": get_optimizer_state_
 dcp.save(state, checkpoint_id="checkpoint", no_dist=True)
 train(model, optimizer, 1)
 dcp.load(state, checkpoint_id="checkpoint", no_dist=True)
+os.remove("checkpoint/.metadata")  # holds names that are drawn anew each time
 set_model_state_dict(model, state["model"])
 model.load_state_dict(model.state_dict())
 print(full(model.state_dict()))

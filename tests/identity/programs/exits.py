@@ -44,7 +44,9 @@ def raising():
 torch.manual_seed(0)
 sys.argv = [os.fsencode("bytes"), __file__, 3]
 print(atexit._ncallbacks() > 0, sys.flags, sys.orig_argv[1:], sys.excepthook is sys.__excepthook__)
-print(sys.unraisablehook is sys.__unraisablehook__, threading.excepthook.__name__, sys.displayhook is sys.__displayhook__)
+print(
+    sys.unraisablehook is sys.__unraisablehook__, threading.excepthook.__name__, sys.displayhook is sys.__displayhook__
+)
 show("model", train(3))
 last = Last()
 pid = os.fork()

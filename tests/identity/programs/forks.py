@@ -36,7 +36,10 @@ for child in range(3):
             os._exit(7)
         if child == 1:
             sys.exit(8)
-        os.execv(sys.executable, [sys.executable, "-c", "import torch; print('executed', torch.ones(2)); raise SystemExit(9)"])
+        os.execv(
+            sys.executable,
+            [sys.executable, "-c", "import torch; print('executed', torch.ones(2)); raise SystemExit(9)"],
+        )
     print("status", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 for step in range(2, 5):
     one_step(step)

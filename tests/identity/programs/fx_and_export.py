@@ -28,7 +28,7 @@ whole = fx.GraphModule(net, Whole().trace(net))
 print(whole.graph, whole.code)
 for node in whole.graph.nodes:
     if node.op == "call_function" and node.target is F.relu:
-        node.target = torch.tanh
+        node.target, node.kwargs = torch.tanh, {}
     if node.target is F.linear:
         print("linear is found", node.name)
 whole.recompile()
@@ -49,11 +49,13 @@ class Shapes(fx.Interpreter):
 
 
 Shapes(whole).run(torch.ones(2, 6))
-exported = torch.export.export(net.eval(), (torch.ones(2, 6),), dynamic_shapes=({0: torch.export.Dim("n", min=2, max=9)},))
+exported = torch.export.export(
+    net.eval(), (torch.ones(2, 6),), dynamic_shapes=({0: torch.export.Dim("n", min=2, max=9)},)
+)
 print(exported.graph)
 show("exported", exported.module()(torch.ones(3, 6)))
 print(make_fx(lambda x: F.cross_entropy(net(x), torch.zeros(2).long()))(torch.ones(2, 6)).graph)
-print(make_fx(torch.func.grad(lambda x: net(x).sum()), tracing_mode="fake")(torch.ones(2, 6)).graph)
+print(make_fx(torch.func.grad(lambda x: net(x).sum()))(torch.ones(2, 6)).graph)
 decomposed = exported.run_decompositions()
 print(len(decomposed.graph.nodes), sorted({str(node.target) for node in decomposed.graph.nodes}))
 with torch._subclasses.FakeTensorMode() as mode:

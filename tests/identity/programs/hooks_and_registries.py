@@ -30,7 +30,12 @@ handles = [
     register_optimizer_step_post_hook(lambda *_: order.append("post step")),
 ]
 model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
-print([(type(m).__name__, [len(v) for k, v in vars(m).items() if "hook" in k]) for m in model.modules()])
+print(
+    [
+        (type(m).__name__, [len(v) for k, v in vars(m).items() if "hook" in k and hasattr(v, "__len__")])
+        for m in model.modules()
+    ]
+)
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 print([(k, len(v)) for k, v in vars(optimizer).items() if "hook" in k])
 print([p._backward_hooks for p in model.parameters()], [p._post_accumulate_grad_hooks for p in model.parameters()])

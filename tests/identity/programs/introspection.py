@@ -64,7 +64,11 @@ QUESTIONS = {
     "dictionary": lambda subject: sorted(vars(subject)) if not isinstance(subject, type) else len(vars(subject)),
     "wrapped": lambda subject: hasattr(subject, "__wrapped__"),
     "doc": lambda subject: hashlib.sha256(str(subject.__doc__).encode()).hexdigest()[:10],
-    "kind": lambda subject: (inspect.isfunction(subject), inspect.isbuiltin(subject), inspect.ismethoddescriptor(subject)),
+    "kind": lambda subject: (
+        inspect.isfunction(subject),
+        inspect.isbuiltin(subject),
+        inspect.ismethoddescriptor(subject),
+    ),
     "unwrapped": lambda subject: inspect.unwrap(subject) is subject,
     "copies": lambda subject: (copy.copy(subject) is subject, copy.deepcopy(subject) is subject),
     "pickle": lambda subject: pickle.dumps(subject),

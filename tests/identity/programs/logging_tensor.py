@@ -14,7 +14,12 @@ class Logging(torch.Tensor):
     @staticmethod
     def __new__(cls, inner):
         return torch.Tensor._make_wrapper_subclass(
-            cls, inner.size(), strides=inner.stride(), dtype=inner.dtype, device=inner.device, requires_grad=inner.requires_grad
+            cls,
+            inner.size(),
+            strides=inner.stride(),
+            dtype=inner.dtype,
+            device=inner.device,
+            requires_grad=inner.requires_grad,
         )
 
     def __init__(self, inner):

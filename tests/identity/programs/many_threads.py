@@ -59,7 +59,9 @@ for seed in sorted(results):
     print(seed, *results[seed])
 grad_modes = []
 with torch.no_grad(), torch.autocast("cpu"):
-    thread = threading.Thread(target=lambda: grad_modes.append((torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))))
+    thread = threading.Thread(
+        target=lambda: grad_modes.append((torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")))
+    )
     thread.start()
     thread.join()
 show("modes", grad_modes)

@@ -20,6 +20,7 @@ for step in range(5):
     loss = (weighted.mean(0).get_data().nan_to_num() ** 2).sum() + torch.masked.sum(weight * 0.1, mask=mask)
     optimizer.zero_grad()
     loss.backward()
+    weight.grad = weight.grad.get_data() if hasattr(weight.grad, "get_data") else weight.grad
     optimizer.step()
     show_loss(step, loss)
     print(x.sum(), x.amax(1), x.mean(), (x + x).get_mask().sum(), type(weighted).__name__, type(weight.grad).__name__)

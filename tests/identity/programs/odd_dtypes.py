@@ -27,7 +27,9 @@ class Net(nn.Module):
         self.register_buffer("nested", torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]))
         self.register_buffer("jagged", torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged))
         self.register_buffer("quantized", torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8))
-        self.register_buffer("channels", torch.quantize_per_channel(torch.ones(2, 2), torch.ones(2), torch.zeros(2), 0, torch.qint8))
+        self.register_buffer(
+            "channels", torch.quantize_per_channel(torch.ones(2, 2), torch.ones(2), torch.zeros(2), 0, torch.qint8)
+        )
         self.register_buffer("mkldnn", torch.ones(3).to_mkldnn())
         self.frozen = nn.Parameter(torch.ones(3, dtype=torch.int32), requires_grad=False)
         self.absent = nn.Parameter(torch.empty(3, device="meta"))

@@ -30,12 +30,24 @@ class Hostile:
         raise ZeroDivisionError(name)
 
 
-for _name in ("__len__", "__eq__", "__repr__", "__str__", "__bool__", "__iter__", "__getitem__", "__hash__", "__contains__"):
+for _name in (
+    "__len__",
+    "__eq__",
+    "__repr__",
+    "__str__",
+    "__bool__",
+    "__iter__",
+    "__getitem__",
+    "__hash__",
+    "__contains__",
+):
     setattr(Hostile, _name, raising(_name))
 
 
 class HostileDict(dict):
-    keys, items, values, get, __iter__ = (raising(f"dict.{name}") for name in ("keys", "items", "values", "get", "__iter__"))
+    keys, items, values, get, __iter__ = (
+        raising(f"dict.{name}") for name in ("keys", "items", "values", "get", "__iter__")
+    )
     __len__ = raising("dict.__len__")
 
 

@@ -1,9 +1,7 @@
 """A timeout guard by SIGALRM that goes off inside steps, interrupts, and handlers that count."""
 
 # farm: sample
-import os
 import signal
-import threading
 
 import torch
 import torch.nn.functional as F
@@ -13,10 +11,6 @@ from showing import show, show_end, show_loss
 
 class Timeout(Exception):
     pass
-
-
-def guard(number, frame):
-    raise Timeout("took too long")
 
 
 torch.manual_seed(0)
@@ -35,38 +29,41 @@ def one_step():
 for step in range(3):
     show_loss(step, one_step())
 saved = {name: value.clone() for name, value in model.state_dict().items()}
-print(signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
-signal.signal(signal.SIGALRM, guard)
-caught = 0
-for delay in range(1, 41):
-    # At a different place of the loop each time: wherever it goes off, the loop must end.
-    signal.setitimer(signal.ITIMER_REAL, 0.0005 * delay)
-    try:
-        while True:
-            one_step()
-    except Timeout as error:
-        caught += 1
-        text = str(error)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-show("caught", caught, text)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+print(signal.getsignal(signal.SIGALRM))
+called = []
 
 
-def interrupted(how_often):
+def caught_by(kind, handler, how_often):
+    """How often the loop was ended by an exception of the kind; the handler raises it at another place each time."""
+    signal.signal(signal.SIGALRM, handler)
     found = 0
-    for number in range(how_often):
-        timer = threading.Timer(0.001 * number, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
+    for delay in range(1, how_often + 1):
         try:
+            # Goes off again should the exception be lost, so that the program ends and the two numbers differ.
+            signal.setitimer(signal.ITIMER_REAL, 0.0005 * delay, 0.5)
             while True:
                 one_step()
-        except KeyboardInterrupt:
+        except kind:
             found += 1
-        timer.join()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     return found
 
 
-show("interrupted", interrupted(15))
+def timeout(number, frame):
+    called.append(number)
+    raise Timeout("took too long")
+
+
+def interrupt(number, frame):
+    called.append(number)
+    signal.raise_signal(signal.SIGINT)
+
+
+show("timeouts", caught_by(Timeout, timeout, 40), len(called))
+show("interrupts", caught_by(KeyboardInterrupt, interrupt, 20), len(called))
+signal.signal(signal.SIGALRM, timeout)
 
 
 class Raising(nn.Module):

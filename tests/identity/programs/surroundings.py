@@ -29,13 +29,28 @@ def report():
     print(len(warnings.filters), [f[:3] for f in warnings.filters], warnings.showwarning.__module__)
     print(gc.isenabled(), gc.get_threshold(), len(gc.callbacks), sys.getrecursionlimit(), sys.getswitchinterval())
     print(logging.root.handlers, logging.root.level, sorted(logging.root.manager.loggerDict)[:5])
-    print(os.getcwd().endswith("work"), os.umask(0o022), os.getpriority(os.PRIO_PROCESS, 0), resource.getrlimit(resource.RLIMIT_NOFILE))
-    print(builtins.__import__.__name__, builtins.print.__name__, sys.breakpointhook.__name__, sys.gettrace(), sys.getprofile())
-    print(torch.get_num_threads(), torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype())
+    print(
+        os.getcwd().endswith("work"),
+        os.umask(0o022),
+        os.getpriority(os.PRIO_PROCESS, 0),
+        resource.getrlimit(resource.RLIMIT_NOFILE),
+    )
+    print(
+        builtins.__import__.__name__,
+        builtins.print.__name__,
+        sys.breakpointhook.__name__,
+        sys.gettrace(),
+        sys.getprofile(),
+    )
+    print(
+        torch.get_num_threads(), torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
+    )
     print(torch.are_deterministic_algorithms_enabled(), torch.backends.mkldnn.enabled, torch.is_anomaly_enabled())
     print(torch.is_autocast_enabled("cpu"), torch.backends.cuda.matmul.allow_tf32, torch.get_float32_matmul_precision())
     print(len(sys.audit.__name__), sys.stdin.fileno(), sys.stdin.isatty(), sys.getfilesystemencoding(), sys.platform)
-    print(torch.__file__.rpartition("site-packages")[2], torch.__spec__.name, type(torch.__loader__).__name__, type(torch))
+    print(
+        torch.__file__.rpartition("site-packages")[2], torch.__spec__.name, type(torch.__loader__).__name__, type(torch)
+    )
     print(sorted(name for name in sys.modules["__main__"].__dict__ if name.startswith("__")))
 
 

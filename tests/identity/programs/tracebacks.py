@@ -73,9 +73,11 @@ MISTAKES = {
     "step": lambda: optimizer.step(closure),
     "scheduler": lambda: torch.optim.lr_scheduler.StepLR(None, 1),
     "state": lambda: nn.Linear(2, 2).load_state_dict({"weight": x}),
-    "clip": lambda: nn.utils.clip_grad_norm_([torch.full((1,), float("nan"), requires_grad=True)], 1.0, True)
-    if False
-    else nn.utils.clip_grad_norm_("text", 1.0),
+    "clip": lambda: (
+        nn.utils.clip_grad_norm_([torch.full((1,), float("nan"), requires_grad=True)], 1.0, True)
+        if False
+        else nn.utils.clip_grad_norm_("text", 1.0)
+    ),
     "attribute": lambda: nn.Linear(2, 2).nothing,
     "init": lambda: nn.init.xavier_uniform_(torch.empty(3)),
     "not implemented": lambda: nn.Module()(x),

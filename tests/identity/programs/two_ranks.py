@@ -37,7 +37,7 @@ def work(rank, path):
     models = [net(), net(), net()]
     torch.manual_seed(100 + rank)
     ddp = DistributedDataParallel(models[0])
-    ddp.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
     train(ddp, torch.optim.AdamW(ddp.parameters(), 1e-2), rank, lines)
     fully_shard(models[1])
     train(models[1], torch.optim.AdamW(models[1].parameters(), 1e-2), rank, lines)
