@@ -1,4 +1,4 @@
-"""Gradient accumulation, a GradScaler on the CPU, autocast in bfloat16, clipping by norm and by value, skipped steps."""
+"""Gradient accumulation, a GradScaler on the CPU, autocast in bfloat16, clipping by norm and by value."""
 
 import torch
 import torch.nn.functional as F

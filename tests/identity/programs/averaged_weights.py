@@ -1,4 +1,4 @@
-"""Averages of weights: by hand, AveragedModel, SWA with new batch statistics, a momentum encoder, resuming from a file."""
+"""Averages of weights: by hand, AveragedModel, SWA with new batch statistics, a momentum encoder, resuming."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Models that are pickled, copied, rebuilt, renamed and taken apart while they train; inputs in containers of all kinds."""
+"""Models that are pickled, copied, rebuilt, renamed and taken apart while they train; inputs in all containers."""
 
 import collections
 import copy
@@ -10,7 +10,7 @@ import typing
 import torch
 import torch.nn.functional as F
 from torch import nn
-from showing import show, show_end, show_loss
+from showing import show_end, show_loss
 
 
 @dataclasses.dataclass(frozen=True)

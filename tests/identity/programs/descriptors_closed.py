@@ -7,7 +7,7 @@ import os
 import torch
 import torch.nn.functional as F
 from torch import nn
-from showing import show, show_end, show_loss
+from showing import show_end, show_loss
 
 torch.manual_seed(0)
 model = nn.Linear(4, 2)

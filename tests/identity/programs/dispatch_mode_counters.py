@@ -1,6 +1,5 @@
 """TorchDispatchMode counters, nested, around whole training steps; a FLOP counter."""
 
-# farm: sample
 from collections import Counter
 
 import torch

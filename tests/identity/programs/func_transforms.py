@@ -1,6 +1,5 @@
 """torch.func: vmap, grad, jacrev, hessian, jvp, ensembles of models, per-sample gradients, forward derivatives."""
 
-# farm: sample
 import torch
 import torch.nn.functional as F
 from torch import nn

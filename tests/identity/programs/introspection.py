@@ -1,6 +1,5 @@
 """What Python says of torch's functions and classes: signature, source, repr, module, qualified name, code, pickle."""
 
-# farm: sample
 import copy
 import hashlib
 import inspect
@@ -13,21 +12,78 @@ from torch import nn
 from showing import show_end, show_loss
 
 SUBJECTS = [
-    F.linear, F.cross_entropy, F.dropout, F.layer_norm, F.embedding, F.mse_loss, F.softmax, F.log_softmax, F.gelu,
-    F.scaled_dot_product_attention, F.conv2d, F.batch_norm, F.nll_loss, F.binary_cross_entropy_with_logits, F.kl_div,
-    torch.matmul, torch.bmm, torch.einsum, torch.save, torch.load, torch.manual_seed, torch.rand, torch.randn, torch.multinomial,
-    torch.Tensor.backward, torch.Tensor.add, torch.Tensor.masked_fill, torch.Tensor.normal_, torch.Tensor.uniform_,
-    torch.autograd.backward, torch.autograd.grad, torch.utils.checkpoint.checkpoint, torch.compile, torch.jit.script,
-    nn.Module.__call__, nn.Module.forward, nn.Module.train, nn.Module.eval, nn.Module.to, nn.Module.zero_grad,
-    nn.Module.load_state_dict, nn.Module.requires_grad_, nn.Module.__setattr__, nn.Module.register_parameter, nn.Module.__init__,
-    nn.Linear.forward, nn.Linear.__init__, nn.Parameter, nn.init.xavier_uniform_, nn.init.normal_, nn.init.zeros_,
-    nn.utils.clip_grad_norm_, nn.utils.clip_grad_value_, torch.optim.Optimizer.zero_grad, torch.optim.SGD.step,
-    torch.optim.SGD.__init__, torch.optim.Optimizer.__init__, torch.optim.AdamW.step, torch.optim.LBFGS.step,
-    torch.optim.lr_scheduler.StepLR, torch.optim.lr_scheduler.LRScheduler.step, torch.optim.lr_scheduler.LRScheduler.__init__,
-    torch.optim.swa_utils.AveragedModel.update_parameters, torch.amp.GradScaler.step, torch.amp.GradScaler.scale,
-    torch.utils.data.DataLoader.__iter__, torch.utils.data.DataLoader.__init__, torch.utils.data.dataloader._BaseDataLoaderIter.__next__,
-    torch.distributed.all_reduce, torch.distributed.init_process_group, torch.nn.parallel.DistributedDataParallel.forward,
-]  # fmt: skip
+    F.linear,
+    F.cross_entropy,
+    F.dropout,
+    F.layer_norm,
+    F.embedding,
+    F.mse_loss,
+    F.softmax,
+    F.log_softmax,
+    F.gelu,
+    F.scaled_dot_product_attention,
+    F.conv2d,
+    F.batch_norm,
+    F.nll_loss,
+    F.binary_cross_entropy_with_logits,
+    F.kl_div,
+    torch.matmul,
+    torch.bmm,
+    torch.einsum,
+    torch.save,
+    torch.load,
+    torch.manual_seed,
+    torch.rand,
+    torch.randn,
+    torch.multinomial,
+    torch.Tensor.backward,
+    torch.Tensor.add,
+    torch.Tensor.masked_fill,
+    torch.Tensor.normal_,
+    torch.Tensor.uniform_,
+    torch.autograd.backward,
+    torch.autograd.grad,
+    torch.utils.checkpoint.checkpoint,
+    torch.compile,
+    torch.jit.script,
+    nn.Module.__call__,
+    nn.Module.forward,
+    nn.Module.train,
+    nn.Module.eval,
+    nn.Module.to,
+    nn.Module.zero_grad,
+    nn.Module.load_state_dict,
+    nn.Module.requires_grad_,
+    nn.Module.__setattr__,
+    nn.Module.register_parameter,
+    nn.Module.__init__,
+    nn.Linear.forward,
+    nn.Linear.__init__,
+    nn.Parameter,
+    nn.init.xavier_uniform_,
+    nn.init.normal_,
+    nn.init.zeros_,
+    nn.utils.clip_grad_norm_,
+    nn.utils.clip_grad_value_,
+    torch.optim.Optimizer.zero_grad,
+    torch.optim.SGD.step,
+    torch.optim.SGD.__init__,
+    torch.optim.Optimizer.__init__,
+    torch.optim.AdamW.step,
+    torch.optim.LBFGS.step,
+    torch.optim.lr_scheduler.StepLR,
+    torch.optim.lr_scheduler.LRScheduler.step,
+    torch.optim.lr_scheduler.LRScheduler.__init__,
+    torch.optim.swa_utils.AveragedModel.update_parameters,
+    torch.amp.GradScaler.step,
+    torch.amp.GradScaler.scale,
+    torch.utils.data.DataLoader.__iter__,
+    torch.utils.data.DataLoader.__init__,
+    torch.utils.data.dataloader._BaseDataLoaderIter.__next__,
+    torch.distributed.all_reduce,
+    torch.distributed.init_process_group,
+    torch.nn.parallel.DistributedDataParallel.forward,
+]
 
 
 def attempt(question, subject):
@@ -44,9 +100,15 @@ def source(subject):
 def code(subject):
     found = subject.__code__
     return (
-        found.co_name, found.co_qualname, found.co_filename.rpartition("site-packages")[2], found.co_firstlineno,
-        found.co_argcount, found.co_kwonlyargcount, found.co_varnames[:4], found.co_flags,
-    )  # fmt: skip
+        found.co_name,
+        found.co_qualname,
+        found.co_filename.rpartition("site-packages")[2],
+        found.co_firstlineno,
+        found.co_argcount,
+        found.co_kwonlyargcount,
+        found.co_varnames[: found.co_argcount + found.co_kwonlyargcount],
+        found.co_flags,
+    )
 
 
 QUESTIONS = {

@@ -1,10 +1,9 @@
 """LBFGS with a line search, and sharpness-aware minimisation that steps twice with a closure."""
 
-# farm: sample
 import torch
 import torch.nn.functional as F
 from torch import nn
-from showing import show, show_end, show_loss
+from showing import show_end, show_loss
 
 
 class Sam(torch.optim.Optimizer):

@@ -9,9 +9,16 @@ from showing import show, show_end, show_loss
 
 torch.manual_seed(0)
 model = UNet2DModel(
-    sample_size=8, in_channels=1, out_channels=1, block_out_channels=(8, 16), layers_per_block=1, norm_num_groups=4,
-    down_block_types=("DownBlock2D", "AttnDownBlock2D"), up_block_types=("AttnUpBlock2D", "UpBlock2D"), attention_head_dim=4,
-)  # fmt: skip
+    sample_size=8,
+    in_channels=1,
+    out_channels=1,
+    block_out_channels=(8, 16),
+    layers_per_block=1,
+    norm_num_groups=4,
+    down_block_types=("DownBlock2D", "AttnDownBlock2D"),
+    up_block_types=("AttnUpBlock2D", "UpBlock2D"),
+    attention_head_dim=4,
+)
 noise_schedule = DDPMScheduler(num_train_timesteps=20)
 average = EMAModel(model.parameters(), decay=0.9)
 optimizer = torch.optim.AdamW(model.parameters(), 1e-3)

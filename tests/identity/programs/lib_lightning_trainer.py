@@ -56,10 +56,20 @@ data = DataLoader(TensorDataset(torch.randn(24, 6), torch.randint(0, 3, (24,))),
 for manual in (False, True):
     net = Net(manual)
     trainer = L.Trainer(
-        max_epochs=2, limit_train_batches=3, limit_val_batches=1, accelerator="cpu", devices=1, logger=False,
-        enable_progress_bar=False, enable_model_summary=False, callbacks=[Note()], num_sanity_val_steps=1,
-        enable_checkpointing=False, gradient_clip_val=None if manual else 0.5, accumulate_grad_batches=1 if manual else 2,
-    )  # fmt: skip
+        max_epochs=2,
+        limit_train_batches=3,
+        limit_val_batches=1,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[Note()],
+        num_sanity_val_steps=1,
+        enable_checkpointing=False,
+        gradient_clip_val=None if manual else 0.5,
+        accumulate_grad_batches=1 if manual else 2,
+    )
     trainer.fit(net, data, data)
     print(trainer.validate(net, data, verbose=False))
     trainer.save_checkpoint("last.ckpt")

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 import torchmetrics
 from torch import nn
-from showing import show, show_end, show_loss
+from showing import show_end, show_loss
 
 torch.manual_seed(0)
 model = nn.Linear(6, 3)

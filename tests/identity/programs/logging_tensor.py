@@ -1,6 +1,5 @@
 """Tensor subclasses with a dispatch of their own: wrappers that log, and ones that hold scaled integers."""
 
-# farm: sample
 import torch
 import torch.nn.functional as F
 from torch import nn

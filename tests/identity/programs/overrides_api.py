@@ -13,15 +13,36 @@ for space, functions in sorted(table.items(), key=lambda item: str(item[0])):
 testing, ignored = overrides.get_testing_overrides(), overrides.get_ignored_functions()
 print(len(testing), len(ignored))
 for function in (
-    F.linear, F.cross_entropy, F.dropout, F.layer_norm, F.embedding, F.mse_loss, torch.matmul, torch.Tensor.add,
-    torch.Tensor.backward, F.scaled_dot_product_attention, torch.Tensor.sum, F.gelu, F.nll_loss, F.multi_head_attention_forward,
-    torch.Tensor.masked_fill, torch.nn.init.uniform_, torch.rand, torch.randn, torch.manual_seed, torch.einsum, torch.cat,
-):  # fmt: skip
+    F.linear,
+    F.cross_entropy,
+    F.dropout,
+    F.layer_norm,
+    F.embedding,
+    F.mse_loss,
+    torch.matmul,
+    torch.Tensor.add,
+    torch.Tensor.backward,
+    F.scaled_dot_product_attention,
+    torch.Tensor.sum,
+    F.gelu,
+    F.nll_loss,
+    F.multi_head_attention_forward,
+    torch.Tensor.masked_fill,
+    torch.nn.init.uniform_,
+    torch.rand,
+    torch.randn,
+    torch.manual_seed,
+    torch.einsum,
+    torch.cat,
+):
     print(
-        overrides.resolve_name(function), function in testing, function in ignored,
-        overrides.is_tensor_method_or_property(function), any(function in found for found in table.values()),
+        overrides.resolve_name(function),
+        function in testing,
+        function in ignored,
+        overrides.is_tensor_method_or_property(function),
+        any(function in found for found in table.values()),
         callable(testing.get(function)) and str(inspect.signature(testing[function])),
-    )  # fmt: skip
+    )
 names = [overrides.resolve_name(function) for functions in table.values() for function in functions]
 print(len(names), sorted(str(name) for name in names)[:1500:7])
 

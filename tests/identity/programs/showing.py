@@ -1,4 +1,7 @@
-"""What the programs of the farm print with: content of tensors as hashes, numbers to the last bit. Seeds what torch does not."""
+"""What the programs of the farm print with: content of tensors as hashes, numbers to the last bit.
+
+Seeds the generators that torch does not.
+"""
 
 import hashlib
 import random

@@ -1,6 +1,5 @@
-"""What a program can see of its own process: environment, arguments, paths, files, threads, handlers, standard streams."""
+"""What a program can see of its own process: environment, arguments, paths, threads, handlers, streams."""
 
-# farm: sample
 import builtins
 import gc
 import locale
@@ -15,7 +14,7 @@ import warnings
 import torch
 import torch.nn.functional as F
 from torch import nn
-from showing import show, show_end, show_loss
+from showing import show_end, show_loss
 
 OURS = ("PYTHONPATH",)
 

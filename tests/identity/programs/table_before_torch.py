@@ -1,6 +1,5 @@
 """Functions that were taken from torch's extension modules and from torch itself, in every way of importing them."""
 
-# farm: sample
 import importlib
 import sys
 
