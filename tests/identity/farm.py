@@ -207,7 +207,7 @@ def trace_faults(trace_dir: Path, *, finishes: bool) -> list[str]:
 def look_at(program: Program, scratch: Path) -> list[str]:
     """Run a program without and with the probe; say what differs, and what is wrong with the traces.
 
-    A program that fails by itself, says nothing, or does not repeat itself cannot show anything, so that is a fault too.
+    A program that fails by itself, says nothing, or does not repeat itself cannot show anything: a fault too.
     """
     place, trace_dir = scratch / "place", scratch / "trace"
     plain = run_program(program.path, place, None)

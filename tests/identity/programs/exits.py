@@ -4,6 +4,7 @@
 # farm: exits 5
 import atexit
 import os
+import random
 import sys
 import threading
 
@@ -51,6 +52,7 @@ show("model", train(3))
 last = Last()
 pid = os.fork()
 if pid == 0:
+    random.seed(1)  # Python draws a new seed in every child
     try:
         show("child", train(2))
         raise SystemExit("words as a status")

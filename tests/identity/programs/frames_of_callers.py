@@ -12,7 +12,8 @@ from showing import show, show_end, show_loss
 
 def here(depth=1):
     frame = sys._getframe(depth)
-    return f"{frame.f_code.co_name}:{frame.f_lineno}:{sorted(frame.f_locals)[:3]}"
+    code = frame.f_code
+    return f"{code.co_name}:{frame.f_lineno}:{sorted(frame.f_locals)[:3] if code.co_filename == __file__ else ''}"
 
 
 def local_class():
