@@ -27,9 +27,9 @@ def one_step(step):
 one_step(0)
 if os.fork() == 0:
     os.setsid()
-    random.seed(1)  # Python draws a new seed in every child
     if os.fork() != 0:
         os._exit(0)
+    random.seed(1)  # Python draws a new seed in every child
     os.closerange(0, 1024)
     os.open("daemon.txt", os.O_RDWR | os.O_CREAT)
     os.dup2(0, 1)

@@ -5,8 +5,6 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.modules import module as registry
 from torch.optim.optimizer import (
-    _global_optimizer_post_hooks,
-    _global_optimizer_pre_hooks,
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
@@ -16,7 +14,6 @@ for name in sorted(vars(registry)):
     if name.startswith("_global_"):
         value = getattr(registry, name)
         print(name, len(value) if hasattr(value, "__len__") else value)
-print(len(_global_optimizer_pre_hooks), len(_global_optimizer_post_hooks))
 torch.manual_seed(0)
 order = []
 handles = [

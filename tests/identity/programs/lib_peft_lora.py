@@ -2,10 +2,12 @@
 
 # farm: needs transformers peft
 import torch
+import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel
 from showing import show, show_end, show_loss
 
+transformers.logging.disable_progress_bar()
 torch.manual_seed(0)
 
 

@@ -4,6 +4,7 @@
 import os
 
 import torch
+import transformers
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 from showing import show, show_end
 
@@ -26,6 +27,7 @@ class Note(TrainerCallback):
         print("step", state.global_step, sorted(kwargs))
 
 
+transformers.logging.disable_progress_bar()
 torch.manual_seed(0)
 config = BertConfig(
     vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, num_labels=3,
@@ -38,6 +40,7 @@ arguments = TrainingArguments(
     label_smoothing_factor=0.1,
 )  # fmt: skip
 trainer = Trainer(model=model, args=arguments, train_dataset=Words(), eval_dataset=Words(), callbacks=[Note()])
+trainer.remove_callback(transformers.PrinterCallback)  # prints times
 result = trainer.train()
 show("loss", result.training_loss)
 print([float(x).hex() for x in trainer.predict(Words()).predictions.ravel()[:6]])
