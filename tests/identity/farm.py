@@ -5,8 +5,6 @@ A program is a script that knows nothing of the probe. What it needs of the farm
 - `# farm: sample`: it belongs to the sample that every test run looks at.
 - `# farm: needs NAME...`: modules that must be importable; without them the program is skipped.
 - `# farm: exits STATUS`: the exit status that it means to have; 0 where nothing is said.
-- `# farm: unfinished`: some of its processes leave without the interpreter's own end (`os._exit`, a signal), so their
-  traces end in the middle.
 """
 
 from __future__ import annotations
@@ -52,7 +50,6 @@ class Program:
     sample: bool = False
     needs: tuple[str, ...] = ()
     exits: int = 0
-    finishes: bool = True
 
     @property
     def name(self) -> str:
@@ -73,7 +70,7 @@ class Outcome:
 def read_program(path: Path) -> Program:
     """The program in a file; ValueError where it asks for something that the farm does not know."""
     said = {name: value.split() for name, value in DIRECTIVE.findall(path.read_text())}
-    unknown = said.keys() - {"sample", "needs", "exits", "unfinished"}
+    unknown = said.keys() - {"sample", "needs", "exits"}
     if unknown:
         raise ValueError(f"{path} asks the farm for {sorted(unknown)}, which it does not know: see {__file__}")
     return Program(
@@ -81,7 +78,6 @@ def read_program(path: Path) -> Program:
         sample="sample" in said,
         needs=tuple(said.get("needs", ())),
         exits=int(said.get("exits", ["0"])[0]),
-        finishes="unfinished" not in said,
     )
 
 
@@ -184,23 +180,27 @@ def differences(plain: Outcome, observed: Outcome) -> list[str]:
     return found
 
 
-def trace_faults(trace_dir: Path, *, finishes: bool) -> list[str]:
-    """Why the traces of a run would not be relied on; empty where they would."""
+def trace_faults(trace_dir: Path) -> list[str]:
+    """Why the traces of a run would not be relied on; empty where they would.
+
+    Only the program's own process must have finished: it may end others, as loaders end workers they keep.
+    """
     directories = sorted(trace_dir.glob("proc-*"))
     if not directories:
         return ["no trace was left"]
-    found = []
+    found, metas = [], {}
     for directory in directories:
-        if not (directory / "meta.json").exists():
+        if (directory / "meta.json").exists():
+            metas[directory] = json.loads((directory / "meta.json").read_text())
+        else:
             found.append(f"{directory.name}: no meta.json")
-            continue
-        meta = json.loads((directory / "meta.json").read_text())
+    if metas and not min(metas.values(), key=lambda meta: float(meta["started"]))["finished"]:
+        found.append("the trace of the program's own process was not finished")
+    for directory, meta in metas.items():
         if meta["probe_errors"]:
             found.append(f"{directory.name}: errors of the probe: {meta['probe_errors']}")
         if meta["lost_events"]:
             found.append(f"{directory.name}: {meta['lost_events']} events were lost")
-        if finishes and not meta["finished"]:
-            found.append(f"{directory.name}: the trace was not finished")
     return found
 
 
@@ -217,4 +217,4 @@ def look_at(program: Program, scratch: Path) -> list[str]:
     found = differences(plain, observed)
     if found and differences(plain, run_program(program.path, place, None)):
         found.insert(0, "the program does not repeat itself without the probe either")
-    return found + trace_faults(trace_dir, finishes=program.finishes)
+    return found + trace_faults(trace_dir)

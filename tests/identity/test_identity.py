@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,14 @@ def test_farm_sees_differences() -> None:
 
 
 def test_farm_sees_unreliable_traces(tmp_path: Path) -> None:
-    assert trace_faults(tmp_path, finishes=True) == ["no trace was left"]
-    (tmp_path / "proc-1-1").mkdir()
-    note = '{"probe_errors": [{"where": "a", "error": "b"}], "lost_events": 2, "finished": false}'
-    (tmp_path / "proc-1-1" / "meta.json").write_text(note)
-    assert len(trace_faults(tmp_path, finishes=True)) == 3
-    assert len(trace_faults(tmp_path, finishes=False)) == 2
+    assert trace_faults(tmp_path) == ["no trace was left"]
+    for number, kept in enumerate(({"finished": True}, {"finished": False})):
+        (tmp_path / f"proc-{number}").mkdir()
+        note = {"probe_errors": [], "lost_events": 0, "started": number, **kept}
+        (tmp_path / f"proc-{number}" / "meta.json").write_text(json.dumps(note))
+    assert trace_faults(tmp_path) == []
+    note = {"probe_errors": [{"where": "a", "error": "b"}], "lost_events": 2, "started": -1, "finished": False}
+    (tmp_path / "proc-1" / "meta.json").write_text(json.dumps(note))
+    assert len(trace_faults(tmp_path)) == 3
+    (tmp_path / "proc-2").mkdir()
+    assert "no meta.json" in trace_faults(tmp_path)[0]

@@ -1,6 +1,5 @@
 """Forks twice, leaves its session, closes all descriptors, and trains as a daemon that writes a file."""
 
-# farm: unfinished
 import os
 import random
 import sys

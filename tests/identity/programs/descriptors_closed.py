@@ -3,7 +3,6 @@
 import os
 
 # farm: sample
-# farm: unfinished
 import torch
 import torch.nn.functional as F
 from torch import nn

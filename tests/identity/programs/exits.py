@@ -1,6 +1,5 @@
 """atexit handlers, output that is still buffered, exceptions at the end, and os._exit with a status."""
 
-# farm: unfinished
 # farm: exits 5
 import atexit
 import os

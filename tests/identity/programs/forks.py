@@ -1,6 +1,5 @@
 """os.fork in the middle of training: children that train, that end with os._exit, that execute another program."""
 
-# farm: unfinished
 import os
 import subprocess
 import sys

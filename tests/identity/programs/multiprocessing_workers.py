@@ -1,7 +1,5 @@
 """Pools and processes by fork and by spawn that share tensors and queues with the one that trains."""
 
-# farm: unfinished
-
 import multiprocessing
 import os
 
