@@ -19,6 +19,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-faults", type=Path, metavar="FILE", help="write docs/faults.md from the marks of all tests"
     )
+    parser.addoption(
+        "--identity",
+        choices=("sample", "all"),
+        default="sample",
+        help="how much of the farm of tests/identity to run (default: sample)",
+    )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -27,7 +27,6 @@ from pytest_traincheck.testing.settings import settings_of
 from pytest_traincheck.workflow.intended import is_meant
 
 REFRESH = "refresh"
-"""Name of the item that says how much was compared, and the kind of warnings that too little was."""
 
 _REPLAY = "Replay"
 """The relation whose rules are conditional comparisons."""

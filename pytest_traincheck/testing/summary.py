@@ -25,7 +25,7 @@ def show(
 ) -> None:
     """Write the section: every result with its incidents in order, every refresh with its diff.
 
-    `commands` are workflow commands of ours; nothing else that is written here is one. `expected` are the pipelines that
+    `commands` are workflow commands of ours; nothing else that is written here is one. `expected` are pipelines that
     failed in items marked to fail, and in no other.
     """
     writer = reporter.config.get_terminal_writer()
