@@ -23,6 +23,12 @@ def _no_foreign_git(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "tester@example.invalid")
 
 
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a report breaks its lines depends on how long the paths are; here the sentences matter."""
+    monkeypatch.setenv("COLUMNS", "1000")
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     directory = tmp_path / "project"
