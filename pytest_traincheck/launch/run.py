@@ -20,6 +20,7 @@ from pytest_traincheck.launch.environment import child_environment
 from pytest_traincheck.launch.footprint import Footprint, difference, snapshot
 from pytest_traincheck.launch.interpreter import require_python
 from pytest_traincheck.launch.isolation import find_breach
+from pytest_traincheck.launch.meta import hide
 from pytest_traincheck.launch.process import Ended, run_tree
 from pytest_traincheck.launch.run_directory import (
     FORMAT,
@@ -150,6 +151,7 @@ def _attempt(request: RunRequest, progress: Callable[[float], None] | None) -> t
             except OSError as error:
                 _write_run_file(request, prepared.shown, prepared.interpreter, RunStatus.NOT_STARTED)
                 raise _cannot_start(prepared.argv[0], error) from error
+            hide(request.run_dir, tmp)
             # Read through the open files: the run may have deleted the directory they are in.
             errors, printed = (_without(tmp, output.read_tail(stream)) for stream in (stderr, stdout))
         return _judge(request, prepared, ended, output.labelled(errors, printed), errors), errors
