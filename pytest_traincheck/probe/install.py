@@ -76,11 +76,11 @@ class Probe:
         self._undo.append(undo)
 
     def start(self) -> None:
-        """Open the trace and put the wrappers in place."""
+        """Open the trace and observe every family of functions."""
         self._open([])
         for name in _FAMILIES:
             try:
-                import_module(f"{__package__}.wraps.{name}").install(self)
+                import_module(f"{__package__}.families.{name}").install(self)
             except Exception as error:  # noqa: BLE001 - one family that does not fit this torch must not cost the rest
                 self._failed(f"installing {name}", error)
         self.patches.installed()
@@ -119,7 +119,7 @@ class Probe:
         return {name: meta[name] for name in ("rank", "world_size")}
 
     def finish(self) -> None:
-        """End the trace; the wrappers stay but do nothing any more."""
+        """End the trace; functions are still observed, but nothing is recorded any more."""
         recorder = self.recorder
         if recorder is not None:
             self.write_meta(finished=True)

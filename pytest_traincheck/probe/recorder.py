@@ -1,4 +1,4 @@
-"""Turns what the wrappers see into rows. Everything the user's thread pays for a call is in `begin` and `end`."""
+"""Turns what is observed into rows. Everything the user's thread pays for a call is in `begin` and `end`."""
 
 from __future__ import annotations
 

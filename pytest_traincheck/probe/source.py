@@ -10,7 +10,7 @@ from .names import is_user_file
 from .symbols import Symbols
 
 _MAX_CODES = 20_000
-_LIBRARY, _USER, _WRAPPER = range(3)
+_LIBRARY, _USER, _OBSERVED = range(3)
 
 
 class SourceLines:
@@ -24,16 +24,16 @@ class SourceLines:
         self._ids: dict[tuple[int, int], int] = {}
         self._directory = os.getcwd() + os.sep  # noqa: PTH109 - a string prefix is what is needed
 
-    def stop_at(self, wrapper: CodeType) -> None:
-        """Frames of `wrapper` are calls on the stack: whoever is called from there has the same line as that call."""
-        self._learn(wrapper, _WRAPPER)
+    def stop_at(self, observed: CodeType) -> None:
+        """Frames of `observed` are calls on the stack: whoever is called from there has the same line as that call."""
+        self._learn(observed, _OBSERVED)
 
     def _learn(self, code: CodeType, kind: int) -> int:
         if len(self._codes) > _MAX_CODES:
-            kept = [known for known in self._codes if self._kinds.get(id(known)) == _WRAPPER]
-            self._codes, self._kinds = kept, {id(known): _WRAPPER for known in kept}
+            kept = [known for known in self._codes if self._kinds.get(id(known)) == _OBSERVED]
+            self._codes, self._kinds = kept, {id(known): _OBSERVED for known in kept}
             self._ids.clear()
-        if self._kinds.get(id(code)) != _WRAPPER:
+        if self._kinds.get(id(code)) != _OBSERVED:
             self._codes.append(code)
             self._kinds[id(code)] = kind
         return self._kinds[id(code)]
@@ -54,7 +54,7 @@ class SourceLines:
                 if found is None:
                     found = self._ids[key] = self._intern(frame)
                 return found
-            if kind == _WRAPPER and enclosing:
+            if kind == _OBSERVED and enclosing:
                 return enclosing
             frame = frame.f_back
         return enclosing

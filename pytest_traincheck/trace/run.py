@@ -49,6 +49,22 @@ class Run:
         return "" if seed is None else str(seed)
 
     @property
+    def left_out(self) -> Mapping[str, int]:
+        """What the probe could not look at, and how often, over all processes."""
+        found: dict[str, int] = {}
+        unobserved: dict[str, list[str]] = {}
+        for process in (*self.processes, *self.workers):
+            for what, count in (process.raw.meta.get("left_out") or {}).items():
+                found[what] = found.get(what, 0) + int(count)
+            for function, reason in (process.raw.meta.get("unobserved") or {}).items():
+                names = unobserved.setdefault(reason, [])
+                names += [] if function in names else [function]
+        for reason, names in unobserved.items():
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            found[f"calls of {', '.join(f'`{name}`' for name in names[:_NAMED])}{more}: {reason}"] = 1
+        return found
+
+    @property
     def peers(self) -> tuple[tuple[int, ...], ...]:
         """Positions of processes that train together: one tuple for each launch of several ranks."""
         by_rank: dict[int, list[int]] = {}
@@ -75,6 +91,10 @@ class Run:
         """The same run with modules and variables where the golden, whose roots are given, has them."""
         processes = tuple(rerooted(process, placement, golden) for process in self.processes)
         return Run(self.path, processes, self.workers)
+
+
+_NAMED = 3
+"""Functions of one sort that are named."""
 
 
 def load_run(path: Path) -> Run:

@@ -89,6 +89,10 @@ def _versions(value: object) -> bool:
     return isinstance(value, dict) and all(map(_text, value.values()))
 
 
+def _counts(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_whole, value.values()))
+
+
 def _mesh(value: object) -> bool:
     return value is None or (isinstance(value, dict) and all(_coordinate(item) for item in value.values()))
 
@@ -143,6 +147,8 @@ _META: Mapping[str, Callable[[object], bool]] = {
     "lost_events": _whole,
     "probe_errors": _failures,
     "probe_error_count": _whole,
+    "left_out": _counts,
+    "unobserved": _versions,
 }
 
 _SYMBOLS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {

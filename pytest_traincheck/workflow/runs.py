@@ -195,7 +195,14 @@ def record(
 def notes_of(plan: SidePlan, runs: Sequence[Recorded]) -> tuple[str, ...]:
     """What there is to say about the runs of a side, beside what they recorded."""
     written = written_notes(plan.side, (one for run in runs for one in run.written), plan.tree is not None)
-    return (*(note for run in runs for note in run.notes), *written)
+    return (*(note for run in runs for note in run.notes), *written, *_left_out(plan, runs))
+
+
+def _left_out(plan: SidePlan, runs: Sequence[Recorded]) -> Iterator[str]:
+    """What the probe could not look at in the runs of a side, once each: a rule about it says nothing."""
+    for what in dict.fromkeys(what for run in runs for what in run.trace.left_out):
+        most = max(run.trace.left_out.get(what, 0) for run in runs)
+        yield f"{plan.side}: not looked at: {what}" + (f" ({most} times)" if most > 1 else "")
 
 
 def side_info(plan: SidePlan, runs: Sequence[Recorded], path: Path) -> SideInfo:

@@ -130,7 +130,7 @@ def test_functions_of_the_same_name_and_those_of_shapes(tmp_path: Path) -> None:
 
 def test_every_function_has_known_parameters() -> None:
     """Otherwise nothing would be told, and nobody would notice."""
-    from pytest_traincheck.probe.wraps import functions, graphs
+    from pytest_traincheck.probe.families import functions, graphs
 
     for name in functions.FUNCTIONAL:
         if hasattr(F, name) and not name.startswith(graphs._BY_SHAPE):

@@ -113,3 +113,13 @@ def test_a_directory_without_a_description_is_no_process(tmp_path: Path) -> None
     leave(tmp_path, Loop())
     (tmp_path / "proc-9-9").mkdir()
     assert len(load_run(tmp_path).processes) == 1
+
+
+def test_what_was_not_looked_at_is_told_once(tmp_path: Path) -> None:
+    names = {f"f{number}": "no source" for number in range(5)}
+    for rank in range(2):
+        leave(tmp_path, Loop(), rank=rank, left_out={"sketches of inner calls": 3}, unobserved=names)
+    assert load_run(tmp_path).left_out == {
+        "sketches of inner calls": 6,
+        "calls of `f0`, `f1`, `f2` and 2 more: no source": 1,
+    }

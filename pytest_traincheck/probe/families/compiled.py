@@ -1,6 +1,6 @@
 """Compiled regions: the probe steps aside completely, and what runs inside is one call.
 
-A compiler must see torch as it is without us, or it would compile our wrappers into its graphs.
+A compiler must see torch as it is without us, or it would compile our hooks into its graphs.
 """
 
 from __future__ import annotations
