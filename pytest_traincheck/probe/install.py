@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from . import storages
 from .in_place import Hooks
 from .names import is_user_file
 from .patch import Patches
@@ -154,6 +155,7 @@ class Probe:
         try:
             parent.writer.abandon()
             self.patches.forked()
+            storages.forked()
             self._open(parent.modules.live())
         except Exception:  # noqa: BLE001 - a child that cannot be observed must still run; it leaves no directory
             self.recorder = None

@@ -6,6 +6,7 @@ A weak reference to a tensor is seen by its owner: `torch.utils.swap_tensors`, a
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
@@ -15,6 +16,14 @@ from . import digest as content
 _ROOM = 1024
 """Storages that are counted before those that were given back are looked for."""
 _Storage: Any = torch.UntypedStorage
+_lock = threading.RLock()
+"""What one thread forgets, another may be about to ask for: a weak reference that was given back is no address."""
+
+
+def forked() -> None:
+    """In a forked child: another thread of the parent may have held the lock."""
+    global _lock
+    _lock = threading.RLock()
 
 
 class Remembered:
@@ -32,7 +41,8 @@ class Remembered:
 
     def __call__(self) -> torch.Tensor | None:
         """A new tensor of the same numbers, `None` when its memory was given back."""
-        storage: Any = _Storage._new_with_weak_ptr(self._weak)
+        with _lock:
+            storage: Any = _Storage._new_with_weak_ptr(self._weak) if self._weak else None
         if storage is None:
             return None
         with torch._C._DisableTorchDispatch():  # no dispatch mode of the user's sees the new tensor
@@ -42,14 +52,18 @@ class Remembered:
     @property
     def alive(self) -> bool:
         """Whether somebody holds the memory."""
-        return not _Storage._expired(self._weak)
+        with _lock:
+            return bool(self._weak) and not _Storage._expired(self._weak)
 
     def forget(self) -> None:
-        """Give back the few bytes that a weak reference keeps. The object is of no use afterwards.
+        """Give back the few bytes that a weak reference keeps; from then on the memory counts as given back.
 
-        Not when it is collected: what a signal handler raises in a `__del__` is lost.
+        Not when the object is collected: what a signal handler raises in a `__del__` is lost.
         """
-        _Storage._free_weak_ref(self._weak)
+        with _lock:
+            weak, self._weak = self._weak, 0
+            if weak:
+                _Storage._free_weak_ref(weak)
 
     def is_of(self, tensor: torch.Tensor) -> bool:
         """Whether these are the numbers of a tensor."""
