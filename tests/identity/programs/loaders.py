@@ -1,6 +1,5 @@
 """Loaders of every make: workers kept and not, generators, samplers, iterable data, prefetching, worker functions."""
 
-# farm: sample
 import random
 
 import numpy
