@@ -18,8 +18,11 @@ LIBRARIES = ("torch", "transformers", "accelerate", "lightning", "peft")
 LIMIT_S = 580
 """Seconds for all modules of a library; an import that takes as long by itself is left out."""
 
-SAMPLED = 7
-"""Of the many models of transformers, every so-many-th is imported where not all are asked for."""
+SAMPLED = 25
+"""Every so-many-th module is imported where not all are asked for."""
+
+ALWAYS = frozenset({"torch.distributed.optim", "torch.distributed.tensor", "torch.ao.quantization", "torch.testing"})
+"""These script classes, or look at their callers, while they are imported."""
 
 SCRIPTS = frozenset({"__main__", "setup", "conftest"})
 """Modules that do something when they are imported, or belong to another build."""
@@ -41,11 +44,9 @@ def public_modules(library: str) -> list[str]:
 
 
 def of_sample(library: str, names: list[str]) -> list[str]:
-    """The names without most models of transformers, of which there are thousands of modules."""
-    if library != "transformers":
-        return names
-    models = [name for name in names if name.startswith("transformers.models.") and ".modeling_" in name]
-    return [name for name in names if not name.startswith("transformers.models.")] + models[::SAMPLED]
+    """The library itself and a part of its modules, of which there are thousands."""
+    wanted = {library, *names[::SAMPLED]} | ALWAYS
+    return [name for name in names if name in wanted]
 
 
 def walk(names: list[str], place: Path, trace_dir: Path | None) -> tuple[dict[str, str], str | None]:
