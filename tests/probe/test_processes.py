@@ -124,7 +124,7 @@ def test_a_failing_probe_is_counted_and_the_program_goes_on(run: Any) -> None:
         script(
             """
             variables = sys.modules["_traincheck_probe.variables"].Variables
-            variables.look_at_gradients = lambda *args, **kwargs: 1 / 0
+            variables.look_at_gradients = None
             step()
             print("done")
             """
@@ -133,7 +133,7 @@ def test_a_failing_probe_is_counted_and_the_program_goes_on(run: Any) -> None:
     assert outcome.stdout == "done\n"
     errors = outcome.trace.meta["probe_errors"]
     assert outcome.trace.meta["probe_error_count"] == len(errors) > 0
-    assert all("ZeroDivisionError" in error["error"] for error in errors)
+    assert all("TypeError" in error["error"] for error in errors)
     assert outcome.trace.called("torch.autograd.backward")
 
 
