@@ -16,6 +16,7 @@ MAX_ITEMS = 16
 DEPTH = 2
 
 _SCALARS = (int, float, bool)
+_TYPE = "@type"
 _NO_SHAPE = torch.Size()
 _TENSOR, _PARAMETER = torch.Tensor, torch.nn.Parameter
 
@@ -53,7 +54,13 @@ def key_of(value: Any, depth: int = DEPTH) -> Any:
         return kind if named is None else (dict, *[(name[:MAX_TEXT], key_of(item, depth - 1)) for name, item in named])
     if kind is torch.dtype or kind is torch.device or kind is torch.layout or kind is torch.memory_format:
         return (kind, str(value))
-    return kind
+    return kind if type(kind) is type else _named(kind)
+
+
+def _named(kind: Any) -> tuple[str, str]:
+    """What stands for a class with a metaclass, whose hash and equality may be somebody's code."""
+    module, name = (type.__getattribute__(kind, field) for field in ("__module__", "__qualname__"))
+    return _TYPE, f"{module}.{name}"
 
 
 def scalar(value: int | float | bool) -> int | float | bool | str:
@@ -72,6 +79,8 @@ def from_key(key: Any) -> Any:
     if isinstance(key, type):
         return {"type": f"{key.__module__}.{key.__qualname__}"}
     head = key[0]
+    if head is _TYPE:
+        return {"type": key[1]}
     if isinstance(head, torch.dtype):
         dtype, shape, requires_grad, *device = key
         place = device[0].type if device else "cpu"
