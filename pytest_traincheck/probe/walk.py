@@ -24,7 +24,8 @@ def pairs(value: Any) -> list[tuple[str, Any]] | None:
     """Name and value of all that a mapping, such as a batch or a `ModelOutput`, holds; `None` for everything else."""
     kind = type(value)  # an object may say of itself that it is of another class, or raise when it is asked
     if not issubclass(kind, dict):
-        if not issubclass(kind, UserDict):
+        # An abstract class would keep a table of the classes that it was asked about, by their hash.
+        if all(base is not UserDict for base in type.__getattribute__(kind, "__mro__")):
             return None
         value = _attributes(value).get("data")
         if type(value) is not dict:

@@ -1,6 +1,5 @@
 """Arguments, modules and containers whose methods raise, lie or take offence at being looked at."""
 
-# farm: sample
 import collections
 import dataclasses
 import enum
