@@ -182,6 +182,7 @@ def test_signals_that_the_caller_ignores_are_ignored_by_the_pipeline_and_no_othe
     program = (
         "import signal, sys\nfrom pathlib import Path\nfrom pytest_traincheck.launch.run import RunRequest, execute\n"
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "run_dir = Path('run').absolute()\n"
         "execute(RunRequest('python train.py', cwd=Path.cwd(), run_dir=run_dir))\n"
         "print((run_dir / 'stdout.txt').read_text())\n"
