@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RAISED, ENTRY, TRAINING, NONFINITE = 1, 2, 4, 8
 """Flags of a call."""
 
-_NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
+NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Call:
@@ -40,20 +40,19 @@ class Call:
         self.flags = 0
         self.entry: Any = None
         self.given: tuple[Any, ...] = ()
-        self.kwargs: Mapping[str, Any] = _NO_KWARGS
+        self.kwargs: Mapping[str, Any] = NO_KWARGS
 
 
 class ThreadState:
     """Open calls of one thread."""
 
-    __slots__ = ("backward", "busy", "closure", "in_step", "modules", "stack", "thread")
+    __slots__ = ("busy", "closure", "in_step", "modules", "stack", "thread")
 
     def __init__(self) -> None:
         self.stack: list[Call] = []
         self.busy = False
         self.thread = 0
         self.modules = 0
-        self.backward = 0
         self.in_step = 0
         self.closure: CodeType | None = None
 
@@ -102,9 +101,7 @@ class unseen:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         self._function.__exit__(None, None, None)
         if error is not None:
-            # Between any two instructions of `quiet` a signal may have arrived.
-            self._recorder.threads.busy = False
-            torch._C._set_grad_enabled(self._grad)
+            left_in_the_middle(self._recorder.threads, self._grad)
             self._recorder.failed(self._where, error)
         return True
 
@@ -140,6 +137,16 @@ class quiet:
             _record_functions(True)
         torch._C._set_grad_enabled(self._grad)
         self._state.busy = False
+
+
+def left_in_the_middle(state: ThreadState, grad: bool) -> None:
+    """Undo what a `quiet` has done that was left before it was whole: a signal may arrive between any two instructions.
+    Its guards have ended with the object that held them.
+    """
+    state.busy = False
+    torch._C._set_grad_enabled(grad)
+    if _profiling():
+        _record_functions(True)
 
 
 _profiling: Callable[[], bool] = torch._C._autograd._profiler_enabled

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .by_class import ByClass
 from .names import class_name, library_of
 from .symbols import Api, Symbols
 
@@ -110,7 +111,7 @@ class Modules:
         self._pending: list[_Ref] = []
         self._roots: dict[int, Root] = {}
         self._ordinal = 0
-        self._apis: dict[type, Api] = {}
+        self._apis = ByClass[Api]()
         self.generation = 0
         for module in known:
             self.add(module)
@@ -145,7 +146,8 @@ class Modules:
         if api is None:
             api = self._apis.get(info.cls)
             if api is None:
-                api = self._apis[info.cls] = Api(class_name(info.cls), "module", library_of(info.cls.__module__))
+                made = Api(class_name(info.cls), "module", library_of(info.cls.__module__))
+                api = self._apis.put(info.cls, made)
             info.api = api
         return api
 

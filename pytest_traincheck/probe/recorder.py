@@ -14,7 +14,18 @@ import torch
 
 from . import digest as content
 from . import summary
-from .context import ENTRY, NONFINITE, RAISED, Call, Threads, ThreadState, context_key, quiet, unobservable
+from .context import (
+    ENTRY,
+    NONFINITE,
+    RAISED,
+    Call,
+    Threads,
+    ThreadState,
+    context_key,
+    left_in_the_middle,
+    quiet,
+    unobservable,
+)
 from .measures import Measures
 from .modules import Modules, Root
 from .optimizers import Optimizers
@@ -160,8 +171,7 @@ class Recorder:
         """As `failed`; calls that were opened since there were so many are forgotten, and gradients are recorded again
         if they were.
         """
-        state.busy = False
-        torch._C._set_grad_enabled(grad)
+        left_in_the_middle(state, grad)
         if open_calls is not None:
             del state.stack[open_calls:]
         self.failed(where, error)

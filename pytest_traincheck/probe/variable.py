@@ -13,7 +13,7 @@ class Var:
     """One variable and its last seen state."""
 
     __slots__ = (
-        "digest", "elements", "first", "id", "key", "kind", "name", "opt", "plain", "pointer", "root", "sample",
+        "digest", "elements", "first", "id", "key", "kind", "name", "opt", "pointer", "root", "sample",
         "size", "state", "version", "volatile",
     )  # fmt: skip
 
@@ -31,7 +31,6 @@ class Var:
         self.version = -1
         self.pointer = 0
         self.size = 0
-        self.plain = False
         self.volatile = False
         """Whether it is another object at every look, so that nothing can tell that it has not changed."""
         self.sample = b""
@@ -53,15 +52,14 @@ class Var:
             and content.sample(self.pointer, self.size) == self.sample
         )
 
-    def remember(self, tensor: torch.Tensor, readable: torch.Tensor, seen: content.Look) -> None:
+    def remember(self, tensor: torch.Tensor, seen: content.Look) -> None:
         self.key = id(tensor)
-        self.plain = readable is tensor  # and the same object stays so
         self.version = -1 if tensor.is_inference() else tensor._version
         _, _, self.pointer, self.size, self.sample = seen
 
     def same_as(self, other: Var) -> None:
         """Take over what `other` remembers of the same tensor."""
-        self.key, self.plain, self.version = other.key, other.plain, other.version
+        self.key, self.version = other.key, other.version
         self.pointer, self.size, self.sample = other.pointer, other.size, other.sample
 
 

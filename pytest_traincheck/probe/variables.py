@@ -340,7 +340,7 @@ class Variables:
             seen = content.look(readable, True, telling)
             state, hashed = seen[:2]
             self._suspicious = self._suspicious or state == content.NONFINITE
-            var.remember(grad, readable, seen)
+            var.remember(grad, seen)
             if state != var.state or hashed != var.digest:
                 self._change(var, owner, state, hashed, norm, emit)
 
@@ -357,7 +357,7 @@ class Variables:
                 return
             seen = content.look(readable, finite or var.state == content.NONFINITE)
             state, hashed = seen[:2]
-            var.remember(tensor, readable, seen)
+            var.remember(tensor, seen)
         if state != var.state or hashed != var.digest:
             self._change(var, tensor, state, hashed, math.nan, emit)
 

@@ -200,8 +200,7 @@ def notes_of(plan: SidePlan, runs: Sequence[Recorded]) -> tuple[str, ...]:
 
 def _left_out(plan: SidePlan, runs: Sequence[Recorded]) -> Iterator[str]:
     """What the probe could not look at in the runs of a side, once each: a rule about it says nothing."""
-    # Another engine may have other traces, of which nothing is known.
-    left_out: list[Mapping[str, int]] = [getattr(run.trace, "left_out", {}) for run in runs]
+    left_out: list[Mapping[str, int]] = [run.trace.left_out for run in runs]
     for what in dict.fromkeys(what for found in left_out for what in found):
         most = max(found.get(what, 0) for found in left_out)
         yield f"{plan.side}: not looked at: {what}" + (f" ({most} times)" if most > 1 else "")

@@ -38,6 +38,14 @@ def violation(rule: Invariant, value: str = "") -> Violation:
     return Violation(rule, f"{rule.subject} was never called", "once", "never", 1, "train", (0,), 5, value=value)
 
 
+@dataclass(frozen=True)
+class FakeTrace:
+    """What is asked of a trace outside of learning and checking."""
+
+    directory: Path
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass
 class FakeEngine:
     """Records what it is asked for. `broken` names the subjects whose rules the candidate breaks."""
@@ -68,7 +76,7 @@ class FakeEngine:
     def load_run(self, run_dir: Path) -> Any:
         if self.untrained:
             raise TraceError(f"nothing was trained: {run_dir}; let it run two steps")
-        return run_dir
+        return FakeTrace(run_dir)
 
     def learn(
         self,
@@ -83,8 +91,8 @@ class FakeEngine:
         varied: Sequence[Any] = (),
         repeated: Sequence[Any] = (),
     ) -> Golden:
-        self.repeated = tuple(Path(run).name for run in repeated)
-        self.varied = tuple(Path(run).name for run in varied)
+        self.repeated = tuple(run.directory.name for run in repeated)
+        self.varied = tuple(run.directory.name for run in varied)
         return Golden(pipeline, spec, self.rules, commit, environment, seeds, len(runs), reason)
 
     def check_run(self, golden: Golden, run: Any, *, same_spec: bool) -> CheckOutcome:  # noqa: ARG002 - the real one reads it

@@ -56,7 +56,7 @@ class Planted:
         name = run_dir.name.removeprefix("mutant-")
         # Runs are alike when they have as many processes: these have none.
         processes = (SimpleNamespace(world_size=1),) if name in self.overlooked else ()
-        return SimpleNamespace(name=name, processes=processes)
+        return SimpleNamespace(name=name, processes=processes, left_out={})
 
     def check_run(self, golden: Golden, run: Any, *, same_spec: bool) -> CheckOutcome:
         self.fake.broken = (STEP,) if run.name in self.found or self.breaks_its_golden else ()

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ class Trainer:
 
     def check_run(self, golden: Golden, run: Any, *, same_spec: bool) -> CheckOutcome:
         assert same_spec
-        behaviour = json.loads((run / "proc-1-1" / "meta.json").read_text())["behaviour"]
+        behaviour = json.loads((run.directory / "proc-1-1" / "meta.json").read_text())["behaviour"]
         broken = [rule for rule in golden.invariants if rule.subject in behaviour.split()]
         held = Verdict.NOT_TRIGGERED if behaviour == "odd" else Verdict.HELD
         verdicts = [InvariantVerdict(rule, Verdict.VIOLATED if rule in broken else held) for rule in golden.invariants]
@@ -86,7 +87,11 @@ class Trainer:
 
     @property
     def engine(self) -> Engine:
-        return Engine(self.execute, lambda run_dir: run_dir, self.learn, self.check_run)  # type: ignore[arg-type, return-value]
+        return Engine(self.execute, _load_run, self.learn, self.check_run)  # type: ignore[arg-type]
+
+
+def _load_run(run_dir: Path) -> Any:
+    return SimpleNamespace(directory=run_dir, left_out={})
 
 
 @dataclass

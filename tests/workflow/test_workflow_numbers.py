@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,11 @@ class Machine:
 
     @property
     def engine(self) -> Engine:
-        return Engine(self.execute, lambda run_dir: run_dir, self.learn, self.check_run)  # type: ignore[arg-type, return-value]
+        return Engine(self.execute, _load_run, self.learn, self.check_run)  # type: ignore[arg-type]
+
+
+def _load_run(run_dir: Path) -> Any:
+    return SimpleNamespace(directory=run_dir, left_out={})
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..context import Call, ThreadState, unseen
+from ..context import NO_KWARGS, Call, ThreadState, left_in_the_middle, unseen
 from ..in_place import Hooks, InPlace
 from ..names import is_user_file
 from ..patch import Kind
@@ -173,7 +173,7 @@ def observe(
 
 
 def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> Hooks:
-    depth = 3 if kind.own_frame else 2
+    depth = 4 if kind.own_frame else 3
 
     def enter(*args: Any, **kwargs: Any) -> Call | None:
         recorder = probe.recorder
@@ -182,12 +182,7 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
         state = recorder.threads
         if state.busy or is_compiling():
             return None
-        open_calls = len(state.stack)
-        try:
-            return _open(recorder, state, family, names, args, kwargs, depth)
-        except RecursionError:
-            del state.stack[open_calls:]
-            return None
+        return begin(recorder, state, args, kwargs)
 
     def enter_packed(first: Any, rest: tuple[Any, ...], named: dict[str, Any] | None) -> Call | None:
         recorder = probe.recorder
@@ -196,9 +191,12 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
         state = recorder.threads
         if state.busy or is_compiling():
             return None
+        return begin(recorder, state, (first, *rest), named or {})
+
+    def begin(recorder: Recorder, state: ThreadState, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         open_calls = len(state.stack)
         try:
-            return _open(recorder, state, family, names, (first, *rest), named or _NO_KWARGS, depth)
+            return _open(recorder, state, family, names, args, kwargs, depth)
         except RecursionError:
             del state.stack[open_calls:]
             return None
@@ -214,9 +212,6 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
             _close_raised(recorder, recorder.threads, call)
 
     return Hooks(enter_packed if kind.packed else enter, leave, raised)
-
-
-_NO_KWARGS: dict[str, Any] = {}
 
 
 def watch(
@@ -243,7 +238,7 @@ def watch(
             return None
 
         def enter_packed(first: Any, rest: tuple[Any, ...], named: dict[str, Any] | None) -> Any:
-            return enter(first, *rest, **(named or _NO_KWARGS))
+            return enter(first, *rest, **(named or {}))
 
         def leave(token: Any, result: Any) -> None:
             recorder = probe.recorder
@@ -303,7 +298,7 @@ def _open(
             if recorder.sketches.wanted:
                 recorder.sketches.opened(state, call, names.named(args, kwargs))
             return call
-        _prepare(recorder, state, family, args)
+        _prepare(recorder, state, family, args, grad)
         seen = args[1:] if family.method else args
         mod = family.mod(recorder, args)
         call = recorder.begin(state, api, family.key(seen, kwargs), names.bind, args, kwargs, mod, depth)
@@ -321,12 +316,12 @@ def _open(
         unhandled.__exit__(None, None, None)
 
 
-def _prepare(recorder: Recorder, state: ThreadState, family: Family, args: tuple[Any, ...]) -> None:
+def _prepare(recorder: Recorder, state: ThreadState, family: Family, args: tuple[Any, ...], grad: bool) -> None:
     """Look around before the call. The call is recorded even if that fails."""
     try:
         family.before(recorder, state, args)
     except Exception as error:  # noqa: BLE001 - see `_open`
-        state.busy = False
+        left_in_the_middle(state, grad)
         recorder.failed("before a call", error)
 
 
@@ -347,14 +342,14 @@ def _close(recorder: Recorder, state: ThreadState, family: Family, call: Call, r
                 return
             family.after(recorder, state, call, call.given, result)
         except Exception as error:  # noqa: BLE001 - see `_open`
-            state.busy = False
+            left_in_the_middle(state, grad)
             recorder.failed(f"after {call.api.name}", error)
         family.finish(recorder, state, call, result)
     except BaseException as error:  # noqa: BLE001 - see `_open`
         open_calls = state.stack.index(call) if call in state.stack else None
         recorder.abandon(state, open_calls, grad, f"closing {call.api.name}", error)
     finally:
-        call.given, call.kwargs = (), _NO_KWARGS
+        call.given, call.kwargs = (), NO_KWARGS
         unhandled.__exit__(None, None, None)
 
 
@@ -364,4 +359,4 @@ def _close_raised(recorder: Recorder, state: ThreadState, call: Call) -> None:
     except Exception as error:  # noqa: BLE001 - see `_open`
         recorder.failed(f"closing {call.api.name}", error)
     finally:
-        call.given, call.kwargs = (), _NO_KWARGS
+        call.given, call.kwargs = (), NO_KWARGS

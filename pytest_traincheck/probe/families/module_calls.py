@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..by_class import ByClass
 from ..context import ENTRY, TRAINING, Call, ThreadState, quiet, unobservable, unseen
 from ..in_place import Hooks, InPlace
 from ..modules import ModuleInfo, unwrap
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
     from ..install import Probe
     from ..recorder import Recorder
 
-_signatures: dict[type, Parameters] = {}
+_signatures = ByClass[Parameters]()
 
 
 def install(probe: Probe) -> None:
     """Observe `torch.nn.Module.__call__`, `__init__` and `__setstate__` (copies and unpickled modules go there)."""
     _observe_calls(probe)
-    classes: set[type] = set()
+    classes = ByClass[bool]()
 
     def entered(module: torch.nn.Module, *_: Any, **__: Any) -> torch.nn.Module:
         return module
@@ -33,8 +34,8 @@ def install(probe: Probe) -> None:
         if probe.recorder is not None:
             probe.recorder.modules.add(module)
             cls = type(module)
-            if cls not in classes:
-                classes.add(cls)
+            if not classes.get(cls):
+                classes.put(cls, True)
                 generation.prepare(probe, cls)
 
     for function in (torch.nn.Module.__init__, torch.nn.Module.__setstate__):
@@ -181,8 +182,7 @@ def _token_tensors(named: list[tuple[str, Any]], depth: int) -> list[torch.Tenso
 def _parameters_of(cls: type[torch.nn.Module]) -> Parameters:
     # A scripted module hides its `forward`, so its arguments go by number.
     forward = None if issubclass(cls, torch.jit.ScriptModule) else cls.forward
-    names = _signatures[cls] = Parameters(forward, method=True)
-    return names
+    return _signatures.put(cls, Parameters(forward, method=True))
 
 
 def _inner(recorder: Recorder, module: torch.nn.Module) -> ModuleInfo:

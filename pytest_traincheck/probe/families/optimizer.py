@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ..by_class import ByClass
 from ..context import Call, ThreadState, quiet, unobservable, unseen
 from ..in_place import Hooks, InPlace
 from ..names import class_name, library_of
@@ -22,16 +23,19 @@ if TYPE_CHECKING:
     from ..install import Probe
     from ..recorder import Recorder
 
-_apis: dict[tuple[type, str], Api] = {}
-_signatures: dict[type, Parameters] = {}
+_apis = ByClass[dict[str, Api]]()
+_signatures = ByClass[Parameters]()
 
 
 def api_of(cls: type, method: str, kind: str) -> Api:
     """`torch.optim.AdamW.step`, `MODULE.Mine.step`."""
-    api = _apis.get((cls, method))
+    apis = _apis.get(cls)
+    if apis is None:
+        apis = _apis.put(cls, {})
+    api = apis.get(method)
     if api is None:
         name = class_name(cls)
-        api = _apis[cls, method] = Api(f"{name}.{method}" if method else name, kind, library_of(cls.__module__))
+        api = apis[method] = Api(f"{name}.{method}" if method else name, kind, library_of(cls.__module__))
     return api
 
 
@@ -160,7 +164,7 @@ class _Steps:
         cls = type(optimizer)
         names = _signatures.get(cls)
         if names is None:
-            names = _signatures[cls] = Parameters(cls.step, method=True)
+            names = _signatures.put(cls, Parameters(cls.step, method=True))
         # The instance is the first of the arguments that torch hands to its hooks.
         key = call_key(args[1:], kwargs)
         call = recorder.begin(state, api_of(cls, "step", "optimizer"), key, names.bind, args, kwargs, depth=2)

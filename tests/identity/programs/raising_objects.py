@@ -1,5 +1,6 @@
 """Arguments, modules and containers whose methods raise, lie or take offence at being looked at."""
 
+# farm: sample
 import collections
 import dataclasses
 import enum
@@ -120,10 +121,30 @@ around = {"self": loop}
 around["me"] = around
 
 
+class Counting(type):
+    """Says of its classes what hash they have, and what they are equal to."""
+
+    def __hash__(cls):
+        touched["metaclass.__hash__"] += 1
+        return 1
+
+    def __eq__(cls, other):
+        touched["metaclass.__eq__"] += 1
+        return True
+
+
+class Twisted(nn.Linear, metaclass=Counting):
+    pass
+
+
+class Sgd(torch.optim.SGD, metaclass=Counting):
+    pass
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layer = nn.Linear(3, 2)
+        self.layer = Twisted(3, 2)
         self.hostile = [Hostile()]
         self.text = HostileText("text")
 
@@ -159,7 +180,7 @@ class Net(nn.Module):
 
 torch.manual_seed(0)
 net = Net()
-optimizer = torch.optim.SGD(net.parameters(), 0.1)
+optimizer = Sgd(net.parameters(), 0.1)
 extras = [
     Hostile,
     Hostile(),

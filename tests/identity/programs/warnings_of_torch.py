@@ -1,6 +1,7 @@
 """Warnings of torch name the user's line, and say as much as without an observer."""
 
 # farm: sample
+import os
 import warnings
 
 import torch
@@ -71,7 +72,7 @@ with warnings.catch_warnings(record=True) as caught:
         print("raised", type(error).__name__, error)
         model = nn.Linear(1, 1)
 for warning in caught:
-    place = warning.filename.rpartition("site-packages")[2].rpartition("/work/")[2]
+    place = os.path.basename(warning.filename)
     print(warning.category.__name__, place, warning.lineno, str(warning.message)[:200].replace("\n", " "))
 show_end(model=model)
 torch.manual_seed(1)
