@@ -46,11 +46,13 @@ class Call:
 class ThreadState:
     """Open calls of one thread."""
 
-    __slots__ = ("busy", "closure", "in_step", "modules", "stack", "thread")
+    __slots__ = ("busy", "closure", "guards", "in_step", "modules", "stack", "thread")
 
     def __init__(self) -> None:
         self.stack: list[Call] = []
         self.busy = False
+        self.guards: list[Any] = []
+        """What keeps the probe's own work apart at the moment, see `quiet`."""
         self.thread = 0
         self.modules = 0
         self.in_step = 0
@@ -109,10 +111,11 @@ class unseen:
 class quiet:
     """The probe's own tensor work: no gradients, no autocast, none of the user's function or dispatch modes."""
 
-    __slots__ = ("_autocast", "_dispatch", "_function", "_grad", "_profiled", "_state")
+    __slots__ = ("_before", "_grad", "_profiled", "_state")
 
     def __init__(self, state: ThreadState) -> None:
         self._state = state
+        self._before = len(state.guards)
 
     def __enter__(self) -> None:
         self._state.busy = True
@@ -121,29 +124,39 @@ class quiet:
         self._profiled = _profiling()
         if self._profiled:
             _record_functions(False)
-        # These end with the object that holds them, too.
-        self._autocast = torch._C._DisableAutocast()
-        self._autocast.__enter__()  # type: ignore[no-untyped-call]
-        self._function = torch._C.DisableTorchFunction()
-        self._function.__enter__()
-        self._dispatch = torch._C._DisableTorchDispatch()
-        self._dispatch.__enter__()  # type: ignore[no-untyped-call]
+        for make in _GUARDS:
+            guard = make()
+            self._state.guards.append(guard)
+            guard.__enter__()
 
     def __exit__(self, *exc: object) -> None:
-        self._dispatch.__exit__(None, None, None)
-        self._function.__exit__(None, None, None)
-        self._autocast.__exit__(None, None, None)
+        _end(self._state.guards, self._before)
         if self._profiled:
             _record_functions(True)
         torch._C._set_grad_enabled(self._grad)
         self._state.busy = False
 
 
+_GUARDS: tuple[Callable[[], Any], ...] = (
+    torch._C._DisableAutocast,
+    torch._C.DisableTorchFunction,
+    torch._C._DisableTorchDispatch,
+)
+
+
+def _end(guards: list[Any], kept: int) -> None:
+    """End guards in the opposite order: each puts back what it found."""
+    while len(guards) > kept:
+        guards.pop().__exit__(None, None, None)
+
+
 def left_in_the_middle(state: ThreadState, grad: bool) -> None:
     """Undo what a `quiet` has done that was left before it was whole: a signal may arrive between any two instructions.
-    Its guards have ended with the object that held them.
+
+    Its guards would end by themselves, but in any order, and not before the exception that was raised is forgotten.
     """
     state.busy = False
+    _end(state.guards, 0)
     torch._C._set_grad_enabled(grad)
     if _profiling():
         _record_functions(True)
