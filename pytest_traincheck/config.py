@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import datetime
-import difflib
 import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pytest_traincheck.printable import printable_line
 from pytest_traincheck.redaction import redacted, redacted_environment
+from pytest_traincheck.toml_table import ConfigError, Table, suggest
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+__all__ = [
+    "DEFAULT_SEEDS",
+    "DEFAULT_STORE",
+    "DEFAULT_TIMEOUT",
+    "EXAMPLE",
+    "LONGEST_TIMEOUT",
+    "PYPROJECT",
+    "SIZE_LIMIT",
+    "STANDALONE",
+    "STORED",
+    "Accept",
+    "Config",
+    "ConfigError",
+    "PipelineSpec",
+    "load",
+    "load_text",
+    "unusable_link",
+]
 
 PYPROJECT = "pyproject.toml"
 STANDALONE = "traincheck.toml"
@@ -53,10 +71,6 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PIPELINE_HEADER = re.compile(
     r"^\s*\[\s*(?:tool\s*\.\s*traincheck\s*\.\s*)?pipelines\s*\.\s*([^\]\[]+?)\s*\]\s*(?:#.*)?$"
 )
-
-
-class ConfigError(ValueError):
-    """The configuration cannot be used. The text names the file, the key and what to write instead."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +253,7 @@ def _table_of(source: Path, document: Mapping[str, Any], *, required: bool) -> M
 def _config(source: Path, content: Mapping[str, Any]) -> Config:
     root = source.parent
     _check_extent(source, content)
-    table = _Table(source, "", content)
+    table = Table(source, "", content)
     table.allow(
         ("golden", "store", "python", "golden_python", "candidate_python", "strict", "pipelines", "accept", "policy"),
     )
@@ -279,7 +293,7 @@ def _check_extent(source: Path, content: Mapping[str, Any]) -> None:
             todo += [((*path, str(number)), item) for number, item in enumerate(value, start=1)]
 
 
-def _pipelines(table: _Table) -> dict[str, PipelineSpec]:
+def _pipelines(table: Table) -> dict[str, PipelineSpec]:
     pipelines: dict[str, PipelineSpec] = {}
     by_folded: dict[str, str] = {}
     for name in table.content:
@@ -300,7 +314,7 @@ def _pipelines(table: _Table) -> dict[str, PipelineSpec]:
     return pipelines
 
 
-def _pipeline(name: str, table: _Table) -> PipelineSpec:
+def _pipeline(name: str, table: Table) -> PipelineSpec:
     table.allow(("run", "cwd", "seed_arg", "seed_env", "seeds", "vary", "env", "timeout", "link"))
     if "run" not in table.content:
         raise table.error("run", "is missing", 'Write the command as you type it: run = "python train.py --steps 8"')
@@ -324,7 +338,7 @@ def _pipeline(name: str, table: _Table) -> PipelineSpec:
     )
 
 
-def _seeds(table: _Table) -> tuple[int, ...]:
+def _seeds(table: Table) -> tuple[int, ...]:
     seeds = table.content.get("seeds", list(DEFAULT_SEEDS))
     # bool is an int to Python, and `seeds = [true]` is a mistake.
     if not isinstance(seeds, list) or not seeds or any(type(seed) is not int or seed < 0 for seed in seeds):
@@ -334,7 +348,7 @@ def _seeds(table: _Table) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def _link(table: _Table) -> tuple[str, ...]:
+def _link(table: Table) -> tuple[str, ...]:
     names = table.content.get("link", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise table.error("link", f"is {names!r}", 'Write an array of paths: link = ["data"]')
@@ -360,7 +374,7 @@ def unusable_link(text: str) -> str:
     return ""
 
 
-def _timeout(table: _Table) -> float:
+def _timeout(table: Table) -> float:
     value = table.content.get("timeout", DEFAULT_TIMEOUT)
     if type(value) not in (int, float) or not 0 < value <= LONGEST_TIMEOUT:
         raise table.error(
@@ -369,7 +383,7 @@ def _timeout(table: _Table) -> float:
     return float(value)
 
 
-def _environment(table: _Table) -> dict[str, str]:
+def _environment(table: Table) -> dict[str, str]:
     for name, value in table.content.items():
         if not _ENV_NAME.fullmatch(name):
             raise table.error(name, "is no variable name", "Use letters, digits and `_`")
@@ -380,16 +394,16 @@ def _environment(table: _Table) -> dict[str, str]:
     return dict(table.content)
 
 
-def _accept(table: _Table) -> tuple[Accept, ...]:
+def _accept(table: Table) -> tuple[Accept, ...]:
     entries = table.content.get("accept", [])
     if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
         raise table.error("accept", "must be an array of tables", "Write [[tool.traincheck.accept]]")
     return tuple(
-        _accept_one(_Table(table.source, f"accept[{index}].", entry)) for index, entry in enumerate(entries, start=1)
+        _accept_one(Table(table.source, f"accept[{index}].", entry)) for index, entry in enumerate(entries, start=1)
     )
 
 
-def _accept_one(table: _Table) -> Accept:
+def _accept_one(table: Table) -> Accept:
     keys = ("invariant", "owner", "reason", "expires")
     table.allow((*keys, "value"))
     for key in keys:
@@ -412,86 +426,8 @@ def _accept_one(table: _Table) -> Accept:
     )
 
 
-def _policy(table: _Table) -> dict[str, str]:
+def _policy(table: Table) -> dict[str, str]:
     for name, value in table.content.items():
         if value not in _POLICIES:
-            raise table.error(name, f"is {value!r}{_suggest(str(value), _POLICIES)}", 'Write "fail", "warn" or "off"')
+            raise table.error(name, f"is {value!r}{suggest(str(value), _POLICIES)}", 'Write "fail", "warn" or "off"')
     return dict(table.content)
-
-
-@dataclass(frozen=True)
-class _Table:
-    """One TOML table with where it stands, so that every complaint can name its file and key."""
-
-    source: Path
-    prefix: str
-    content: Mapping[str, Any]
-
-    def error(self, key: str, what: str, remedy: str) -> ConfigError:
-        name = printable_line(f"{self.prefix}{key}")
-        return ConfigError(f"{self.source}: `{name}` {what}. {remedy}.")
-
-    def allow(self, known: Iterable[str]) -> None:
-        names = tuple(known)
-        for key in self.content:
-            if key not in names:
-                raise self.error(key, f"is not a known key{_suggest(key, names)}", f"Known here: {', '.join(names)}")
-
-    def child(self, key: str) -> _Table:
-        value = self.content.get(key, {})
-        if not isinstance(value, Mapping):
-            raise self.error(key, "must be a table", f"Write [...{self.prefix}{key}] and its keys below")
-        return _Table(self.source, f"{self.prefix}{key}.", value)
-
-    def optional_text(self, key: str) -> str | None:
-        return self.text(key, "") if key in self.content else None
-
-    def text(self, key: str, default: str) -> str:
-        value = self.content.get(key, default)
-        if not isinstance(value, str):
-            raise self.error(key, f"is {value!r}, not a string", "Put it in quotes")
-        if key in self.content and not value.strip():
-            raise self.error(key, "is empty", "Give it a value or delete the line")
-        if "\0" in value:
-            raise self.error(key, "holds a NUL character", "Take it out")
-        return value
-
-    def interpreter(self, key: str) -> str | None:
-        """A path is relative to this file; symbolic links are kept, since a virtual environment is one."""
-        value = self.optional_text(key)
-        if value is None or "/" not in value:
-            return value
-        try:
-            return str(self.source.parent / Path(value).expanduser())
-        except RuntimeError as error:
-            raise self.error(key, f"is {value!r}, in the home of nobody", "Write the path in full") from error
-
-    def switch(self, key: str) -> bool:
-        value = self.content.get(key, False)
-        if not isinstance(value, bool):
-            raise self.error(key, f"is {value!r}, neither true nor false", f"Write {key} = true or {key} = false")
-        return value
-
-    def texts(self, key: str) -> list[str]:
-        value = self.content.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
-            raise self.error(key, f"is {value!r}", f'Write an array of strings: {key} = ["--batch-size 16"]')
-        return value
-
-    def path(self, key: str, default: str) -> str:
-        """A relative path that stays below the configuration's directory: each side is mapped into its own tree."""
-        value = self.text(key, default)
-        path = PurePosixPath(value)
-        depth = 0
-        for part in path.parts:
-            depth += -1 if part == ".." else 1
-            if path.is_absolute() or depth < 0:
-                raise self.error(
-                    key, f"is {value!r}, outside {self.source.parent}", "Write a path below the directory of this file"
-                )
-        return str(path)
-
-
-def _suggest(key: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(key.lower().replace("-", "_"), list(known), n=1, cutoff=0.5)
-    return f" (did you mean `{near[0]}`?)" if near else ""
