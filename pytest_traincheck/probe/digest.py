@@ -306,7 +306,7 @@ def _walk(value: Any, checksum: int, depth: int) -> int:
             checksum = _walk(item, checksum, depth - 1)
         return checksum
     if id(type(value)) in _PLAIN_VALUES:
-        return zlib.crc32(repr(value).encode("utf-8", "backslashreplace"), checksum)
+        return zlib.crc32(walk.text_of(value).encode("utf-8", "backslashreplace"), checksum)
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
         return zlib.crc32(value.tobytes(), checksum)
     named = walk.pairs(value)

@@ -24,7 +24,7 @@ from .sketch_rows import together
 from .sketch_scores import CENTRED, scores
 from .storages import Remembered, remembered
 from .summary import dtype_name
-from .walk import ITEMS, tensors
+from .walk import ITEMS, tensors, text_of
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -239,7 +239,7 @@ class Sketches:
     def hyperparameters(self, call: Call, optimizer: Any) -> None:
         """A hash of the groups' numbers and flags, those left out that only choose an implementation."""
         parts = [
-            sorted((name, repr(_plain(value))) for name, value in group.items() if name not in _IMPLEMENTATION)
+            sorted((name, text_of(_plain(value))) for name, value in group.items() if name not in _IMPLEMENTATION)
             for group in optimizer.param_groups
         ]
         hashed = content.digest_nested(repr(parts))

@@ -9,7 +9,7 @@ import torch
 
 from .digest import Lazy
 from .theirs import is_theirs
-from .walk import pairs
+from .walk import pairs, text_of
 
 MAX_TEXT = 80
 MAX_ITEMS = 16
@@ -68,7 +68,7 @@ def scalar(value: int | float | bool) -> int | float | bool | str:
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-        return str(value)
+        return text_of(value)[:MAX_TEXT]
     return value
 
 

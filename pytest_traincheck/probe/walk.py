@@ -57,8 +57,18 @@ def _attributes(value: Any) -> dict[str, Any]:
     return dict(found) if type(found) is dict else {}
 
 
+def text_of(value: Any) -> str:
+    """The text of a plain value. Python writes an integer of some thousand digits in no base but a power of two."""
+    try:
+        return repr(value)
+    except ValueError as error:
+        if is_theirs(error):
+            raise
+        return hex(value) if type(value) is int else type(value).__name__
+
+
 def _text(name: Any) -> str:
-    return name if type(name) is str else repr(name) if id(type(name)) in _SIMPLE else type(name).__name__
+    return name if type(name) is str else text_of(name) if id(type(name)) in _SIMPLE else type(name).__name__
 
 
 # By `id`: a class may have a metaclass that says what it is equal to.

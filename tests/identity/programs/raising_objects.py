@@ -180,7 +180,7 @@ class Net(nn.Module):
 
 torch.manual_seed(0)
 net = Net()
-optimizer = Sgd(net.parameters(), 0.1)
+optimizer = Sgd([{"params": net.parameters(), "noted": 10**5000}], 0.1)
 extras = [
     Hostile,
     Hostile(),
@@ -202,6 +202,7 @@ extras = [
     NotImplemented,
     types.SimpleNamespace(a=loop),
     10**5000,
+    {10**5000: torch.ones(1)},
     -(10**400),
     "\udcff surrogate",
     "\x00" * 300,
