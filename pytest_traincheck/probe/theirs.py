@@ -20,12 +20,16 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep  # noqa: PTH1
 _STDLIB = tuple(sysconfig.get_paths()[name] + os.sep for name in ("stdlib", "platstdlib"))
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep  # noqa: PTH100, PTH120 - a prefix of file names
 
+_OF_THREADS = frozenset({Exception, InterruptedError, RuntimeError, TimeoutError})
+"""Exceptions with which threads end each other's work. Raised by a library, they say what has happened."""
+
 
 def is_theirs(error: BaseException) -> bool:
     """Whether an exception that came up in the probe's own work was raised by somebody else.
 
     It was when a signal handler is among its frames, or when it is none of the exceptions that Python, its library and
-    torch raise and came up in the probe's code itself. `KeyboardInterrupt` and the like never come from us.
+    torch raise and came up in the probe's code itself. `KeyboardInterrupt` and the like never come from us, nor does an
+    exception that says nothing: another thread can raise a class only.
     """
     if not isinstance(error, Exception):
         return True
@@ -38,6 +42,8 @@ def is_theirs(error: BaseException) -> bool:
         return False
     if any(code in frames for code in _handlers()):
         return True
+    if type(error) in _OF_THREADS and not error.args:
+        return frames[-1].co_filename.startswith((_OURS, _TORCH, *_STDLIB))
     return frames[-1].co_filename.startswith(_OURS) and _is_of_others(type(error))
 
 

@@ -96,7 +96,13 @@ print(model.inner.weight.grad.tolist())
 """
 
 SIGNALS = """
-def expired(*_):
+def expired(_, frame):
+    # Where torch switches gradients off and on again it is not safe itself: a moment later then.
+    while "pytest_traincheck" in frame.f_code.co_filename:
+        frame = frame.f_back
+    if frame.f_code.co_name in ("_use_grad", "__init__", "__enter__", "__exit__"):
+        signal.setitimer(signal.ITIMER_REAL, 0.0002)
+        return
     raise TimeoutError("over")
 
 signal.signal(signal.SIGALRM, expired)
@@ -110,6 +116,30 @@ caught = 0
 for turn in range(60):
     signal.setitimer(signal.ITIMER_REAL, 0.002 + 0.0005 * turn)
     try:
+        while True:
+            model(torch.ones(2, 4)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    except TimeoutError:
+        caught += 1
+print(caught, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"))
+"""
+
+THREADS = """
+import ctypes, threading
+main = ctypes.c_ulong(threading.main_thread().ident)
+raising = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(30)])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+steps(model)
+model(torch.ones(2, 4)).square().mean().backward()
+optimizer.step()
+caught = 0
+for turn in range(60):
+    torch.set_grad_enabled(True)  # torch may have been about to do so
+    try:
+        threading.Timer(0.01 + 0.0005 * turn, raising, (main, ctypes.py_object(TimeoutError))).start()
         while True:
             model(torch.ones(2, 4)).square().mean().backward()
             optimizer.step()
@@ -247,6 +277,7 @@ SCRIPTS = {
     "parameters that are swapped": (SWAPPED, "Memory", "`swap_tensors`, and conversions that use it"),
     "dtypes and objects that resist": (DTYPES, "Exceptions", "buffers of rare dtypes, arguments whose methods raise"),
     "a timeout guard": (SIGNALS, "Signals", "a SIGALRM handler that raises, 60 times while the probe may be at work"),
+    "a timeout of another thread": (THREADS, "Signals", "another thread raises `TimeoutError` in this one, 60 times"),
     "deep nesting": (DEPTH, "Frames", "240 modules in each other, and the deepest nesting that Python allows"),
     "descriptors closed": (DESCRIPTORS, "Descriptors", "`os.closerange`, then files; bytes in `sys.argv`; `os._exit`"),
     "tables of functions": (TABLES, "Functions", "handlers in tables, a mode that notes functions and frames"),
