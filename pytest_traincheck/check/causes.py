@@ -17,9 +17,8 @@ from pytest_traincheck.golden.model import Kind
 from pytest_traincheck.relations import relations, vocabulary
 from pytest_traincheck.relations.accumulate import USED
 from pytest_traincheck.relations.api_arg import SET_BY_MODE
-from pytest_traincheck.relations.count import NOT_CALLED
+from pytest_traincheck.relations.meaning import Deviation
 from pytest_traincheck.relations.schedule import is_base, is_relative
-from pytest_traincheck.relations.total import ENDED
 
 LATE_EFFECT = 3
 """From this layer on a violation speaks of an effect (of a call, on a variable, between ranks), which has a cause
@@ -220,7 +219,7 @@ def _changes_totals(cause: Violation, effect: Violation) -> bool:
 
 def ends_early(violation: Violation) -> bool:
     """Whether the candidate's run was cut short: before everything else that it makes never come."""
-    return violation.invariant.relation == "Total" and violation.candidate.startswith(ENDED)
+    return violation.deviation is Deviation.CUT_SHORT
 
 
 def _same_root(violation: Violation, other: Violation) -> bool:
@@ -239,10 +238,8 @@ def _same_root(violation: Violation, other: Violation) -> bool:
         return violation.step == other.step
     if _same_model(violation, other) or _same_model(other, violation):
         return True
-    if ours.relation == theirs.relation == "DataFlow" and ours.claim.get("of") == theirs.claim.get("of"):
-        return True  # Layers that are given the same mask.
-    if "compiled" in ours.claim and "compiled" in theirs.claim and violation.candidate == other.candidate:
-        return True  # Functions of one graph, under one autocast.
+    if violation.common_cause and violation.common_cause == other.common_cause:
+        return True
     if ours.subject == theirs.subject:
         return True
     return bool(set(violation.variables) & set(other.variables))
@@ -273,7 +270,7 @@ def _flows(cause: Violation, effect: Violation) -> bool:
         return True
     if what is Aspect.COURSE and _sizes_batches(cause):
         return True  # Epochs of another length, and schedules that count them.
-    if "nonfinite" in effect.candidate or "not finite" in effect.candidate:
+    if effect.deviation is Deviation.NOT_FINITE:
         return cause.step < effect.step or why in _UP_TO_GRADIENT
     return why is Aspect.OTHER or what not in _SOURCES or why in _SOURCES[what]
 
@@ -352,7 +349,7 @@ def changes_class(violation: Violation) -> bool:
 
 def has_vanished(violation: Violation) -> bool:
     """Whether something that golden called is never called any more, so that the candidate has no line for it."""
-    return violation.candidate.startswith("never called")
+    return violation.deviation is Deviation.NEVER
 
 
 def _evaluation_is_gone(violation: Violation) -> bool:
@@ -420,10 +417,8 @@ def _is_backward(violation: Violation) -> bool:
 
 def _left_out(violation: Violation) -> bool:
     """Whether something that comes in every step is missing in one of them."""
-    return violation.invariant.relation == "Count" and violation.candidate == NOT_CALLED
+    return violation.deviation is Deviation.LEFT_OUT
 
 
 def _too_often(violation: Violation) -> bool:
-    if violation.invariant.relation == "Accumulate":
-        return violation.invariant.claim.get("gradient") == "whole"
-    return violation.invariant.relation == "Count" and violation.candidate in ("called twice", "called many times")
+    return violation.deviation is Deviation.TOO_OFTEN

@@ -169,4 +169,6 @@ def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Exa
         count=len(broken),
         place=finding.place,
         value=finding.value,
+        deviation=finding.deviation,
+        common_cause=finding.common_cause,
     )

@@ -12,9 +12,6 @@ from dataclasses import dataclass, replace
 from pytest_traincheck.check import causes
 from pytest_traincheck.check.blocks import Block, ChangedFile
 from pytest_traincheck.check.result import ChangedLines, Incident, Violation
-from pytest_traincheck.relations.count import NOT_CALLED
-from pytest_traincheck.relations.event_contain import NO_CALL
-from pytest_traincheck.relations.moves import UNCHANGED
 
 CONTAINS = "contains the line"
 SAME_FUNCTION = "same function"
@@ -185,10 +182,7 @@ def position(source: str) -> tuple[str, int]:
 
 def is_missing(violation: Violation) -> bool:
     """Whether something that golden did is not done at all, so that the source line is only where it was noticed."""
-    rule = violation.invariant
-    if causes.has_vanished(violation) or violation.candidate.startswith((NOT_CALLED, NO_CALL, UNCHANGED)):
-        return True
-    return rule.relation == "Accumulate" and rule.claim.get("gradient") != "whole"
+    return violation.deviation.is_absence
 
 
 def names_of(violation: Violation) -> Names:

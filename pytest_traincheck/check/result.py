@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_traincheck.golden.model import Invariant, Kind
 from pytest_traincheck.redaction import redacted
+from pytest_traincheck.relations.meaning import Deviation
 
 JSON_FORMAT = 1
 """Version of the JSON contract (`--json`)."""
@@ -57,6 +58,9 @@ class Violation:
     """Where changed lines are looked for first, as `path:line`; empty: at the source."""
     value: str = ""
     """What the candidate has, where golden's could have become one of several things; an acceptance is for this one."""
+    deviation: Deviation = Deviation.DIFFERENT
+    common_cause: str = ""
+    """What is behind it, where that shows in several rules; empty where nobody knows."""
 
 
 def incident_id(root: Violation, consequences: Sequence[Violation] = ()) -> str:

@@ -12,6 +12,7 @@ from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label, step_context, variable_context
+from pytest_traincheck.relations.meaning import Deviation
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.gradients import Gradients, first_after
@@ -81,6 +82,7 @@ class Accumulate:
                 "are cleared after one before any step: a step is left out, or zero_grad is misplaced.",
                 "gradients are used by a step before they are cleared",
                 "gradients are cleared before any step",
+                deviation=Deviation.LACKING,
             )
         names = listed(variable_names(run, examples, broken), 2)
         if invariant.claim["gradient"] == CLEAN:
@@ -90,6 +92,7 @@ class Accumulate:
                 f"to the old ones of {names}: zero_grad is missing or misplaced.",
                 "gradients cleared before each backward pass of the closure",
                 "gradients of the last evaluation are still there in the next",
+                deviation=Deviation.LACKING,
             )
         if invariant.claim["gradient"] == FRESH:
             return Finding(
@@ -98,6 +101,7 @@ class Accumulate:
                 f"old ones of {names}: zero_grad is missing or misplaced.",
                 "gradients cleared between one step and the backward passes of the next",
                 "gradients of earlier steps are still there when the next step consumes them",
+                deviation=Deviation.LACKING,
             )
         return Finding(
             f"`{invariant.subject}`: golden summed all backward passes of a step; the candidate clears the "
@@ -105,6 +109,7 @@ class Accumulate:
             "between them: zero_grad is misplaced and only the last backward pass counts.",
             "gradients accumulate over all backward passes of a step",
             "gradients are cleared between the backward passes of one step",
+            deviation=Deviation.TOO_OFTEN,
         )
 
 

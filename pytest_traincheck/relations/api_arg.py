@@ -156,6 +156,8 @@ class APIArg:
             f"{claim['argument']} = {claim['value']}",
             f"{claim['argument']} = {seen}",
             value=seen,
+            # Functions of one graph, under one autocast.
+            common_cause=f"compiled, {claim['argument']} = {seen}" if "compiled" in claim else "",
         )
 
 

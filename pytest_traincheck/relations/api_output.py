@@ -97,6 +97,7 @@ class APIOutput:
             claim["dtype"],
             seen,
             value=seen,
+            common_cause=f"compiled, {seen}" if "compiled" in claim else "",
         )
 
 

@@ -14,6 +14,7 @@ from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, In
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations.claims import Form
+from pytest_traincheck.relations.meaning import Deviation
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 
@@ -147,8 +148,10 @@ EMPTY = Examples(
 
 @dataclass(frozen=True)
 class Finding:
-    """What a broken invariant looks like to a person: one sentence, what golden always did, what the candidate "
-    "did."""
+    """What a broken invariant looks like to a person: one sentence, what golden always did, what the candidate did.
+
+    The texts are for reading. What others decide by is `deviation`, `common_cause` and `value`.
+    """
 
     title: str
     golden: str
@@ -163,6 +166,9 @@ class Finding:
     """What the candidate has in place of golden's, where that is one of several things that it could be: who accepts
     the finding accepts this, and not another. Empty where a rule can be broken in one way only, or the value is noise.
     """
+    deviation: Deviation = Deviation.DIFFERENT
+    common_cause: str = ""
+    """What is behind the finding, where that shows in several rules: findings that name the same are one incident."""
 
 
 class Relation(Protocol):

@@ -106,6 +106,7 @@ class DataFlow:
                 f"given {claim['value']}",
                 f"given {seen}",
                 value=seen,
+                common_cause=claim["of"],
             )
         if claim["of"] == SHIFT:
             return Finding(
@@ -114,6 +115,7 @@ class DataFlow:
                 f"targets {_ahead(claim['value'])}",
                 f"targets {seen}",
                 value=seen,
+                common_cause=claim["of"],
             )
         if claim["of"] in PATTERNS:
             was = _pattern(claim)
@@ -122,6 +124,7 @@ class DataFlow:
                 f"In golden the {PATTERNS[claim['of']]} of `{claim['module']}` {was}; in the candidate {now}.",
                 was,
                 now,
+                common_cause=claim["of"],
             )
         what = CONTENTS[claim["of"]]
         return Finding(
@@ -129,6 +132,8 @@ class DataFlow:
             f"call; in the candidate {'they are' if what == 'indices' else 'it is'} different.",
             f"the same {what} in every call",
             f"other {what}",
+            # Layers that are given the same mask.
+            common_cause=claim["of"],
         )
 
 

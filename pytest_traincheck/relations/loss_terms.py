@@ -12,6 +12,7 @@ from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import COUNT, TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.meaning import Deviation
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN
@@ -108,6 +109,7 @@ class LossTerms:
                 f"candidate there is a step with {seen}: a backward pass is left out.",
                 "as many losses for each forward pass in every step",
                 seen,
+                deviation=Deviation.FEWER,
             )
         least = invariant.claim["at_least"]
         if invariant.claim["passes"] == ACCUMULATED:
@@ -117,6 +119,7 @@ class LossTerms:
                 f"at least {least} losses",
                 seen,
                 value=seen,
+                deviation=Deviation.FEWER,
             )
         return Finding(
             f"In golden the loss was a sum of at least {least} terms that carry gradients; in the candidate {seen} "
@@ -124,6 +127,7 @@ class LossTerms:
             f"at least {least} terms",
             seen,
             value=seen,
+            deviation=Deviation.FEWER,
         )
 
 

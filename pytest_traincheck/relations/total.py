@@ -13,13 +13,11 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.claims import COUNT, TEXT, Form, one_of, optional
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.count import FORWARD, as_code, counted, name_and_owner, said_otherwise
+from pytest_traincheck.relations.meaning import Deviation
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
 STEPS, EVALUATIONS, EXAMPLES = "steps", "evaluations", "examples"
-
-ENDED = "ended after"
-"""How a finding begins to say of the candidate that its run was cut short, rather than that steps were left out."""
 
 _ASKED = "GradScaler.step"
 
@@ -86,12 +84,14 @@ class Total:
                 f"its steps; in the candidate at {seen}: evaluations were left out.",
                 f"called at {plural(total, 'point')} or more",
                 f"called at {seen}",
+                deviation=Deviation.FEWER,
             )
         if claim["of"] == EXAMPLES:
             return Finding(
                 f"In golden {spoken} was given {plural(total, 'example')} in a run or more; in the candidate {seen}.",
                 f"given {plural(total, 'example')} or more",
                 f"given {seen}",
+                deviation=Deviation.FEWER,
             )
         found, _, early = seen.partition(" ")
         made = plural(int(found), "optimizer step")
@@ -100,7 +100,8 @@ class Total:
             return Finding(
                 f"The candidate made {made} ({spoken}), golden always {total}: its run ends early.",
                 golden,
-                f"{ENDED} {plural(int(found), 'step')}",
+                f"ended after {plural(int(found), 'step')}",
+                deviation=Deviation.CUT_SHORT,
             )
         return Finding(f"The candidate made {made} ({spoken}), golden always {total}.", golden, f"{found} steps")
 
