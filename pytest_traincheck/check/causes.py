@@ -271,7 +271,8 @@ def _flows(cause: Violation, effect: Violation) -> bool:
     if what is Aspect.COURSE and _sizes_batches(cause):
         return True  # Epochs of another length, and schedules that count them.
     if effect.deviation is Deviation.NOT_FINITE:
-        return cause.step < effect.step or why in _UP_TO_GRADIENT
+        # Nothing was updated yet when the first numbers are computed: then only what goes into them explains it.
+        return cause.step < effect.step or why in _UP_TO_GRADIENT or _sizes_batches(cause)
     return why is Aspect.OTHER or what not in _SOURCES or why in _SOURCES[what]
 
 

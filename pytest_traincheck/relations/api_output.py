@@ -13,6 +13,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, optional
 from pytest_traincheck.relations.compiled import graph_examples
 from pytest_traincheck.relations.context import call_context
+from pytest_traincheck.relations.meaning import Deviation
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -82,6 +83,7 @@ class APIOutput:
                 f"`{api}` returned finite losses in golden; in the candidate its result is not finite.",
                 "finite",
                 "NaN or infinite",
+                deviation=Deviation.NOT_FINITE,
             )
         if "positive" in claim:
             return Finding(

@@ -26,6 +26,8 @@ OTHERS = "leaves the parameters of other models alone"
 
 NEGLIGIBLE = 1e-6
 
+NOT_FINITE = fmt.STATE_NAMES[fmt.NONFINITE]
+
 FORWARD = "torch.nn.Module.forward"
 
 
@@ -100,6 +102,7 @@ class EventContain:
                 f"the gradient of {names} is {state}.",
                 "a nonzero gradient for every parameter",
                 f"gradient {state}: {names}",
+                deviation=Deviation.NOT_FINITE if state == NOT_FINITE else Deviation.DIFFERENT,
             )
         return Finding(
             f"`{within}` changed only its own parameters in golden; in the candidate it also changes {names}.",

@@ -193,6 +193,11 @@ def test_a_loss_that_is_not_finite_follows_from_what_was_broken_in_a_step_before
     assert roots(at_once, clip) == [CLIP, "torch.nn.functional"]
 
 
+def test_a_loss_that_is_not_finite_at_once_may_follow_from_what_the_batches_are() -> None:
+    at_once = violation("APIOutput", "torch.nn.functional", step=0, deviation=NOT_FINITE, finite=True)
+    assert roots(at_once, batch_size()) == ["torch.utils.data.DataLoader"]
+
+
 def test_parameters_that_changed_group_are_one_change() -> None:
     moved = ("Net.fc1.bias",)
     facts = {"failure": Kind.CONFIG, "rule": "per parameter", "optimizer": "AdamW[Net]"}
