@@ -30,7 +30,7 @@ def _belongs(violation: Violation, group: Sequence[Violation]) -> bool:
     return any(causes.can_follow(violation, other) for other in group)
 
 
-def _order(violation: Violation) -> tuple[int, int, int, int, int, int, str]:
+def _order(violation: Violation) -> tuple[int, int, int, tuple[int, int], int, int, str]:
     # An effect may show before its cause is due (a call that never comes): within a run, causes come before effects.
     backward = violation.invariant.subject == "torch.autograd.backward"
     chosen = violation.invariant.kind is Kind.CONFIG
@@ -54,7 +54,7 @@ def _restated(root: Violation, consequences: tuple[Violation, ...]) -> Violation
     """The root with a title that tells the cause where its consequences show more of it."""
     if not causes.trains_where_golden_evaluated(root, consequences):
         return root
-    model = str(root.invariant.claim["api"]).partition("|")[2].removesuffix(" in eval")
+    model = causes.meant(root).model
     step = min(item.step for item in consequences if causes.is_in_some_windows(item))
     return replace(
         root,

@@ -1,7 +1,18 @@
-"""Relations: the templates of rules. One file each, with hypotheses, examples and wording."""
+"""Relations: the templates of rules. One file each, with hypotheses, examples, meaning and wording."""
 
 from pytest_traincheck.relations.base import Examples, Finding, Hypothesis, Relation
-from pytest_traincheck.relations.meaning import Deviation
-from pytest_traincheck.relations.registry import relations
+from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place
+from pytest_traincheck.relations.registry import meaning_of, relations
 
-__all__ = ["Deviation", "Examples", "Finding", "Hypothesis", "Relation", "relations"]
+__all__ = [
+    "Change",
+    "Deviation",
+    "Examples",
+    "Finding",
+    "Hypothesis",
+    "Meaning",
+    "Place",
+    "Relation",
+    "meaning_of",
+    "relations",
+]

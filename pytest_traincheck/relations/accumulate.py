@@ -12,7 +12,7 @@ from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label, step_context, variable_context
-from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.gradients import Gradients, first_after
@@ -41,6 +41,15 @@ class Accumulate:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 3 if claim["gradient"] == USED else 2
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        place = Place.USE if rule.claim.get("gradient") == USED else Place.ACCUMULATION
+        return Meaning(
+            place,
+            brings=frozenset({Change.LENGTH}),
+            comes_with=frozenset({Change.WINDOWS, Change.LOOP}),
+            earliest=1,  # Training starts with clean gradients anyway.
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

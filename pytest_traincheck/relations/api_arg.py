@@ -15,6 +15,7 @@ from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, opti
 from pytest_traincheck.relations.compiled import constants, graph_examples
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.defaults import without_defaults
+from pytest_traincheck.relations.meaning import Change, Meaning, Place, place_of_call
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -91,6 +92,25 @@ class APIArg:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1 if "mode" in claim else 2
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        claim = rule.claim
+        if "mode" in claim:
+            training = claim["mode"] == "training"
+            return Meaning(
+                Place.FORWARD,
+                brings=frozenset({Change.MODE} if training else ()),
+                comes_with=frozenset({Change.LOOP} if training else ()),
+                is_mode=True,
+            )
+        place = place_of_call(rule.subject)
+        by_mode = claim.get("argument") in SET_BY_MODE
+        return Meaning(
+            place,
+            brings=frozenset({Change.LOSS_INPUT} if place is Place.LOSS else ()),
+            comes_with=frozenset({Change.MODE, Change.LOOP} if by_mode else ()),
+            by_data=True,
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

@@ -13,7 +13,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, optional
 from pytest_traincheck.relations.compiled import graph_examples
 from pytest_traincheck.relations.context import call_context
-from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, place_of_call
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -35,6 +35,9 @@ class APIOutput:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 3
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        return Meaning(Place.DIVERGED if rule.claim.get("finite") else place_of_call(rule.subject))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

@@ -14,7 +14,7 @@ from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, In
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations.claims import Form
-from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.relations.meaning import Deviation, Meaning, Place
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 
@@ -196,6 +196,24 @@ class Relation(Protocol):
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         """Describes the violations; `broken` are positions in `examples`, in order of time."""
+
+
+@runtime_checkable
+class Meaningful(Protocol):
+    """A relation that says what its rules mean to others; one that does not has the `usual_meaning`."""
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        """What a rule of this relation means when it is broken."""
+        ...
+
+
+AFTER_OTHERS = 100
+"""Order of numbers of which nobody says where in a step they are made."""
+
+
+def usual_meaning(rule: Invariant) -> Meaning:
+    """What is true of any rule: numbers are results, and everything else may be the cause or the effect of anything."""
+    return Meaning(Place.NUMBER, order=AFTER_OTHERS) if rule.kind is Kind.NUMERIC else Meaning()
 
 
 @runtime_checkable

@@ -11,10 +11,13 @@ from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import TEXT, Form, exactly, list_of, one_of
 from pytest_traincheck.relations.context import variable_context
+from pytest_traincheck.relations.meaning import Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.variables import Variables
 
+_IN_ORDER = ("gradient", "parameter", "buffer")
+"""What is compared between ranks, upstream first."""
 PLURALS = {"parameter": "Parameters", "gradient": "Gradients", "buffer": "Buffers"}
 
 
@@ -34,6 +37,12 @@ class Consistent:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 2 if "tied" in claim or "apart" in claim else 5
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        if "across" not in rule.claim:
+            return Meaning(Place.FORWARD)
+        # What one rank has other gradients of, it has other parameters of afterwards.
+        return Meaning(Place.AGREEMENT, order=_IN_ORDER.index(rule.claim["kind"]))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         if run.peers:

@@ -13,7 +13,7 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, Form, one_of, optional
 from pytest_traincheck.relations.context import module_roots, rank_label, step_context
-from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, place_of_call
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.gradients import Gradients
@@ -50,6 +50,17 @@ class Count:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        model, stage = called_model(rule.claim.get("api", ""))
+        brings = {Change.LENGTH, Change.WINDOWS} if rule.subject.endswith(".step") else {Change.LENGTH}
+        return Meaning(
+            place_of_call(rule.subject),
+            brings=frozenset(brings),
+            comes_with=frozenset({Change.WINDOWS, Change.LOOP}),
+            model=model,
+            evaluates=stage == "eval",
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -236,6 +247,13 @@ def name_and_owner(api: str) -> tuple[str, str]:
     """The API's public name, and the optimizer or model it belongs to if that is part of the claim."""
     name, _, owner = api.partition("|")
     return name, owner
+
+
+def called_model(api: str) -> tuple[str, str]:
+    """The model and the stage of an API that stands for the calls of a model; empty for every other one."""
+    name, owner = name_and_owner(api)
+    model, _, stage = owner.rpartition(" in ")
+    return (model, stage) if name == FORWARD else ("", "")
 
 
 def counted(process: Process) -> Mapping[str, Ints]:

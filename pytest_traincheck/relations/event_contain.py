@@ -12,7 +12,7 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import TEXT, Form, one_of
 from pytest_traincheck.relations.context import call_context, state_labels, step_context, variable_context
-from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, place_of_call
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
@@ -49,6 +49,11 @@ class EventContain:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 3
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        if "change" not in rule.claim:
+            return Meaning(place_of_call(rule.subject))
+        return Meaning(Place.ARRIVAL if rule.claim["change"] == RECEIVES else Place.UPDATE)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

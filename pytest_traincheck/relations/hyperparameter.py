@@ -21,6 +21,7 @@ from pytest_traincheck.relations.base import (
 from pytest_traincheck.relations.claims import SETTING, TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label, variable_context
 from pytest_traincheck.relations.covered import construction_row
+from pytest_traincheck.relations.meaning import Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.process import OptimizerStep
@@ -51,6 +52,9 @@ class Hyperparameter:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        return Meaning(Place.CLASS if rule.claim.get("rule") == CLASS else Place.CHOICE)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

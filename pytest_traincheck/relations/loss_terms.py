@@ -12,7 +12,7 @@ from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import COUNT, TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN
@@ -60,6 +60,9 @@ class LossTerms:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return LATE if "of" in claim else 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        return Meaning(Place.LOSS, comes_with=frozenset({Change.BATCHES, Change.WINDOWS}))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

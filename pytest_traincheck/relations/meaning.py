@@ -1,8 +1,128 @@
-"""What a finding means, in types: what others may decide by, so that nobody has to read its sentences."""
+"""What rules and findings mean, in types: what others may decide by, so that nobody has to know a relation by its name
+or to read a sentence.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
+
+from pytest_traincheck.relations import vocabulary
+
+
+class Place(Enum):
+    """Where in the flow of a training step a rule stands, upstream first."""
+
+    DATA = "data"
+    """What is loaded and drawn."""
+    INITIAL = "initial values"
+    RESUMED = "resumed state"
+    """State that an optimizer has from earlier steps."""
+    HELD = "held parameters"
+    """Which parameters optimizers hold, and which are trainable."""
+    CHOICE = "choice"
+    """A setting: a hyper-parameter, a batch size, the base of a schedule."""
+    CLASS = "class"
+    """Which class of optimizer is used; settings of another one mean nothing."""
+    FORWARD = "forward"
+    LOSS = "loss"
+    BACKWARD = "backward"
+    ACCUMULATION = "accumulation"
+    """Which backward passes are in a gradient."""
+    PREPARATION = "preparation"
+    """What is done to gradients before the step: clipping, scaling."""
+    EXCHANGE = "exchange"
+    """What ranks send each other."""
+    STEP = "step"
+    SCHEDULING = "scheduling"
+    """Calls of learning-rate schedulers."""
+    AVERAGING = "averaging"
+    """Calls that average weights."""
+    DIVERGED = "diverged"
+    """Whether losses are finite."""
+    ARRIVAL = "arrival"
+    """Gradients that have arrived when a step begins."""
+    USE = "use"
+    """Gradients that a step uses before they are cleared."""
+    UPDATE = "update"
+    COPY = "copy"
+    """Parameters that no optimizer holds."""
+    STATISTICS = "statistics"
+    """Buffers."""
+    RATE = "rate"
+    """Learning rates as they are."""
+    COURSE = "course"
+    """Learning rates, told by what the schedule is relative to."""
+    AGREEMENT = "agreement"
+    """Whether ranks have the same."""
+    NUMBER = "number"
+    RUN = "run"
+    """A run as a whole: how much it trains and evaluates."""
+    OTHER = "other"
+    """No place is known: it may follow from anything, and anything may follow from it."""
+
+
+def place_of_call(api: str) -> Place:
+    """Where in a training step a call of an API stands."""
+    if api.startswith(vocabulary.PARALLEL_WRAPPERS):
+        return Place.EXCHANGE
+    if api.startswith("torch.nn.Module.forward"):
+        return Place.FORWARD
+    if vocabulary.is_loss(api):
+        return Place.LOSS
+    if api.startswith(vocabulary.F):
+        return Place.FORWARD
+    if api.startswith(("torch.autograd.", "torch.Tensor.backward")):
+        return Place.BACKWARD
+    if ".lr_scheduler." in api:
+        return Place.SCHEDULING
+    if ".swa_utils." in api:
+        return Place.AVERAGING
+    if ".clip_grad_" in api or "GradScaler" in api:
+        return Place.PREPARATION
+    return Place.STEP if api.endswith(".step") else Place.OTHER
+
+
+class Change(Enum):
+    """What may shift in a run, so that several rules are broken together of which none is the effect of another."""
+
+    WINDOWS = "windows"
+    """Steps come elsewhere; windows between steps, and all that is counted in them, with them."""
+    LENGTH = "length"
+    """How often things come in a run."""
+    BATCHES = "batches"
+    """How large batches are."""
+    LOSS_INPUT = "loss input"
+    """How loss functions are called, or what they are given."""
+    MODE = "mode"
+    """Whether a model is in train mode or in eval mode."""
+    LOOP = "loop"
+    """What the training loop does around each step."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a broken rule is to others: where it stands, what it explains and what explains it."""
+
+    place: Place = Place.OTHER
+    order: int = 0
+    """Among rules of one layer in one step: lower is upstream."""
+    brings: frozenset[Change] = frozenset()
+    """What shifts when it is broken."""
+    comes_with: frozenset[Change] = frozenset()
+    """Shifts that break it, too."""
+    earliest: int = 0
+    """First step in which it can be broken."""
+    by_data: bool = False
+    """What the program says shows in the first step; what differs in a later one may be up to the data."""
+    is_mode: bool = False
+    """It is about the mode in which a model is called."""
+    model: str = ""
+    """The model whose calls it counts."""
+    evaluates: bool = False
+    """The calls that it counts are those in evaluation."""
+    conditional: bool = False
+    """It compares results of what was given the same: up to where it is broken everything was golden's."""
 
 
 class Deviation(Enum):

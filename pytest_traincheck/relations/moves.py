@@ -11,7 +11,7 @@ from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import COUNT, FLAG, TEXT, Form, one_of
 from pytest_traincheck.relations.context import call_context, rank_label, trained_roots, variable_context
-from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.relations.meaning import Deviation, Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
@@ -38,6 +38,9 @@ class Moves:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 4
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        return Meaning(Place.STATISTICS if rule.claim.get("kind") == "buffer" else Place.COPY)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

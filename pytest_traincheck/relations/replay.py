@@ -18,6 +18,7 @@ from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, Form, one_of, optional
+from pytest_traincheck.relations.meaning import Meaning, Place
 from pytest_traincheck.relations.replay_wording import KINDS, deviation, rule
 from pytest_traincheck.replay import Claim, Comparison, against_itself, compare, record, settled
 from pytest_traincheck.trace import Run
@@ -35,6 +36,9 @@ class Replay:
     def layer(self, claim: Mapping[str, Any]) -> int:
         # Gradients and updates are what ranks have agreed upon: that they do not agree comes first.
         return 5 if claim["of"] in ("gradient", "step", "variable") else 4
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        return Meaning(Place.NUMBER, conditional=True)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         recorded = record(run)

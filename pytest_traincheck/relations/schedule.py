@@ -27,6 +27,7 @@ from pytest_traincheck.relations.hyperparameter import (
     steps_of,
     text_of,
 )
+from pytest_traincheck.relations.meaning import Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
@@ -69,6 +70,10 @@ class Schedule:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1 if is_base(claim) else 3
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        # What a schedule is relative to is a choice of its own, and does not change its course.
+        return Meaning(Place.CHOICE if is_base(rule.claim) else Place.COURSE if is_relative(rule.claim) else Place.RATE)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

@@ -12,8 +12,8 @@ from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import COUNT, TEXT, Form, one_of, optional
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.count import FORWARD, as_code, counted, name_and_owner, said_otherwise
-from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.relations.count import FORWARD, as_code, called_model, counted, name_and_owner, said_otherwise
+from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
@@ -38,6 +38,18 @@ class Total:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        model, stage = called_model(rule.claim.get("api", ""))
+        length = frozenset({Change.LENGTH})
+        return Meaning(
+            Place.RUN,
+            order=1,  # What is missing in a step comes before what is missing in the whole run.
+            brings=length,
+            comes_with=length,
+            model=model,
+            evaluates=stage == "eval",
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
