@@ -48,6 +48,7 @@ class Accumulate:
             place,
             brings=frozenset({Change.LENGTH}),
             comes_with=frozenset({Change.WINDOWS, Change.LOOP}),
+            general=True,
             earliest=1,  # Training starts with clean gradients anyway.
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -15,7 +14,8 @@ from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, opti
 from pytest_traincheck.relations.compiled import constants, graph_examples
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.defaults import without_defaults
-from pytest_traincheck.relations.meaning import Change, Meaning, Place, place_of_call
+from pytest_traincheck.relations.meaning import Change, Excuse, Meaning, Place, Words, place_of_call
+from pytest_traincheck.relations.settings import Setting, Sort, argument_text
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -72,6 +72,9 @@ refactors change them.
 SET_BY_MODE = ("training", "use_input_stats", "dropout_p")
 """Arguments that layers pass on from the training flag of their module. In a compiled region that flag says it."""
 
+LEFT_BEHIND = ("training", "momentum", "use_input_stats", "preserve_rng_state")
+"""Arguments that also say what a call leaves behind, in buffers or generators, whatever it returns."""
+
 MAX_VALUES = 6
 """An argument with more distinct values than this is data, not configuration."""
 
@@ -96,20 +99,18 @@ class APIArg:
     def meaning(self, rule: Invariant) -> Meaning:
         claim = rule.claim
         if "mode" in claim:
-            training = claim["mode"] == "training"
-            return Meaning(
-                Place.FORWARD,
-                brings=frozenset({Change.MODE} if training else ()),
-                comes_with=frozenset({Change.LOOP} if training else ()),
-                is_mode=True,
-            )
-        place = place_of_call(rule.subject)
-        by_mode = claim.get("argument") in SET_BY_MODE
+            return _meaning_of_mode(claim)
+        place, argument = place_of_call(rule.subject), str(claim.get("argument", ""))
+        by_mode = argument in SET_BY_MODE
         return Meaning(
             place,
             brings=frozenset({Change.LOSS_INPUT} if place is Place.LOSS else ()),
             comes_with=frozenset({Change.MODE, Change.LOOP} if by_mode else ()),
             by_data=True,
+            excuse=Excuse.NONE if argument in LEFT_BEHIND else Excuse.OWN_RESULT,
+            words=Words(words=(argument,)),
+            # What the mode of a module sets was not decided where it is called.
+            setting=None if by_mode else Setting(Sort.ARGUMENT, argument, str(claim.get("value", ""))),
         )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
@@ -181,6 +182,17 @@ class APIArg:
         )
 
 
+def _meaning_of_mode(claim: Mapping[str, Any]) -> Meaning:
+    training = claim["mode"] == "training"
+    return Meaning(
+        Place.FORWARD,
+        brings=frozenset({Change.MODE} if training else ()),
+        comes_with=frozenset({Change.LOOP} if training else ()),
+        is_mode=True,
+        set_up=claim.get("stage") == "init",
+    )
+
+
 def _mode_text(mode: str, value: str) -> str:
     if mode == "training":
         return "in train mode" if value == "on" else "in eval mode"
@@ -207,18 +219,6 @@ def _is_meaningful(api: str, argument: str) -> bool:
 def _scope(argument: str) -> Scope:
     # A number is somebody's choice; a flag or the presence of an argument is behaviour.
     return Scope.TRANSFERABLE if argument == "training" else Scope.PINNED
-
-
-def argument_text(value: Any) -> str:
-    """An argument as rules write it; tensors and other objects only by what they are."""
-    if isinstance(value, Mapping):
-        kind = next(iter(value), "value")
-        return (
-            "a tensor" if kind == "tensor" else f"a {kind}" if kind != "type" else str(value["type"]).rsplit(".", 1)[-1]
-        )
-    if isinstance(value, float):
-        return f"{value:.6g}" if math.isfinite(value) else str(value)
-    return str(value)
 
 
 def _eligible(process: Process) -> Mapping[str, bool]:

@@ -37,7 +37,9 @@ class APIOutput:
         return 3
 
     def meaning(self, rule: Invariant) -> Meaning:
-        return Meaning(Place.DIVERGED if rule.claim.get("finite") else place_of_call(rule.subject))
+        if rule.claim.get("finite"):
+            return Meaning(Place.DIVERGED, general=True)
+        return Meaning(place_of_call(rule.subject))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

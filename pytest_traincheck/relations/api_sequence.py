@@ -13,7 +13,7 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, Form, list_of, one_of, optional
 from pytest_traincheck.relations.context import rank_label, step_context
-from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, place_of_call
+from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Words, place_of_call
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
@@ -37,7 +37,10 @@ class APISequence:
 
     def meaning(self, rule: Invariant) -> Meaning:
         return Meaning(
-            place_of_call(rule.subject), brings=frozenset({Change.LENGTH}), comes_with=frozenset({Change.LOOP})
+            place_of_call(rule.subject),
+            brings=frozenset({Change.LENGTH}),
+            comes_with=frozenset({Change.LOOP}),
+            words=Words(apis=tuple(api for api in rule.claim.get("order", ()) if "." in api)),
         )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:

@@ -14,7 +14,8 @@ from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, In
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations.claims import Form
-from pytest_traincheck.relations.meaning import Deviation, Meaning, Place
+from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
+from pytest_traincheck.relations.settings import several
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 
@@ -213,7 +214,10 @@ AFTER_OTHERS = 100
 
 def usual_meaning(rule: Invariant) -> Meaning:
     """What is true of any rule: numbers are results, and everything else may be the cause or the effect of anything."""
-    return Meaning(Place.NUMBER, order=AFTER_OTHERS) if rule.kind is Kind.NUMERIC else Meaning()
+    words = Words(words=tuple(str(rule.claim[key]) for key in ("argument", "name") if key in rule.claim))
+    if rule.kind is Kind.NUMERIC:
+        return Meaning(Place.NUMBER, order=AFTER_OTHERS, words=words)
+    return Meaning(words=words)
 
 
 @runtime_checkable
@@ -265,7 +269,7 @@ def seen_values(examples: Examples, broken: Ints) -> str:
     """What broken examples showed, each value once, as in "0.001 and 0.002"; "?" where they show nothing."""
     if examples.observed is None:
         return "?"
-    return " and ".join(sorted({examples.observed[position] for position in broken.tolist()}))
+    return several(examples.observed[position] for position in broken.tolist())
 
 
 def all_of(names: Sequence[str]) -> str:

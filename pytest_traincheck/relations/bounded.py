@@ -47,8 +47,8 @@ class Bounded:
 
     def meaning(self, rule: Invariant) -> Meaning:
         if rule.claim.get("of") == WANTED:
-            return Meaning(Place.CHOICE, brings=frozenset({Change.BATCHES, Change.LENGTH}))
-        return Meaning(Place.DATA)
+            return Meaning(Place.CHOICE, brings=frozenset({Change.BATCHES, Change.LENGTH}), general=True)
+        return Meaning(Place.DATA, general=True)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

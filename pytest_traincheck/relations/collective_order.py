@@ -33,7 +33,7 @@ class CollectiveOrder:
         return 1 if claim["of"] == ISSUED else 2
 
     def meaning(self, rule: Invariant) -> Meaning:
-        return Meaning(Place.EXCHANGE)
+        return Meaning(Place.EXCHANGE, general=True)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         if not run.peers:

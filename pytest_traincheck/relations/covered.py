@@ -11,7 +11,7 @@ from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, all_of, listed, variable_names
 from pytest_traincheck.relations.claims import COUNT, TEXT, Form, list_of, one_of
 from pytest_traincheck.relations.context import rank_label, requires_grad, trained_roots, variable_context
-from pytest_traincheck.relations.meaning import Meaning, Place
+from pytest_traincheck.relations.meaning import Meaning, Place, Words
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -47,7 +47,7 @@ class Covered:
         return 1
 
     def meaning(self, rule: Invariant) -> Meaning:
-        return Meaning(Place.HELD)
+        return Meaning(Place.HELD, words=Words(finds_variables=True))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for what in (ONE_OPTIMIZER, TRAINABLE, KNOWN):

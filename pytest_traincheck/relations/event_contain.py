@@ -12,7 +12,7 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import TEXT, Form, one_of
 from pytest_traincheck.relations.context import call_context, state_labels, step_context, variable_context
-from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, place_of_call
+from pytest_traincheck.relations.meaning import Deviation, Excuse, Meaning, Place, Words, place_of_call
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
@@ -52,8 +52,16 @@ class EventContain:
 
     def meaning(self, rule: Invariant) -> Meaning:
         if "change" not in rule.claim:
-            return Meaning(place_of_call(rule.subject))
-        return Meaning(Place.ARRIVAL if rule.claim["change"] == RECEIVES else Place.UPDATE)
+            place = place_of_call(rule.subject)
+        else:
+            place = Place.ARRIVAL if rule.claim["change"] == RECEIVES else Place.UPDATE
+        return Meaning(
+            place,
+            general=True,
+            set_up=rule.claim.get("stage") == "init",
+            excuse=Excuse.ALL_RESULTS,
+            words=Words(finds_variables=True),
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

@@ -12,7 +12,7 @@ from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import COUNT, TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place
+from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN
@@ -62,7 +62,13 @@ class LossTerms:
         return LATE if "of" in claim else 1
 
     def meaning(self, rule: Invariant) -> Meaning:
-        return Meaning(Place.LOSS, comes_with=frozenset({Change.BATCHES, Change.WINDOWS}))
+        # How many losses there are is not said by those that were compared.
+        of_one_loss = rule.claim.get("passes") != ACCUMULATED
+        return Meaning(
+            Place.LOSS,
+            comes_with=frozenset({Change.BATCHES, Change.WINDOWS}),
+            excuse=Excuse.OWN_RESULT if of_one_loss else Excuse.NONE,
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

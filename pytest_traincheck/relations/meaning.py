@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pytest_traincheck.relations import vocabulary
+from pytest_traincheck.relations.settings import Setting
 
 
 class Place(Enum):
@@ -100,6 +101,38 @@ class Change(Enum):
     """What the training loop does around each step."""
 
 
+class Excuse(Enum):
+    """What replay must have shown for a broken rule to be none: that something is told in other words."""
+
+    NONE = "none"
+    """Nothing excuses it."""
+    OWN_RESULT = "own result"
+    """What comes out of the very call or loss that it is about is golden's."""
+    ALL_RESULTS = "all results"
+    """A function is gone, and whatever was compared is golden's."""
+    INITIAL_VALUES = "initial values"
+    """The numbers that training begins with are golden's."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """How code speaks of what a rule is about, beside the name of its subject."""
+
+    names: tuple[str, ...] = ()
+    """Functions that do what the subject is about, where that is no function itself; with or without underscores and
+    capitals."""
+    parts: tuple[str, ...] = ()
+    """What names have between their underscores: `ema` for `update_ema`, `ema_model` and `ModelEMA`."""
+    apis: tuple[str, ...] = ()
+    """Further APIs that it is about."""
+    words: tuple[str, ...] = ()
+    """Names of arguments, options and variables, as they are written."""
+    variables: tuple[str, ...] = ()
+    """Qualified names of parameters that it is about."""
+    finds_variables: bool = False
+    """So are those of its findings."""
+
+
 @dataclass(frozen=True)
 class Meaning:
     """What a broken rule is to others: where it stands, what it explains and what explains it."""
@@ -123,6 +156,16 @@ class Meaning:
     """The calls that it counts are those in evaluation."""
     conditional: bool = False
     """It compares results of what was given the same: up to where it is broken everything was golden's."""
+    general: bool = False
+    """Every correct training does it, where it does such a thing at all: it may be checked on another program."""
+    set_up: bool = False
+    """It is about forward passes in set-up, which are not looked at otherwise."""
+    per_run: bool = False
+    """Its examples are runs, not steps: where in a run it was broken is not known."""
+    excuse: Excuse = Excuse.NONE
+    words: Words = Words()
+    setting: Setting | None = None
+    """The value that it is about, where somebody chose it."""
 
 
 class Deviation(Enum):

@@ -49,6 +49,7 @@ class Total:
             comes_with=length,
             model=model,
             evaluates=stage == "eval",
+            per_run=True,
         )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_traincheck.check.blocks import MAX_LINES, ChangedFile
 from pytest_traincheck.check.hunks import attach
 from pytest_traincheck.check.result import ChangedLines, Incident, Violation
@@ -101,6 +103,14 @@ def test_a_removed_call_in_another_file_is_found_by_its_name() -> None:
     diff = diff_of(never("torch.nn.utils.clip_grad_norm_"), lib__steps=(old, "def prepare(model):\n    pass\n"))
     assert diff is not None
     assert (diff.file, diff.how) == ("lib/steps.py", "another file")
+
+
+@pytest.mark.parametrize("name", ["update_ema", "refresh_ema_weights", "ModelEMA", "emaStep"])
+def test_an_average_that_stands_still_is_found_whatever_its_update_is_called(name: str) -> None:
+    old = TRAIN.replace("        print(loss.item())\n", f"        {name}(average, model)\n        print(loss.item())\n")
+    new = TRAIN.replace("print(loss.item())", "log(loss)").replace("steps", "iterations")
+    item = incident("torch.nn.Parameter", Deviation.LACKING, "other.py:3", "Moves", kind="parameter", moves=True)
+    assert f"-        {name}(average, model)" in changed(diff_of(item, train=(old, new)))
 
 
 def test_a_call_that_moved_is_not_what_removed_another() -> None:
