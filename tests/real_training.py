@@ -22,7 +22,7 @@ ROWS, INPUTS, HIDDEN, CLASSES = 64, 6, 8, 6
 
 
 class Net(nn.Module):
-    """Two layers with what training changes between them; the last layer may share its weight with the first."""
+    """Two layers, a normalisation and dropout, and a way back that shares the weight of the first layer."""
 
     def __init__(self, drop: float = 0.1, tied: bool = True, initialised: int = 1, act: Any = torch.tanh) -> None:
         super().__init__()
@@ -30,13 +30,12 @@ class Net(nn.Module):
         self.norm = nn.BatchNorm1d(HIDDEN)
         self.drop = nn.Dropout(drop)
         self.head = nn.Linear(HIDDEN, CLASSES)
+        self.back = nn.Linear(INPUTS, HIDDEN, bias=False)
         self.act = act
         for _ in range(initialised):
             nn.init.xavier_uniform_(self.first.weight)
             nn.init.xavier_uniform_(self.head.weight)
         if tied:
-            self.head.weight = nn.Parameter(self.first.weight.detach().t().contiguous())
-            self.back = nn.Linear(INPUTS, HIDDEN, bias=False)
             self.back.weight = self.first.weight
 
     def forward(self, inputs: Any) -> Any:
@@ -60,7 +59,7 @@ class Real:
     loss: Callable[[Any, Any], Any] = F.cross_entropy
     scale: float = 1.0
     loss_inputs: Callable[[Any], Any] = lambda logits: logits
-    second_term: Callable[[Any], Any] = lambda logits: logits.square().mean()
+    second_term: Callable[[Any], Any] | None = None
     after_backward: Callable[[Net], None] = lambda _net: None
     clip: str = "before the step"
     """`before the step`, `after the step` or `never`."""
@@ -110,7 +109,9 @@ class Real:
         if self.zero_grad:
             optimizer.zero_grad()
         logits = net(inputs)
-        value = self.loss(self.loss_inputs(logits), targets) * self.scale + 0.1 * self.second_term(logits)
+        value = self.loss(self.loss_inputs(logits), targets) * self.scale
+        if self.second_term is not None:
+            value = value + self.second_term(logits)
         value.backward()
         self.after_backward(net)
         if self.clip == "before the step":
@@ -132,10 +133,10 @@ def recorded(training: Callable[[], None], folder: Path) -> Run:
     return load_run(folder)
 
 
-def golden_of(training: Real, folder: Path) -> Golden:
-    """What two seeds of a training have in common."""
-    runs = [recorded(training.but(seed=seed), folder / f"golden{seed}") for seed in (0, 1)]
-    return learn(runs, pipeline="real", seeds=(0, 1))
+def golden_of(training: Real, folder: Path, *, seeds: tuple[int, ...] = (0, 1)) -> Golden:
+    """What several seeds of a training have in common."""
+    runs = [recorded(training.but(seed=seed), folder / f"golden{seed}") for seed in seeds]
+    return learn(runs, pipeline="real", seeds=seeds)
 
 
 def check(golden: Golden, training: Real, folder: Path) -> CheckOutcome:
