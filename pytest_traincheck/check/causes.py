@@ -125,7 +125,7 @@ def _same_root(violation: Violation, other: Violation) -> bool:
     if _too_often(violation) and _too_often(other):
         # Windows end with steps: one step left out doubles every count of its window.
         return violation.step == other.step
-    if _left_out(violation) and _left_out(other) and (_is_backward(violation) or _is_backward(other)):
+    if _left_out(violation) and _left_out(other) and (is_backward(violation) or is_backward(other)):
         # A step that nothing came before: its window lacks all that golden's had.
         return violation.step == other.step
     if _same_model(violation, other) or _same_model(other, violation):
@@ -140,7 +140,7 @@ def _same_root(violation: Violation, other: Violation) -> bool:
 def _flows(cause: Violation, effect: Violation) -> bool:
     """Whether what the cause is about is upstream of the effect, no later, and on a way that leads there."""
     what, why = place_of(effect), place_of(cause)
-    if what is Place.NUMBER and effect.step == cause.step - 1 and _left_out(cause) and _is_backward(cause):
+    if what is Place.NUMBER and effect.step == cause.step - 1 and _left_out(cause) and is_backward(cause):
         return True  # A second step without a backward pass of its own makes more of what the first one did.
     # A call that never comes may show before it is due; everything else comes before its effects.
     early = is_effect(cause) or cause.invariant.kind is Kind.CONFIG or what is Place.NUMBER
@@ -164,7 +164,8 @@ def _flows(cause: Violation, effect: Violation) -> bool:
         return True  # Epochs of another length, and schedules that count them.
     if effect.deviation is Deviation.NOT_FINITE:
         # Nothing was updated yet when the first numbers are computed: then only what goes into them explains it.
-        return cause.step < effect.step or why in _UP_TO_GRADIENT or _sizes_batches(cause)
+        at_once = why in _UP_TO_GRADIENT or why is Place.OTHER or _sizes_batches(cause)
+        return at_once or cause.step < effect.step
     return why is Place.OTHER or what not in _SOURCES or why in _SOURCES[what]
 
 
@@ -273,7 +274,8 @@ def flow_order(violation: Violation) -> tuple[int, int]:
     return (2 if known.place is Place.NUMBER else 0, known.order)
 
 
-def _is_backward(violation: Violation) -> bool:
+def is_backward(violation: Violation) -> bool:
+    """Whether the broken rule is about backward passes."""
     return violation.invariant.subject == "torch.autograd.backward"
 
 

@@ -32,7 +32,6 @@ def _belongs(violation: Violation, group: Sequence[Violation]) -> bool:
 
 def _order(violation: Violation) -> tuple[int, int, int, tuple[int, int], int, int, str]:
     # An effect may show before its cause is due (a call that never comes): within a run, causes come before effects.
-    backward = violation.invariant.subject == "torch.autograd.backward"
     chosen = violation.invariant.kind is Kind.CONFIG
     return (
         int(causes.is_effect(violation)),
@@ -40,7 +39,7 @@ def _order(violation: Violation) -> tuple[int, int, int, tuple[int, int], int, i
         causes.layer_of(violation),
         causes.flow_order(violation),
         violation.seq,
-        int(chosen) - int(backward),
+        int(chosen) - int(causes.is_backward(violation)),
         violation.invariant.id,
     )
 

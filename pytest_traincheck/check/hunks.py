@@ -24,16 +24,6 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _DIMENSIONS = re.compile(r"[123]d$")
 
-_CALLED_AS = {
-    "torch.nn.Module.train": ("train", "eval"),
-    "torch.no_grad": ("no_grad", "inference_mode", "set_grad_enabled", "enable_grad", "is_grad_enabled"),
-    "torch.autocast": ("autocast",),
-    "torch.optim.Optimizer.param_groups": ("requires_grad", "requires_grad_", "param_groups", "add_param_group"),
-    "torch.nn.Parameter.requires_grad": ("requires_grad", "requires_grad_"),
-    "torch.optim.Optimizer.step": ("step",),
-}
-"""What stands in user code for subjects that are not the name of a call."""
-
 _ALIASES = {"DistributedDataParallel": "DDP", "FullyShardedDataParallel": "FSDP"}
 
 _COMMON = frozenset({"train", "eval", "step", "forward", "lr"})
@@ -192,9 +182,7 @@ def is_missing(violation: Violation) -> bool:
 def names_of(violation: Violation) -> Names:
     """Under which names the user's code would speak of what was violated."""
     spoken = causes.meant(violation).words
-    apis = {name for api in (violation.invariant.subject, *spoken.apis) for name in _called(api)}
-    if spoken.names:
-        apis = set(spoken.names)
+    apis = set(spoken.names) or set(_called(violation.invariant.subject)).union(*map(_called, spoken.apis))
     words = {*spoken.words}
     if words & _RATE:
         words |= _RATE
@@ -210,8 +198,6 @@ def _called(subject: str) -> Iterable[str]:
     """What stands in user code for an API."""
     api = subject.partition("|")[0].partition(" ")[0]
     parts = api.split(".")
-    if api in _CALLED_AS:
-        return _CALLED_AS[api]
     if len(parts) == 1:
         return ()
     if parts[-1] in ("step", "forward", "lr"):

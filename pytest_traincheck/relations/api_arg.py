@@ -25,6 +25,13 @@ FORWARD = "torch.nn.Module.forward"
 MODES = {"training": "torch.nn.Module.train", "grad_mode": "torch.no_grad", "autocast": "torch.autocast"}
 """Context of the forward pass that an API of its own sets."""
 
+MODE_NAMES = {
+    "training": ("train", "eval"),
+    "grad_mode": ("no_grad", "inference_mode", "set_grad_enabled", "enable_grad", "is_grad_enabled"),
+    "autocast": ("autocast",),
+}
+"""What sets a mode in code."""
+
 DOING = {"train": "training", "eval": "evaluation", "init": "set-up"}
 
 ARGUMENT_TYPES = ("clip", "scaler", "autograd", "checkpoint")
@@ -190,6 +197,7 @@ def _meaning_of_mode(claim: Mapping[str, Any]) -> Meaning:
         comes_with=frozenset({Change.LOOP} if training else ()),
         is_mode=True,
         set_up=claim.get("stage") == "init",
+        words=Words(names=MODE_NAMES[claim["mode"]]),
     )
 
 

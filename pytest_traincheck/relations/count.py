@@ -13,7 +13,7 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, Form, one_of, optional
 from pytest_traincheck.relations.context import module_roots, rank_label, step_context
-from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, place_of_call
+from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Words, place_of_call
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.gradients import Gradients
@@ -62,6 +62,7 @@ class Count:
             evaluates=stage == "eval",
             per_run=rule.claim.get("per") == "run",
             excuse=Excuse.ALL_RESULTS,
+            words=Words(names=("step",) if rule.subject == STEP else ()),
         )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:

@@ -47,7 +47,9 @@ class Covered:
         return 1
 
     def meaning(self, rule: Invariant) -> Meaning:
-        return Meaning(Place.HELD, words=Words(finds_variables=True))
+        held = ("param_groups", "add_param_group") if rule.subject == SUBJECT else ()
+        names = ("requires_grad", "requires_grad_", *held)
+        return Meaning(Place.HELD, words=Words(names=names, finds_variables=True))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for what in (ONE_OPTIMIZER, TRAINABLE, KNOWN):

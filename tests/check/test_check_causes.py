@@ -198,6 +198,12 @@ def test_a_loss_that_is_not_finite_at_once_may_follow_from_what_the_batches_are(
     assert roots(at_once, batch_size()) == ["torch.utils.data.DataLoader"]
 
 
+def test_a_call_of_which_nobody_knows_where_it_belongs_may_be_behind_a_loss_that_is_not_finite_at_once() -> None:
+    at_once = violation("APIOutput", "torch.nn.functional", step=0, deviation=NOT_FINITE, finite=True)
+    api = "preparation.normalised"
+    assert roots(at_once, violation("Count", api, deviation=NEVER, api=api, per="step", times="once")) == [api]
+
+
 def test_parameters_that_changed_group_are_one_change() -> None:
     moved = ("Net.fc1.bias",)
     facts = {"failure": Kind.CONFIG, "rule": "per parameter", "optimizer": "AdamW[Net]"}
