@@ -9,8 +9,8 @@ from __future__ import annotations
 from pytest_traincheck.check.decisions import decided_together
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.golden.model import Kind
-from pytest_traincheck.relations import meaning_of, relations
-from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place
+from pytest_traincheck.relations import relations
+from pytest_traincheck.relations.meaning import Change, Deviation, Place
 
 LATE_EFFECT = 3
 """From this layer on a violation speaks of an effect (of a call, on a variable, between ranks), which has a cause
@@ -70,22 +70,12 @@ def is_effect(violation: Violation) -> bool:
     return layer_of(violation) >= LATE_EFFECT
 
 
-def meant(violation: Violation) -> Meaning:
-    """What the broken rule means, as its relation says."""
-    return meaning_of(violation.invariant)
-
-
-def place_of(violation: Violation) -> Place:
-    """Where in a training step the broken rule stands."""
-    return meant(violation).place
-
-
 def can_follow(effect: Violation, cause: Violation) -> bool:
     """Whether one violation explains another that comes no earlier in the order of `explain`."""
     # Numbers name whole models; what they have to do with each other and with the rest is a matter of flow alone.
     if Kind.NUMERIC not in (effect.invariant.kind, cause.invariant.kind) and _same_root(effect, cause):
         return True
-    if Place.RUN in (place_of(effect), place_of(cause)):
+    if Place.RUN in (effect.meaning.place, cause.meaning.place):
         return _changes_totals(cause, effect)
     if is_effect(effect):
         return _flows(cause, effect)
@@ -103,8 +93,8 @@ def _changes_totals(cause: Violation, effect: Violation) -> bool:
     """Whether one of two violations, of which one is about a whole run, comes with the other."""
     if ends_early(cause):
         # What would have come later never does.
-        return place_of(effect) is Place.RUN or has_vanished(effect)
-    if place_of(effect) is not Place.RUN or ends_early(effect):
+        return effect.meaning.place is Place.RUN or has_vanished(effect)
+    if effect.meaning.place is not Place.RUN or ends_early(effect):
         return False
     return bool(_shared(cause, effect))
 
@@ -139,16 +129,16 @@ def _same_root(violation: Violation, other: Violation) -> bool:
 
 def _flows(cause: Violation, effect: Violation) -> bool:
     """Whether what the cause is about is upstream of the effect, no later, and on a way that leads there."""
-    what, why = place_of(effect), place_of(cause)
+    what, why = effect.meaning.place, cause.meaning.place
     if what is Place.NUMBER and effect.step == cause.step - 1 and _left_out(cause) and is_backward(cause):
         return True  # A second step without a backward pass of its own makes more of what the first one did.
     # A call that never comes may show before it is due; everything else comes before its effects.
     early = is_effect(cause) or cause.invariant.kind is Kind.CONFIG or what is Place.NUMBER
     if effect.step < cause.step and early and not has_vanished(cause):
         return False
-    if meant(cause).conditional:
+    if cause.meaning.conditional:
         return effect.step >= cause.step  # All was golden's up to there: whatever is not from there on follows.
-    if meant(effect).conditional and why in _SEEN_IN_RESULTS and cause.step == effect.step:
+    if effect.meaning.conditional and why in _SEEN_IN_RESULTS and cause.step == effect.step:
         return True  # Two views of one change, whichever module shows it.
     if what is Place.NUMBER:
         return _same_roots(cause, effect)
@@ -171,7 +161,7 @@ def _flows(cause: Violation, effect: Violation) -> bool:
 
 def _shared(cause: Violation, effect: Violation) -> frozenset[Change]:
     """What shifts where one rule is broken, and breaks the other with it."""
-    return meant(cause).brings & meant(effect).comes_with
+    return cause.meaning.brings & effect.meaning.comes_with
 
 
 def _shift_together(cause: Violation, effect: Violation) -> bool:
@@ -179,7 +169,7 @@ def _shift_together(cause: Violation, effect: Violation) -> bool:
     if Change.MODE in shared:
         # The way a model is called decides what its layers are called with.
         return _model_of(cause) == _model_of(effect) != ""
-    if place_of(cause) is Place.HELD and Change.MODE in meant(effect).comes_with and effect.module:
+    if cause.meaning.place is Place.HELD and Change.MODE in effect.meaning.comes_with and effect.module:
         # What is frozen is put into eval mode.
         return any(name.startswith(f"{effect.module}.") for name in cause.variables)
     # Windows end with steps: when the steps themselves are wrong, so is every count per window.
@@ -196,20 +186,20 @@ def _trains_instead(cause: Violation, effect: Violation) -> bool:
 def _nothing_to_schedule(cause: Violation, effect: Violation) -> bool:
     """Steps that never happen have no schedule to follow."""
     never = has_vanished(cause) and has_vanished(effect)
-    return never and place_of(cause) is Place.STEP and place_of(effect) is Place.SCHEDULING
+    return never and cause.meaning.place is Place.STEP and effect.meaning.place is Place.SCHEDULING
 
 
 def _sizes_batches(violation: Violation) -> bool:
-    return Change.BATCHES in meant(violation).brings
+    return Change.BATCHES in violation.meaning.brings
 
 
 def _comes_with_batches(cause: Violation, effect: Violation) -> bool:
     """Batches of another size have other padding, and make epochs of another length."""
     if not _sizes_batches(cause):
         return False
-    if _evaluation_is_gone(effect) or place_of(effect) is Place.SCHEDULING:
+    if _evaluation_is_gone(effect) or effect.meaning.place is Place.SCHEDULING:
         return True
-    return effect.step > cause.step and meant(effect).by_data
+    return effect.step > cause.step and effect.meaning.by_data
 
 
 def trains_where_golden_evaluated(cause: Violation, effects: tuple[Violation, ...]) -> bool:
@@ -219,12 +209,12 @@ def trains_where_golden_evaluated(cause: Violation, effects: tuple[Violation, ..
 
 def is_in_some_windows(violation: Violation) -> bool:
     """Whether something was as in golden in the first training steps, and is not in a later one."""
-    known = meant(violation)
+    known = violation.meaning
     return Change.LOOP in known.comes_with and violation.step > known.earliest and not has_vanished(violation)
 
 
 def changes_class(violation: Violation) -> bool:
-    return place_of(violation) is Place.CLASS
+    return violation.meaning.place is Place.CLASS
 
 
 def has_vanished(violation: Violation) -> bool:
@@ -233,15 +223,15 @@ def has_vanished(violation: Violation) -> bool:
 
 
 def _evaluation_is_gone(violation: Violation) -> bool:
-    return meant(violation).evaluates and has_vanished(violation)
+    return violation.meaning.evaluates and has_vanished(violation)
 
 
 def _same_model(mode: Violation, other: Violation) -> bool:
     """The way a model is called, and all of the variables of that model."""
     root = _model_of(mode)
-    if not meant(mode).is_mode or not root:
+    if not mode.meaning.is_mode or not root:
         return False
-    if meant(other).model == root:
+    if other.meaning.model == root:
         return True
     return bool(other.variables) and all(name.startswith(f"{root}.") for name in other.variables)
 
@@ -266,7 +256,7 @@ def flow_order(violation: Violation) -> tuple[int, int]:
 
     What was computed from golden's very numbers comes before what only lies outside of a range.
     """
-    known = meant(violation)
+    known = violation.meaning
     if known.place is Place.CLASS:
         return (-1, 0)  # Settings of the optimizer that is gone come after it.
     if known.conditional:
@@ -286,4 +276,4 @@ def _left_out(violation: Violation) -> bool:
 
 def _too_often(violation: Violation) -> bool:
     """Whether something comes too often in a window between two steps."""
-    return violation.deviation is Deviation.TOO_OFTEN and Change.WINDOWS in meant(violation).comes_with
+    return violation.deviation is Deviation.TOO_OFTEN and Change.WINDOWS in violation.meaning.comes_with

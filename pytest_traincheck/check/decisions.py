@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 
 from pytest_traincheck.check.result import Violation
-from pytest_traincheck.relations import meaning_of
 from pytest_traincheck.relations.settings import Setting, Sort, each_of, steps_of_course
 
 _PRECISION = 1e-5
@@ -19,7 +18,7 @@ _PRECISION = 1e-5
 
 def decided_together(violation: Violation, other: Violation) -> bool | None:
     """Whether one decision explains two violations; None where they are not both about settings that are decided."""
-    ours, theirs = meaning_of(violation.invariant).setting, meaning_of(other.invariant).setting
+    ours, theirs = violation.meaning.setting, other.meaning.setting
     if ours is None or theirs is None:
         return None
     changes = (ours.value, violation.value), (theirs.value, other.value)

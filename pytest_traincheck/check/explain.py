@@ -53,7 +53,7 @@ def _restated(root: Violation, consequences: tuple[Violation, ...]) -> Violation
     """The root with a title that tells the cause where its consequences show more of it."""
     if not causes.trains_where_golden_evaluated(root, consequences):
         return root
-    model = causes.meant(root).model
+    model = root.meaning.model
     step = min(item.step for item in consequences if causes.is_in_some_windows(item))
     return replace(
         root,

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_traincheck.check import causes
 from pytest_traincheck.check.blocks import Block, ChangedFile
 from pytest_traincheck.check.result import ChangedLines, Incident, Violation
 
@@ -96,7 +95,7 @@ def changed_lines(incident: Incident, files: Sequence[ChangedFile]) -> ChangedLi
     if is_missing(root):
         return _on_the_path(incident, places) or _only(places)
     # What is given the same and gives something else is computed otherwise: something that changed does that.
-    return _only(places) if causes.meant(root).conditional else None
+    return _only(places) if root.meaning.conditional else None
 
 
 def _lines_at(incident: Incident, source: str, places: Sequence[_Place]) -> ChangedLines | None:
@@ -181,7 +180,7 @@ def is_missing(violation: Violation) -> bool:
 
 def names_of(violation: Violation) -> Names:
     """Under which names the user's code would speak of what was violated."""
-    spoken = causes.meant(violation).words
+    spoken = violation.meaning.words
     apis = set(spoken.names) or set(_called(violation.invariant.subject)).union(*map(_called, spoken.apis))
     words = {*spoken.words}
     if words & _RATE:

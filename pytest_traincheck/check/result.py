@@ -7,11 +7,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from pytest_traincheck.golden.model import Invariant, Kind
 from pytest_traincheck.redaction import redacted
-from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.relations import Deviation, Meaning, meaning_of
 
 JSON_FORMAT = 1
 """Version of the JSON contract (`--json`)."""
@@ -61,6 +62,11 @@ class Violation:
     deviation: Deviation = Deviation.DIFFERENT
     common_cause: str = ""
     """What is behind it, where that shows in several rules; empty where nobody knows."""
+
+    @cached_property
+    def meaning(self) -> Meaning:
+        """What the broken rule means, as its relation says: asked for in every pair of violations."""
+        return meaning_of(self.invariant)
 
 
 def incident_id(root: Violation, consequences: Sequence[Violation] = ()) -> str:
