@@ -54,6 +54,7 @@ class Real:
     net: Mapping[str, Any] = field(default_factory=dict)
     lr: float = 0.01
     momentum: float = 0.9
+    optimizer: Any = torch.optim.SGD
     held: Callable[[Net], Any] = lambda net: net.parameters()
     zero_grad: bool = True
     loss: Callable[[Any, Any], Any] = F.cross_entropy
@@ -63,10 +64,13 @@ class Real:
     after_backward: Callable[[Net], None] = lambda _net: None
     clip: str = "before the step"
     """`before the step`, `after the step` or `never`."""
-    step: bool = True
+    skips: tuple[int, ...] = ()
+    """Iterations without a step of the optimizer."""
     gamma: float = 0.5
+    schedules: bool = True
     average_moves: bool = True
-    evaluates_in: str = "eval"
+    evaluates_in: str = "eval mode"
+    """`eval mode`, `train mode`, or empty: never."""
     between: Callable[[Any], None] = lambda _optimizer: None
     """What is done with the optimizer between two steps."""
     before: Callable[[Any, Net], None] = lambda _optimizer, _net: None
@@ -84,7 +88,7 @@ class Real:
         net = Net(**self.net)
         average = Net(**self.net)
         average.load_state_dict(net.state_dict())
-        optimizer = torch.optim.SGD(self.held(net), lr=self.lr, momentum=self.momentum)
+        optimizer = self.optimizer(self.held(net), lr=self.lr, momentum=self.momentum)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 4, self.gamma)
         self.before(optimizer, net)
         steps = 0
@@ -93,18 +97,21 @@ class Real:
             kept = None
             for batch in loader:
                 kept = batch if kept is None or not self.same_batch else kept
-                self._train(net, average, optimizer, kept)
-                scheduler.step()
+                self._train(steps, net, average, optimizer, kept)
+                if self.schedules:
+                    scheduler.step()
                 steps += 1
                 if steps == self.stop_after:
                     return
                 self.between(optimizer)
-            net.train(self.evaluates_in != "eval")
+            if not self.evaluates_in:
+                continue
+            net.train(self.evaluates_in == "train mode")
             with torch.no_grad():
                 for inputs, targets in loader:
                     F.cross_entropy(net(inputs), targets)
 
-    def _train(self, net: Net, average: Net, optimizer: Any, batch: Any) -> None:
+    def _train(self, number: int, net: Net, average: Net, optimizer: Any, batch: Any) -> None:
         inputs, targets = batch
         if self.zero_grad:
             optimizer.zero_grad()
@@ -116,7 +123,7 @@ class Real:
         self.after_backward(net)
         if self.clip == "before the step":
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        if self.step:
+        if number not in self.skips:
             optimizer.step()
         if self.clip == "after the step":
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)

@@ -40,6 +40,11 @@ def some_state(optimizer: Any, net: Any) -> None:
         optimizer.state[parameter]["momentum_buffer"] = torch.ones_like(parameter)
 
 
+def with_a_frozen_bias(net: Any) -> Any:
+    net.head.bias.requires_grad_(False)
+    return net.parameters()
+
+
 @dataclass(frozen=True)
 class Break:
     """A mistake in a training, and what the relation says that it is for."""
@@ -52,7 +57,7 @@ class Break:
 
 TWO_TERMS = {"second_term": lambda logits: logits.square().mean()}
 
-BREAKS = {
+BREAKS: dict[str, Break] = {
     "Accumulate": Break(Place.ACCUMULATION, Deviation.LACKING, {"zero_grad": False}),
     "APIArg": Break(Place.FORWARD, Deviation.DIFFERENT, {"net": {"drop": 0.5}}),
     "APIOutput": Break(Place.DIVERGED, Deviation.NOT_FINITE, {"loss_inputs": lambda logits: logits * float("nan")}),
@@ -80,6 +85,20 @@ BREAKS = {
     "Shuffled": Break(Place.DATA, Deviation.DIFFERENT, {"shuffle": False}),
     "Total": Break(Place.RUN, Deviation.CUT_SHORT, {"stop_after": 5}),
 }
+MORE: list[tuple[str, Break]] = [
+    ("Accumulate", Break(Place.ACCUMULATION, Deviation.TOO_OFTEN, {"skips": (3,)})),
+    ("APIArg", Break(Place.FORWARD, Deviation.DIFFERENT, {"evaluates_in": "train mode"})),
+    ("Count", Break(Place.BACKWARD, Deviation.TOO_OFTEN, {"skips": (3,)})),
+    ("Count", Break(Place.FORWARD, Deviation.NEVER, {"evaluates_in": ""})),
+    ("Count", Break(Place.SCHEDULING, Deviation.NEVER, {"schedules": False})),
+    ("Covered", Break(Place.HELD, Deviation.DIFFERENT, {"held": with_a_frozen_bias})),
+    ("EventContain", Break(Place.ARRIVAL, Deviation.NOT_FINITE, {"loss_inputs": lambda logits: logits * float("nan")})),
+    ("Hyperparameter", Break(Place.CLASS, Deviation.DIFFERENT, {"optimizer": torch.optim.RMSprop})),
+    ("Moves", Break(Place.STATISTICS, Deviation.EXTRA, {"evaluates_in": "train mode"})),
+    ("Replay", Break(Place.NUMBER, Deviation.NOT_FINITE, {"loss_inputs": lambda logits: logits * float("nan")})),
+    ("Total", Break(Place.RUN, Deviation.FEWER, {"evaluates_in": ""})),
+]
+"""Other rules of the same relations, broken otherwise."""
 ON_RANKS = {"CollectiveOrder": (Place.EXCHANGE, Deviation.DIFFERENT)}
 """What takes several processes is told as a trace, here and in the tests of its own."""
 
@@ -113,11 +132,14 @@ def test_a_relation_says_what_its_rules_mean(name: str) -> None:
     assert isinstance(relations()[name], Meaningful)
 
 
-@pytest.mark.parametrize("name", BREAKS)
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [*BREAKS.items(), *MORE],
+    ids=lambda item: item if isinstance(item, str) else f"{item.place.value}, {item.deviation.value}",
+)
 def test_a_broken_relation_says_where_it_stands_and_how_it_deviates(
-    name: str, golden: Callable[[Break], Golden], tmp_path: Path
+    name: str, wrong: Break, golden: Callable[[Break], Golden], tmp_path: Path
 ) -> None:
-    wrong = BREAKS[name]
     known = golden(wrong)
     outcome = check(known, Real(**{**wrong.golden, **wrong.change}), tmp_path)
     found = violations(outcome, name)
