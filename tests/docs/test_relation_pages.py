@@ -110,6 +110,7 @@ def test_the_relation_of_the_page_is_learned_and_checked(recorder: Recorder) -> 
     violation = broken(outcome, SAVED)
     assert violation.candidate == "not saved after the last step"
     assert violation.deviation is Deviation.MISPLACED
+    assert violation.meaning.general
     assert violation.title.startswith("`torch.save` was called after the last optimizer step in golden")
 
 
