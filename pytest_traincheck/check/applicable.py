@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from pytest_traincheck.golden.model import Golden, Invariant, Scope
+from pytest_traincheck.relations import meaning_of
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.description import describe_models
 
@@ -12,9 +13,6 @@ AKIN_SHARE = 0.5
 """Share of the golden's parameters, by model and name, that a variation of
 the same program has.
 """
-
-_GENERAL = frozenset({"Accumulate", "EventContain", "CollectiveOrder", "Bounded"})
-"""Relations whose transferable rules speak of what every correct training does, where it does it at all."""
 
 
 class Kinship(Enum):
@@ -45,10 +43,6 @@ def why_not(invariant: Invariant, kin: Kinship) -> str:
         return ""
     if invariant.scope is Scope.PINNED:
         return "pinned to the golden's own command, and the candidate ran another"
-    if kin is Kinship.FOREIGN and not _is_general(invariant):
+    if kin is Kinship.FOREIGN and not meaning_of(invariant).general:
         return "a habit of the one program it was learned from, and the candidate is another"
     return ""
-
-
-def _is_general(invariant: Invariant) -> bool:
-    return invariant.relation in _GENERAL or "finite" in invariant.claim

@@ -16,10 +16,9 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Clause, Golden, Invariant
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
-from pytest_traincheck.relations import Examples, Relation, relations
+from pytest_traincheck.relations import Examples, Relation, meaning_of, relations
 from pytest_traincheck.relations.base import Measured, Replayed, filled, in_set_up, variable_names
-from pytest_traincheck.relations.replay import comparison
-from pytest_traincheck.replay import Comparison
+from pytest_traincheck.replay import Comparison, compare_run
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Ints
 
@@ -76,7 +75,7 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
 def _replayed(golden: Golden, run: Run) -> Comparison | None:
     if golden.recording is None or golden.platform != run.platform:
         return None
-    return comparison(golden.recording, run)
+    return compare_run(golden.recording, run)
 
 
 def _modules(replayed: Comparison | None) -> tuple[ModuleAgreement, ...]:
@@ -140,7 +139,7 @@ def _never_given(covered: Coverage) -> str:
 def _speaks_of_set_up(invariant: Invariant) -> bool:
     """Whether a rule was learned from forward passes in set-up, too: a model may be called once to show its shapes."""
     stages = [item.values for item in invariant.when if isinstance(item, Clause) and item.field == "stage"]
-    return invariant.claim.get("stage") == "init" or any("init" in values for values in stages)
+    return meaning_of(invariant).set_up or any("init" in values for values in stages)
 
 
 def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Violation:
@@ -169,4 +168,6 @@ def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Exa
         count=len(broken),
         place=finding.place,
         value=finding.value,
+        deviation=finding.deviation,
+        common_cause=finding.common_cause,
     )

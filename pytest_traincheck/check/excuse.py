@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_traincheck.golden.model import Invariant, Kind
-from pytest_traincheck.relations import Examples, vocabulary
-from pytest_traincheck.relations.loss_terms import ACCUMULATED
-from pytest_traincheck.relations.quantities import ACTIVATION, LOSS
+from pytest_traincheck.relations import Examples, meaning_of, vocabulary
+from pytest_traincheck.relations.meaning import Excuse
 from pytest_traincheck.replay import Claim, Comparison
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Ints
@@ -29,34 +28,21 @@ _FUNCTIONS = (vocabulary.F, *_MASKS)
 _STEPS = 2
 """Steps that must have been compared before a function that masks may be gone: in one it may have hidden nothing."""
 
-_LEFT_BEHIND = ("training", "momentum", "use_input_stats", "preserve_rng_state")
-"""Arguments that also say what a call leaves behind, in buffers or generators, whatever it returns."""
-
-_OF_THE_LOSS = ("LossScale", "LossTerms", "DataFlow")
-
-
 Place = tuple[int, int]
 """A process, and a row among its events."""
 
 
 def excuse(invariant: Invariant, run: Run, examples: Examples, broken: Ints, replayed: Comparison) -> str:
     """Why a broken rule is none, in words; empty where nothing speaks for it. `broken` is in order of time."""
-    relation, claim = invariant.relation, invariant.claim
-    if invariant.kind is Kind.CONFIG:
+    how = meaning_of(invariant).excuse
+    if invariant.kind is Kind.CONFIG or how is Excuse.NONE:
         return ""
-    if relation == "Initialised":
+    if how is Excuse.INITIAL_VALUES:
         begun = [item for item in replayed.claims if item.what == "initial"]
         return "the initial numbers are golden's" if begun and all(map(_to_the_last_digits, begun)) else ""
     places = _first_places(run, examples, broken)
-    if relation in ("Count", "EventContain"):
+    if how is Excuse.ALL_RESULTS:
         return "all results are golden's" if _is_rewritten(invariant, run, places, replayed) else ""
-    moved_border = relation == "Replay" and claim["of"] in ("module", "function")
-    of_an_argument = relation == "APIArg" and claim.get("argument", _LEFT_BEHIND[0]) not in _LEFT_BEHIND
-    # How many losses there are is not said by those that were compared.
-    of_a_loss = relation in _OF_THE_LOSS and claim.get("passes") != ACCUMULATED
-    of_a_loss |= claim.get("quantity") in (LOSS, ACTIVATION)
-    if not (moved_border or of_an_argument or of_a_loss):
-        return ""
     return "the result is golden's" if all(_excused(run, replayed, place) for place in places) else ""
 
 
@@ -75,16 +61,15 @@ def _first_places(run: Run, examples: Examples, broken: Ints) -> list[Place]:
 
 def _is_rewritten(invariant: Invariant, run: Run, places: Sequence[Place], replayed: Comparison) -> bool:
     """Whether a function is gone, in steps that were compared, and nothing in them has changed."""
-    named = (invariant.subject, *invariant.claim.values())
-    functions = [item for item in named if isinstance(item, str) and item.startswith(_FUNCTIONS)]
-    masks = any(name.startswith(_MASKS) or name in replayed.masked for name in functions)
+    function = invariant.subject
+    masks = function.startswith(_MASKS) or function in replayed.masked
     steps = _compared(replayed, "loss") & _compared(replayed, "gradient")
     enough = len({step for _, step in steps}) >= (_STEPS if masks else 1)
-    if not functions or not enough or not all(item.holds for item in replayed.claims):
+    if not function.startswith(_FUNCTIONS) or not enough or not all(item.holds for item in replayed.claims):
         return False
-    if invariant.claim.get("per") == "run":
+    if meaning_of(invariant).per_run:
         # A run has no place; the function must have been at work in golden's steps, and not in evaluation alone.
-        return replayed.called.issuperset(functions)
+        return function in replayed.called
     return all(_trains(run, place) and (place[0], _step(run, place)) in steps for place in places)
 
 

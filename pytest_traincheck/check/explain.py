@@ -30,9 +30,8 @@ def _belongs(violation: Violation, group: Sequence[Violation]) -> bool:
     return any(causes.can_follow(violation, other) for other in group)
 
 
-def _order(violation: Violation) -> tuple[int, int, int, int, int, int, str]:
+def _order(violation: Violation) -> tuple[int, int, int, tuple[int, int], int, int, str]:
     # An effect may show before its cause is due (a call that never comes): within a run, causes come before effects.
-    backward = violation.invariant.subject == "torch.autograd.backward"
     chosen = violation.invariant.kind is Kind.CONFIG
     return (
         int(causes.is_effect(violation)),
@@ -40,7 +39,7 @@ def _order(violation: Violation) -> tuple[int, int, int, int, int, int, str]:
         causes.layer_of(violation),
         causes.flow_order(violation),
         violation.seq,
-        int(chosen) - int(backward),
+        int(chosen) - int(causes.is_backward(violation)),
         violation.invariant.id,
     )
 
@@ -54,7 +53,7 @@ def _restated(root: Violation, consequences: tuple[Violation, ...]) -> Violation
     """The root with a title that tells the cause where its consequences show more of it."""
     if not causes.trains_where_golden_evaluated(root, consequences):
         return root
-    model = str(root.invariant.claim["api"]).partition("|")[2].removesuffix(" in eval")
+    model = root.meaning.model
     step = min(item.step for item in consequences if causes.is_in_some_windows(item))
     return replace(
         root,

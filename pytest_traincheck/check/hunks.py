@@ -9,12 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_traincheck.check import causes
 from pytest_traincheck.check.blocks import Block, ChangedFile
 from pytest_traincheck.check.result import ChangedLines, Incident, Violation
-from pytest_traincheck.relations.count import NOT_CALLED
-from pytest_traincheck.relations.event_contain import NO_CALL
-from pytest_traincheck.relations.moves import UNCHANGED
 
 CONTAINS = "contains the line"
 SAME_FUNCTION = "same function"
@@ -24,25 +20,17 @@ ON_THE_PATH = "same function as a consequence"
 ONLY_CHANGE = "the only change"
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _DIMENSIONS = re.compile(r"[123]d$")
-
-_CALLED_AS = {
-    "torch.nn.Module.train": ("train", "eval"),
-    "torch.no_grad": ("no_grad", "inference_mode", "set_grad_enabled", "enable_grad", "is_grad_enabled"),
-    "torch.autocast": ("autocast",),
-    "torch.optim.Optimizer.param_groups": ("requires_grad", "requires_grad_", "param_groups", "add_param_group"),
-    "torch.nn.Parameter.requires_grad": ("requires_grad", "requires_grad_"),
-    "torch.optim.Optimizer.step": ("step",),
-}
-"""What stands in user code for subjects that are not the name of a call."""
 
 _ALIASES = {"DistributedDataParallel": "DDP", "FullyShardedDataParallel": "FSDP"}
 
 _COMMON = frozenset({"train", "eval", "step", "forward", "lr"})
 """Names that stand for much else; as API they count only where they are called on something, `model.train()`."""
 
-_COPIED_BY = ("update_parameters", "lerp_", "lerp", "copy_", "mul_", "ema", "update_ema")
-_GATHERED_BY = ("all_reduce", "broadcast", "DistributedDataParallel", "DDP", "no_sync")
+_RATE = frozenset({"lr", "learning_rate"})
+"""Two words for one thing."""
+
 _GENERIC_PARTS = frozenset({"weight", "bias", "in_proj_weight", "in_proj_bias", "module", "model", "layers"})
 
 
@@ -60,6 +48,8 @@ class Names:
 
     apis: frozenset[str]
     words: frozenset[str]
+    parts: frozenset[str] = frozenset()
+    """What a name has between its underscores, in lower case."""
 
     def count(self, lines: Iterable[str]) -> int:
         """How many of these lines name it."""
@@ -76,7 +66,7 @@ class Names:
                 called = line[found.end() :].lstrip().startswith("(") and line[: found.start()].endswith(".")
                 if called and word in self.apis:
                     return True
-            elif _plain(word) in self.apis:
+            elif _plain(word) in self.apis or not self.parts.isdisjoint(_parts(word)):
                 return True
         return False
 
@@ -105,7 +95,7 @@ def changed_lines(incident: Incident, files: Sequence[ChangedFile]) -> ChangedLi
     if is_missing(root):
         return _on_the_path(incident, places) or _only(places)
     # What is given the same and gives something else is computed otherwise: something that changed does that.
-    return _only(places) if root.invariant.relation == "Replay" else None
+    return _only(places) if root.meaning.conditional else None
 
 
 def _lines_at(incident: Incident, source: str, places: Sequence[_Place]) -> ChangedLines | None:
@@ -185,49 +175,40 @@ def position(source: str) -> tuple[str, int]:
 
 def is_missing(violation: Violation) -> bool:
     """Whether something that golden did is not done at all, so that the source line is only where it was noticed."""
-    rule = violation.invariant
-    if causes.has_vanished(violation) or violation.candidate.startswith((NOT_CALLED, NO_CALL, UNCHANGED)):
-        return True
-    return rule.relation == "Accumulate" and rule.claim.get("gradient") != "whole"
+    return violation.deviation.is_absence
 
 
 def names_of(violation: Violation) -> Names:
     """Under which names the user's code would speak of what was violated."""
-    rule = violation.invariant
-    apis: set[str] = set()
-    for api in [rule.subject, *(item for item in _listed(rule.claim.get("order")) if "." in item)]:
-        api = api.partition("|")[0].partition(" ")[0]
-        parts = api.split(".")
-        if api in _CALLED_AS:
-            apis.update(_CALLED_AS[api])
-        elif rule.relation == "Consistent":
-            apis.update(_GATHERED_BY)
-        elif rule.relation == "Moves":
-            apis.update(_COPIED_BY)
-        elif parts[-1] in ("step", "forward", "lr") and len(parts) > 1:
-            apis.update({parts[-2], _ALIASES.get(parts[-2], parts[-2])} - {"Module"})
-            apis.update({parts[-1]} - {"forward"})
-        elif len(parts) > 1:
-            apis.add(parts[-1])
-    words = {str(rule.claim.get("argument", ""))}
-    if not causes.changes_class(violation):
-        words.add(str(rule.claim.get("name", "")))
-    if rule.relation == "Schedule":
-        words.update(("lr", "learning_rate", "scheduler", "gamma", "step_size"))
-    if words & {"lr", "learning_rate"}:
-        words.update(("lr", "learning_rate"))
-    if rule.relation in ("Covered", "Consistent", "EventContain"):
-        for variable in [*violation.variables, *_listed(rule.claim.get("tied"))]:
-            # Without the model's own name, and without what every layer has.
-            words.update(part for part in variable.split(".")[1:] if part not in _GENERIC_PARTS)
+    spoken = violation.meaning.words
+    apis = set(spoken.names) or set(_called(violation.invariant.subject)).union(*map(_called, spoken.apis))
+    words = {*spoken.words}
+    if words & _RATE:
+        words |= _RATE
+    for variable in (*(violation.variables if spoken.finds_variables else ()), *spoken.variables):
+        # Without the model's own name, and without what every layer has.
+        words.update(part for part in variable.split(".")[1:] if part not in _GENERIC_PARTS)
     kept = {word for word in words if len(word) > 1 and not word.isdigit()}
-    return Names(frozenset(name if name in _COMMON else _plain(name) for name in apis), frozenset(kept))
+    names = frozenset(name if name in _COMMON else _plain(name) for name in apis)
+    return Names(names, frozenset(kept), frozenset(spoken.parts))
 
 
-def _listed(value: object) -> list[str]:
-    return [str(item) for item in value] if isinstance(value, (list, tuple)) else []
+def _called(subject: str) -> Iterable[str]:
+    """What stands in user code for an API."""
+    api = subject.partition("|")[0].partition(" ")[0]
+    parts = api.split(".")
+    if len(parts) == 1:
+        return ()
+    if parts[-1] in ("step", "forward", "lr"):
+        return {parts[-2], _ALIASES.get(parts[-2], parts[-2]), parts[-1]} - {"Module", "forward"}
+    return (parts[-1],)
 
 
 def _plain(name: str) -> str:
     """`Dropout2d`, `dropout` and `dropout2d` are one name; so are `LayerNorm` and `layer_norm`."""
     return _DIMENSIONS.sub("", name.replace("_", "").lower())
+
+
+def _parts(name: str) -> set[str]:
+    """`model`, `ema` of `model_ema` and of `ModelEMA`."""
+    return {part.lower() for part in _PART.findall(name)}

@@ -7,10 +7,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from pytest_traincheck.golden.model import Invariant, Kind
 from pytest_traincheck.redaction import redacted
+from pytest_traincheck.relations import Deviation, Meaning, meaning_of
 
 JSON_FORMAT = 1
 """Version of the JSON contract (`--json`)."""
@@ -57,6 +59,14 @@ class Violation:
     """Where changed lines are looked for first, as `path:line`; empty: at the source."""
     value: str = ""
     """What the candidate has, where golden's could have become one of several things; an acceptance is for this one."""
+    deviation: Deviation = Deviation.DIFFERENT
+    common_cause: str = ""
+    """What is behind it, where that shows in several rules; empty where nobody knows."""
+
+    @cached_property
+    def meaning(self) -> Meaning:
+        """What the broken rule means, as its relation says: asked for in every pair of violations."""
+        return meaning_of(self.invariant)
 
 
 def incident_id(root: Violation, consequences: Sequence[Violation] = ()) -> str:

@@ -23,6 +23,7 @@ from pytest_traincheck.check.result import (
     Warned,
 )
 from pytest_traincheck.golden.model import Invariant, Kind, Scope, condition_from_json
+from pytest_traincheck.relations.meaning import Deviation
 
 
 def to_plain(result: CheckResult) -> dict[str, Any]:
@@ -141,6 +142,8 @@ def _violation_to_plain(violation: Violation, table: _Table) -> dict[str, Any]:
         "count": violation.count,
         "place": violation.place,
         "value": violation.value,
+        "deviation": violation.deviation.value,
+        "common_cause": violation.common_cause,
     }
 
 
@@ -151,6 +154,7 @@ def _violation_from_plain(data: Mapping[str, Any], invariants: Sequence[Invarian
             "invariant": invariants[data["invariant"]],
             "ranks": tuple(data["ranks"]),
             "variables": tuple(data["variables"]),
+            "deviation": Deviation(data["deviation"]),
         }
     )
 

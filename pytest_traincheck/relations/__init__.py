@@ -1,6 +1,24 @@
-"""Relations: the templates of rules. One file each, with hypotheses, examples and wording."""
+"""Relations: the templates of rules. One file each, with hypotheses, examples, meaning and wording."""
 
-from pytest_traincheck.relations.base import Examples, Finding, Hypothesis, Relation
-from pytest_traincheck.relations.registry import relations
+from pytest_traincheck.relations.base import Examples, Finding, Hypothesis, Meaningful, Relation
+from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Place, Words
+from pytest_traincheck.relations.registry import meaning_of, relations
+from pytest_traincheck.relations.settings import Setting, Sort
 
-__all__ = ["Examples", "Finding", "Hypothesis", "Relation", "relations"]
+__all__ = [
+    "Change",
+    "Deviation",
+    "Examples",
+    "Excuse",
+    "Finding",
+    "Hypothesis",
+    "Meaning",
+    "Meaningful",
+    "Place",
+    "Relation",
+    "Setting",
+    "Sort",
+    "Words",
+    "meaning_of",
+    "relations",
+]

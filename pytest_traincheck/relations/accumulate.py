@@ -12,6 +12,7 @@ from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label, step_context, variable_context
+from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.gradients import Gradients, first_after
@@ -40,6 +41,16 @@ class Accumulate:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 3 if claim["gradient"] == USED else 2
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        place = Place.USE if rule.claim.get("gradient") == USED else Place.ACCUMULATION
+        return Meaning(
+            place,
+            brings=frozenset({Change.LENGTH}),
+            comes_with=frozenset({Change.WINDOWS, Change.LOOP}),
+            general=True,
+            earliest=1,  # Training starts with clean gradients anyway.
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -81,6 +92,7 @@ class Accumulate:
                 "are cleared after one before any step: a step is left out, or zero_grad is misplaced.",
                 "gradients are used by a step before they are cleared",
                 "gradients are cleared before any step",
+                deviation=Deviation.LACKING,
             )
         names = listed(variable_names(run, examples, broken), 2)
         if invariant.claim["gradient"] == CLEAN:
@@ -90,6 +102,7 @@ class Accumulate:
                 f"to the old ones of {names}: zero_grad is missing or misplaced.",
                 "gradients cleared before each backward pass of the closure",
                 "gradients of the last evaluation are still there in the next",
+                deviation=Deviation.LACKING,
             )
         if invariant.claim["gradient"] == FRESH:
             return Finding(
@@ -98,6 +111,7 @@ class Accumulate:
                 f"old ones of {names}: zero_grad is missing or misplaced.",
                 "gradients cleared between one step and the backward passes of the next",
                 "gradients of earlier steps are still there when the next step consumes them",
+                deviation=Deviation.LACKING,
             )
         return Finding(
             f"`{invariant.subject}`: golden summed all backward passes of a step; the candidate clears the "
@@ -105,6 +119,7 @@ class Accumulate:
             "between them: zero_grad is misplaced and only the last backward pass counts.",
             "gradients accumulate over all backward passes of a step",
             "gradients are cleared between the backward passes of one step",
+            deviation=Deviation.TOO_OFTEN,
         )
 
 

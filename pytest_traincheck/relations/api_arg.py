@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -15,6 +14,8 @@ from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, opti
 from pytest_traincheck.relations.compiled import constants, graph_examples
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.defaults import without_defaults
+from pytest_traincheck.relations.meaning import Change, Excuse, Meaning, Place, Words, place_of_call
+from pytest_traincheck.relations.settings import Setting, Sort, argument_text
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -23,6 +24,13 @@ FORWARD = "torch.nn.Module.forward"
 
 MODES = {"training": "torch.nn.Module.train", "grad_mode": "torch.no_grad", "autocast": "torch.autocast"}
 """Context of the forward pass that an API of its own sets."""
+
+MODE_NAMES = {
+    "training": ("train", "eval"),
+    "grad_mode": ("no_grad", "inference_mode", "set_grad_enabled", "enable_grad", "is_grad_enabled"),
+    "autocast": ("autocast",),
+}
+"""What sets a mode in code."""
 
 DOING = {"train": "training", "eval": "evaluation", "init": "set-up"}
 
@@ -71,6 +79,9 @@ refactors change them.
 SET_BY_MODE = ("training", "use_input_stats", "dropout_p")
 """Arguments that layers pass on from the training flag of their module. In a compiled region that flag says it."""
 
+LEFT_BEHIND = ("training", "momentum", "use_input_stats", "preserve_rng_state")
+"""Arguments that also say what a call leaves behind, in buffers or generators, whatever it returns."""
+
 MAX_VALUES = 6
 """An argument with more distinct values than this is data, not configuration."""
 
@@ -91,6 +102,23 @@ class APIArg:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1 if "mode" in claim else 2
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        claim = rule.claim
+        if "mode" in claim:
+            return _meaning_of_mode(claim)
+        place, argument = place_of_call(rule.subject), str(claim.get("argument", ""))
+        by_mode = argument in SET_BY_MODE
+        return Meaning(
+            place,
+            brings=frozenset({Change.LOSS_INPUT} if place is Place.LOSS else ()),
+            comes_with=frozenset({Change.MODE, Change.LOOP} if by_mode else ()),
+            by_data=True,
+            excuse=Excuse.NONE if argument in LEFT_BEHIND else Excuse.OWN_RESULT,
+            words=Words(words=(argument,)),
+            # What the mode of a module sets was not decided where it is called.
+            setting=None if by_mode else Setting(Sort.ARGUMENT, argument, str(claim.get("value", ""))),
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -156,7 +184,21 @@ class APIArg:
             f"{claim['argument']} = {claim['value']}",
             f"{claim['argument']} = {seen}",
             value=seen,
+            # Functions of one graph, under one autocast.
+            common_cause=f"compiled, {claim['argument']} = {seen}" if "compiled" in claim else "",
         )
+
+
+def _meaning_of_mode(claim: Mapping[str, Any]) -> Meaning:
+    training = claim["mode"] == "training"
+    return Meaning(
+        Place.FORWARD,
+        brings=frozenset({Change.MODE} if training else ()),
+        comes_with=frozenset({Change.LOOP} if training else ()),
+        is_mode=True,
+        set_up=claim.get("stage") == "init",
+        words=Words(names=MODE_NAMES[claim["mode"]]),
+    )
 
 
 def _mode_text(mode: str, value: str) -> str:
@@ -185,18 +227,6 @@ def _is_meaningful(api: str, argument: str) -> bool:
 def _scope(argument: str) -> Scope:
     # A number is somebody's choice; a flag or the presence of an argument is behaviour.
     return Scope.TRANSFERABLE if argument == "training" else Scope.PINNED
-
-
-def argument_text(value: Any) -> str:
-    """An argument as rules write it; tensors and other objects only by what they are."""
-    if isinstance(value, Mapping):
-        kind = next(iter(value), "value")
-        return (
-            "a tensor" if kind == "tensor" else f"a {kind}" if kind != "type" else str(value["type"]).rsplit(".", 1)[-1]
-        )
-    if isinstance(value, float):
-        return f"{value:.6g}" if math.isfinite(value) else str(value)
-    return str(value)
 
 
 def _eligible(process: Process) -> Mapping[str, bool]:

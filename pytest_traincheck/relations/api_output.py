@@ -13,6 +13,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, optional
 from pytest_traincheck.relations.compiled import graph_examples
 from pytest_traincheck.relations.context import call_context
+from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, place_of_call
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -34,6 +35,11 @@ class APIOutput:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 3
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        if rule.claim.get("finite"):
+            return Meaning(Place.DIVERGED, general=True)
+        return Meaning(place_of_call(rule.subject))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -82,6 +88,7 @@ class APIOutput:
                 f"`{api}` returned finite losses in golden; in the candidate its result is not finite.",
                 "finite",
                 "NaN or infinite",
+                deviation=Deviation.NOT_FINITE,
             )
         if "positive" in claim:
             return Finding(
@@ -97,6 +104,7 @@ class APIOutput:
             claim["dtype"],
             seen,
             value=seen,
+            common_cause=f"compiled, {seen}" if "compiled" in claim else "",
         )
 
 

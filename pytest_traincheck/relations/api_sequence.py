@@ -13,6 +13,7 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, Form, list_of, one_of, optional
 from pytest_traincheck.relations.context import rank_label, step_context
+from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Words, place_of_call
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
@@ -33,6 +34,14 @@ class APISequence:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        return Meaning(
+            place_of_call(rule.subject),
+            brings=frozenset({Change.LENGTH}),
+            comes_with=frozenset({Change.LOOP}),
+            words=Words(apis=tuple(api for api in rule.claim.get("order", ()) if "." in api)),
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -76,6 +85,7 @@ class APISequence:
                 "the first step.",
                 "called after the optimizer's first step",
                 "called before the optimizer's first step",
+                deviation=Deviation.MISPLACED,
             )
         if order[0] == BACKWARD:
             elsewhere = any(subject in process.api.values for process in run.processes)
@@ -85,11 +95,13 @@ class APISequence:
                 f"{candidate}.",
                 "called between the last backward and every optimizer step",
                 "called, but not between the last backward and the optimizer's step" if elsewhere else "never called",
+                deviation=Deviation.MISPLACED if elsewhere else Deviation.NEVER,
             )
         return Finding(
             f"`{order[0]}` was called before `{order[1]}` in golden; the candidate calls them the other way round.",
             f"{order[0]} before {order[1]}",
             f"{order[1]} before {order[0]}",
+            deviation=Deviation.MISPLACED,
         )
 
 

@@ -22,6 +22,7 @@ from pytest_traincheck.relations.band_wording import QUANTITY_WORDS, describe_on
 from pytest_traincheck.relations.base import Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, optional
 from pytest_traincheck.relations.interval import trimmed_mean
+from pytest_traincheck.relations.meaning import Excuse, Meaning, Place
 from pytest_traincheck.relations.quantities import Readings, by_name, readings_of
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Ints
@@ -45,6 +46,15 @@ class Band:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 5
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        quantity = rule.claim["quantity"]
+        compared = quantity in (quantities.LOSS, quantities.ACTIVATION)
+        return Meaning(
+            Place.NUMBER,
+            order=quantities.order_of(quantity),
+            excuse=Excuse.OWN_RESULT if compared else Excuse.NONE,
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         found = {

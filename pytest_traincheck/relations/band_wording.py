@@ -10,6 +10,7 @@ from typing import Any
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.relations import quantities
 from pytest_traincheck.relations.base import Finding
+from pytest_traincheck.relations.meaning import Deviation
 
 SHOWN = 3
 
@@ -130,6 +131,7 @@ def describe_one(claim: Mapping[str, Any], numbers: Numbers, found: Sequence[tup
         "; ".join(f"{item.quoted} {item.usual}" for item in ordered[:SHOWN]),
         f"{shown} and {more + 1 - SHOWN} more" if more >= SHOWN else shown,
         variables=() if claim["quantity"] == quantities.LOSS else tuple(item.name for item in ordered),
+        deviation=Deviation.DIFFERENT if math.isfinite(first.value) else Deviation.NOT_FINITE,
     )
 
 

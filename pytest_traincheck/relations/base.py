@@ -14,6 +14,8 @@ from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, In
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations.claims import Form
+from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
+from pytest_traincheck.relations.settings import several
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 
@@ -147,8 +149,10 @@ EMPTY = Examples(
 
 @dataclass(frozen=True)
 class Finding:
-    """What a broken invariant looks like to a person: one sentence, what golden always did, what the candidate "
-    "did."""
+    """What a broken invariant looks like to a person: one sentence, what golden always did, what the candidate did.
+
+    The texts are for reading. What others decide by is `deviation`, `common_cause` and `value`.
+    """
 
     title: str
     golden: str
@@ -163,6 +167,9 @@ class Finding:
     """What the candidate has in place of golden's, where that is one of several things that it could be: who accepts
     the finding accepts this, and not another. Empty where a rule can be broken in one way only, or the value is noise.
     """
+    deviation: Deviation = Deviation.DIFFERENT
+    common_cause: str = ""
+    """What is behind the finding, where that shows in several rules: findings that name the same are one incident."""
 
 
 class Relation(Protocol):
@@ -190,6 +197,27 @@ class Relation(Protocol):
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         """Describes the violations; `broken` are positions in `examples`, in order of time."""
+
+
+@runtime_checkable
+class Meaningful(Protocol):
+    """A relation that says what its rules mean to others; one that does not has the `usual_meaning`."""
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        """What a rule of this relation means when it is broken."""
+        ...
+
+
+AFTER_OTHERS = 100
+"""Order of numbers of which nobody says where in a step they are made."""
+
+
+def usual_meaning(rule: Invariant) -> Meaning:
+    """What is true of any rule: numbers are results, and everything else may be the cause or the effect of anything."""
+    words = Words(words=tuple(str(rule.claim[key]) for key in ("argument", "name") if key in rule.claim))
+    if rule.kind is Kind.NUMERIC:
+        return Meaning(Place.NUMBER, order=AFTER_OTHERS, words=words)
+    return Meaning(words=words)
 
 
 @runtime_checkable
@@ -241,7 +269,7 @@ def seen_values(examples: Examples, broken: Ints) -> str:
     """What broken examples showed, each value once, as in "0.001 and 0.002"; "?" where they show nothing."""
     if examples.observed is None:
         return "?"
-    return " and ".join(sorted({examples.observed[position] for position in broken.tolist()}))
+    return several(examples.observed[position] for position in broken.tolist())
 
 
 def all_of(names: Sequence[str]) -> str:

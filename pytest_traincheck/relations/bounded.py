@@ -14,6 +14,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.claims import TEXT, WHOLE, Form, list_of, one_of
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.distinct import before_training
+from pytest_traincheck.relations.meaning import Change, Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.slots import part_of_batch
@@ -43,6 +44,11 @@ class Bounded:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        if rule.claim.get("of") == WANTED:
+            return Meaning(Place.CHOICE, brings=frozenset({Change.BATCHES, Change.LENGTH}), general=True)
+        return Meaning(Place.DATA, general=True)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

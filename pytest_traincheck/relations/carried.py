@@ -11,6 +11,7 @@ from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, Form
 from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.meaning import Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
@@ -27,6 +28,9 @@ class Carried:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        return Meaning(Place.RESUMED)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

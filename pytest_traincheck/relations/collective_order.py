@@ -10,6 +10,7 @@ import numpy as np
 from pytest_traincheck.golden.model import Invariant
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, Form, one_of
+from pytest_traincheck.relations.meaning import Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -30,6 +31,9 @@ class CollectiveOrder:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1 if claim["of"] == ISSUED else 2
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        return Meaning(Place.EXCHANGE, general=True)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         if not run.peers:

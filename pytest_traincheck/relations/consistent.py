@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,10 +12,16 @@ from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import TEXT, Form, exactly, list_of, one_of
 from pytest_traincheck.relations.context import variable_context
+from pytest_traincheck.relations.meaning import Meaning, Place, Words
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.variables import Variables
 
+_GATHERING = Words(names=("all_reduce", "broadcast", "DistributedDataParallel", "DDP", "no_sync"), finds_variables=True)
+"""How code makes ranks have the same."""
+
+_IN_ORDER = ("gradient", "parameter", "buffer")
+"""What is compared between ranks, upstream first."""
 PLURALS = {"parameter": "Parameters", "gradient": "Gradients", "buffer": "Buffers"}
 
 
@@ -34,6 +41,13 @@ class Consistent:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 2 if "tied" in claim or "apart" in claim else 5
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        if "across" not in rule.claim:
+            words = replace(_GATHERING, variables=tuple(rule.claim.get("tied", ())))
+            return Meaning(Place.FORWARD, words=words)
+        # What one rank has other gradients of, it has other parameters of afterwards.
+        return Meaning(Place.AGREEMENT, order=_IN_ORDER.index(rule.claim["kind"]), words=_GATHERING)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         if run.peers:

@@ -13,6 +13,7 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, Form, one_of, optional
 from pytest_traincheck.relations.context import module_roots, rank_label, step_context
+from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Words, place_of_call
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.gradients import Gradients
@@ -29,8 +30,8 @@ STEP = "torch.optim.Optimizer.step"
 ANY = "any"
 """Of a claim about a run: it is enough that one rank calls it."""
 STAGES = {"train": " in training", "eval": " in evaluation", "init": " during set-up"}
-NOT_CALLED = "not called in this step"
-"""What a finding says of the candidate where a call of every step is missing in one."""
+OFTEN = ("twice", "many times")
+"""How examples say that a call comes more than once."""
 TIMES = {"once": "exactly once", "some": "at least once", "at most once": "at most once"}
 
 
@@ -49,6 +50,20 @@ class Count:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        model, stage = called_model(rule.claim.get("api", ""))
+        brings = {Change.LENGTH, Change.WINDOWS} if rule.subject.endswith(".step") else {Change.LENGTH}
+        return Meaning(
+            place_of_call(rule.subject),
+            brings=frozenset(brings),
+            comes_with=frozenset({Change.WINDOWS, Change.LOOP}),
+            model=model,
+            evaluates=stage == "eval",
+            per_run=rule.claim.get("per") == "run",
+            excuse=Excuse.ALL_RESULTS,
+            words=Words(names=("step",) if rule.subject == STEP else ()),
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -126,12 +141,13 @@ class Count:
                 "one optimizer steps after each backward pass",
                 f"after one backward pass {seen} step",
                 value=seen,
+                deviation=Deviation.EXTRA,
             )
         spoken = _spoken(claim["api"])
         place = "run" if claim["per"] == "run" else "training step"
         if claim["api"] == BACKWARD and claim["times"] != "some" and examples.observed is not None:
             seen = examples.observed[int(broken[0])]
-            if seen in ("twice", "many times"):
+            if seen in OFTEN:
                 return Finding(
                     f"Golden took an optimizer step after every backward pass; in the candidate `backward` runs "
                     f"{seen} before step {_step(run, examples, broken)}: an optimizer step was left out, or a "
@@ -139,6 +155,7 @@ class Count:
                     f"called {TIMES[claim['times']]} in every {place}",
                     f"called {seen}",
                     value=seen,
+                    deviation=Deviation.TOO_OFTEN,
                 )
         never = not any(len(counted(process).get(claim["api"], ())) for process in run.processes)
         seen = "never" if never else (examples.observed[int(broken[0])] if examples.observed is not None else "never")
@@ -153,6 +170,7 @@ class Count:
                 "of its wrapper.",
                 f"called {TIMES[claim['times']]} in every {place}",
                 "never called: the wrapped module is called directly",
+                deviation=Deviation.NEVER,
             )
         golden = f"called {TIMES[claim['times']]} in every {place}"
         code = as_code(claim["api"])
@@ -162,16 +180,24 @@ class Count:
                 "step, as it does while scaled gradients overflow.",
                 golden,
                 "never called: every step is skipped",
+                deviation=Deviation.NEVER,
             )
         step = _step(run, examples, broken)
         now = f"does not call it in step {step}" if seen == "never" else f"calls it {seen} in step {step}"
-        there = NOT_CALLED if seen == "never" else f"called {seen}"
+        there = "not called in this step" if seen == "never" else f"called {seen}"
         return Finding(
             f"{code[0].upper() + code[1:]} was {golden} of golden; the candidate {'never calls it' if never else now}.",
             golden,
             "never called" if never else there,
             value=seen,
+            deviation=Deviation.NEVER if never else _deviation(seen),
         )
+
+
+def _deviation(seen: str) -> Deviation:
+    if seen == "never":
+        return Deviation.LEFT_OUT
+    return Deviation.TOO_OFTEN if seen in OFTEN else Deviation.DIFFERENT
 
 
 def _steps_optimizer(process: Process, api: str) -> bool:
@@ -224,6 +250,13 @@ def name_and_owner(api: str) -> tuple[str, str]:
     """The API's public name, and the optimizer or model it belongs to if that is part of the claim."""
     name, _, owner = api.partition("|")
     return name, owner
+
+
+def called_model(api: str) -> tuple[str, str]:
+    """The model and the stage of an API that stands for the calls of a model; empty for every other one."""
+    name, owner = name_and_owner(api)
+    model, _, stage = owner.rpartition(" in ")
+    return (model, stage) if name == FORWARD else ("", "")
 
 
 def counted(process: Process) -> Mapping[str, Ints]:

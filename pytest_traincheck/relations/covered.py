@@ -11,6 +11,7 @@ from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, all_of, listed, variable_names
 from pytest_traincheck.relations.claims import COUNT, TEXT, Form, list_of, one_of
 from pytest_traincheck.relations.context import rank_label, requires_grad, trained_roots, variable_context
+from pytest_traincheck.relations.meaning import Meaning, Place, Words
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -44,6 +45,11 @@ class Covered:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        held = ("param_groups", "add_param_group") if rule.subject == SUBJECT else ()
+        names = ("requires_grad", "requires_grad_", *held)
+        return Meaning(Place.HELD, words=Words(names=names, finds_variables=True))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for what in (ONE_OPTIMIZER, TRAINABLE, KNOWN):

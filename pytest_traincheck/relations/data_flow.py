@@ -12,6 +12,7 @@ from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, WHOLE, Form, one_of
 from pytest_traincheck.relations.context import call_context
+from pytest_traincheck.relations.meaning import Change, Excuse, Meaning, Place
 from pytest_traincheck.relations.vocabulary import F
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -54,6 +55,14 @@ class DataFlow:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        return Meaning(
+            Place.LOSS,
+            brings=frozenset({Change.LOSS_INPUT}),
+            comes_with=frozenset({Change.BATCHES}),
+            excuse=Excuse.OWN_RESULT,
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -106,6 +115,7 @@ class DataFlow:
                 f"given {claim['value']}",
                 f"given {seen}",
                 value=seen,
+                common_cause=claim["of"],
             )
         if claim["of"] == SHIFT:
             return Finding(
@@ -114,6 +124,7 @@ class DataFlow:
                 f"targets {_ahead(claim['value'])}",
                 f"targets {seen}",
                 value=seen,
+                common_cause=claim["of"],
             )
         if claim["of"] in PATTERNS:
             was = _pattern(claim)
@@ -122,6 +133,7 @@ class DataFlow:
                 f"In golden the {PATTERNS[claim['of']]} of `{claim['module']}` {was}; in the candidate {now}.",
                 was,
                 now,
+                common_cause=claim["of"],
             )
         what = CONTENTS[claim["of"]]
         return Finding(
@@ -129,6 +141,8 @@ class DataFlow:
             f"call; in the candidate {'they are' if what == 'indices' else 'it is'} different.",
             f"the same {what} in every call",
             f"other {what}",
+            # Layers that are given the same mask.
+            common_cause=claim["of"],
         )
 
 

@@ -12,6 +12,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.claims import Form, exactly, one_of, optional
 from pytest_traincheck.relations.context import module_roots, rank_label
 from pytest_traincheck.relations.generators import STATES, drawn_from
+from pytest_traincheck.relations.meaning import Change, Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
@@ -56,6 +57,9 @@ class Distinct:
     def layer(self, claim: Mapping[str, Any]) -> int:
         # A generator also stands still where a model that is put into eval mode draws no more.
         return 4 if _of_generator(claim) else 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        return Meaning(Place.DATA, comes_with=frozenset({Change.WINDOWS}))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for what in (INPUT, LOADED, *STATES):

@@ -12,7 +12,7 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import TEXT, Form, one_of
 from pytest_traincheck.relations.context import call_context, state_labels, step_context, variable_context
-from pytest_traincheck.relations.moves import UNCHANGED
+from pytest_traincheck.relations.meaning import Deviation, Excuse, Meaning, Place, Words, place_of_call
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
@@ -24,10 +24,9 @@ CHANGES = "changes every parameter it holds that has a gradient"
 RECEIVES = "every parameter it holds has received a gradient"
 OTHERS = "leaves the parameters of other models alone"
 
-NO_CALL = "no call of"
-"""How a finding begins to say of the candidate that a call within another one is missing."""
-
 NEGLIGIBLE = 1e-6
+
+NOT_FINITE = fmt.STATE_NAMES[fmt.NONFINITE]
 
 FORWARD = "torch.nn.Module.forward"
 
@@ -50,6 +49,19 @@ class EventContain:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 3
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        if "change" not in rule.claim:
+            place = place_of_call(rule.subject)
+        else:
+            place = Place.ARRIVAL if rule.claim["change"] == RECEIVES else Place.UPDATE
+        return Meaning(
+            place,
+            general=True,
+            set_up=rule.claim.get("stage") == "init",
+            excuse=Excuse.ALL_RESULTS,
+            words=Words(finds_variables=True),
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -84,7 +96,8 @@ class EventContain:
                 f"Every {stage} forward pass of `{claim['model']}` called `{claim['call']}` in golden; the "
                 "candidate's does not.",
                 f"contains {claim['call']}",
-                f"{NO_CALL} {claim['call']}",
+                f"no call of {claim['call']}",
+                deviation=Deviation.LACKING,
             )
         names = listed(variable_names(run, examples, broken))
         within = claim["within"]
@@ -92,7 +105,8 @@ class EventContain:
             return Finding(
                 f"`{within}` changed every parameter it holds in golden; in the candidate it leaves {names} unchanged.",
                 "every parameter changes in each step",
-                f"{UNCHANGED}: {names}",
+                f"unchanged: {names}",
+                deviation=Deviation.LACKING,
             )
         if claim["change"] == RECEIVES:
             state = examples.observed[int(broken[0])] if examples.observed is not None else "absent"
@@ -101,11 +115,13 @@ class EventContain:
                 f"the gradient of {names} is {state}.",
                 "a nonzero gradient for every parameter",
                 f"gradient {state}: {names}",
+                deviation=Deviation.NOT_FINITE if state == NOT_FINITE else Deviation.DIFFERENT,
             )
         return Finding(
             f"`{within}` changed only its own parameters in golden; in the candidate it also changes {names}.",
             "other parameters stay as they are during the step",
             f"changed as well: {names}",
+            deviation=Deviation.EXTRA,
         )
 
 

@@ -21,6 +21,8 @@ from pytest_traincheck.relations.base import (
 from pytest_traincheck.relations.claims import SETTING, TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label, variable_context
 from pytest_traincheck.relations.covered import construction_row
+from pytest_traincheck.relations.meaning import Meaning, Place, Words
+from pytest_traincheck.relations.settings import Setting, Sort, text_of
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.process import OptimizerStep
@@ -51,6 +53,13 @@ class Hyperparameter:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        name = str(rule.claim.get("name", ""))
+        setting = Setting(Sort.PARAMETERS, name, text_of(rule.claim.get("value")), is_rate=name in RATES)
+        if rule.claim.get("rule") == CLASS:
+            return Meaning(Place.CLASS, setting=setting)
+        return Meaning(Place.CHOICE, words=Words(words=(name,)), setting=setting)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -123,10 +132,6 @@ def optimizers_called(run: Run, label: str) -> Iterator[tuple[Process, int, int]
 
 def class_of(process: Process, optimizer: int) -> str:
     return str(process.raw.symbols["opt"][optimizer].get("class", ""))
-
-
-def text_of(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -14,6 +14,7 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import NUMBER, Form, one_of
 from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.meaning import Change, Excuse, Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
@@ -46,6 +47,12 @@ class LossScale:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 2
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        # What a loss function returns when it is called or given something differently, or batches of another size, is
+        # in another proportion to what is differentiated.
+        comes_with = frozenset({Change.LOSS_INPUT, Change.BATCHES})
+        return Meaning(Place.LOSS, comes_with=comes_with, excuse=Excuse.OWN_RESULT)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

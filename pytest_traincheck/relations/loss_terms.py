@@ -12,6 +12,7 @@ from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import COUNT, TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN
@@ -59,6 +60,15 @@ class LossTerms:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return LATE if "of" in claim else 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        # How many losses there are is not said by those that were compared.
+        of_one_loss = rule.claim.get("passes") != ACCUMULATED
+        return Meaning(
+            Place.LOSS,
+            comes_with=frozenset({Change.BATCHES, Change.WINDOWS}),
+            excuse=Excuse.OWN_RESULT if of_one_loss else Excuse.NONE,
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -108,6 +118,7 @@ class LossTerms:
                 f"candidate there is a step with {seen}: a backward pass is left out.",
                 "as many losses for each forward pass in every step",
                 seen,
+                deviation=Deviation.FEWER,
             )
         least = invariant.claim["at_least"]
         if invariant.claim["passes"] == ACCUMULATED:
@@ -117,6 +128,7 @@ class LossTerms:
                 f"at least {least} losses",
                 seen,
                 value=seen,
+                deviation=Deviation.FEWER,
             )
         return Finding(
             f"In golden the loss was a sum of at least {least} terms that carry gradients; in the candidate {seen} "
@@ -124,6 +136,7 @@ class LossTerms:
             f"at least {least} terms",
             seen,
             value=seen,
+            deviation=Deviation.FEWER,
         )
 
 

@@ -11,14 +11,15 @@ from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import COUNT, FLAG, TEXT, Form, one_of
 from pytest_traincheck.relations.context import call_context, rank_label, trained_roots, variable_context
+from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import EVAL
 from pytest_traincheck.trace.variables import Variables
 
-UNCHANGED = "unchanged"
-"""How a finding begins to say of the candidate that something no longer changes."""
+_COPYING = Words(names=("update_parameters", "lerp", "copy_", "mul_"), parts=("ema",))
+"""How code averages and copies weights."""
 
 SUBJECTS = {"parameter": "torch.nn.Parameter", "buffer": "torch.nn.Buffer"}
 
@@ -40,6 +41,9 @@ class Moves:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 4
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        return Meaning(Place.STATISTICS if rule.claim.get("kind") == "buffer" else Place.COPY, words=_COPYING)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -93,12 +97,14 @@ class Moves:
             return Finding(
                 f"{names}{copy} changed in {place} of golden; in the candidate {_how_rarely(examples, broken, step)}.",
                 f"changes in {place}",
-                f"{UNCHANGED}: {names}",
+                f"unchanged: {names}",
+                deviation=Deviation.LACKING,
             )
         return Finding(
             f"{names} never changed in golden; in the candidate the value changes at step {step}.",
             "constant",
             f"changes: {names}",
+            deviation=Deviation.EXTRA,
         )
 
 

@@ -26,11 +26,18 @@ ACTIVATION = "activation scale"
 GRADIENT = "gradient norm"
 UPDATE = "update size"
 
+_IN_ORDER = ((INITIAL_SCALE, INITIAL_MEAN), (INPUT,), (ACTIVATION,), (LOSS,), (GRADIENT,), (UPDATE,))
+
 INPUT_MEASURE = "input.rms."
 """Prefix of the measures of inputs; the path of the tensor among the arguments follows."""
 
 TOTAL_LOSS = "the loss that backward starts from"
 """All of the first iteration together: one backward pass over the sum of two losses or two passes are the same."""
+
+
+def order_of(quantity: str) -> int:
+    """Its place among the numbers of a training step, upstream first."""
+    return next(place for place, several in enumerate(_IN_ORDER) if quantity in several)
 
 
 @dataclass(frozen=True)

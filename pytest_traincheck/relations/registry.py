@@ -8,8 +8,10 @@ from functools import cache
 import pluggy
 
 from pytest_traincheck import hookspecs
+from pytest_traincheck.golden.model import Invariant
 from pytest_traincheck.relations import builtin
-from pytest_traincheck.relations.base import Relation
+from pytest_traincheck.relations.base import Meaningful, Relation, usual_meaning
+from pytest_traincheck.relations.meaning import Meaning
 
 
 @cache
@@ -32,3 +34,9 @@ def relations() -> Mapping[str, Relation]:
                 raise ValueError(f"two relations are named {relation.name!r}: rename the one of your plugin")
             found[relation.name] = relation
     return found
+
+
+def meaning_of(rule: Invariant) -> Meaning:
+    """What a rule means, as its relation says; the usual where that says nothing, or is not installed."""
+    relation = relations().get(rule.relation)
+    return relation.meaning(rule) if isinstance(relation, Meaningful) else usual_meaning(rule)

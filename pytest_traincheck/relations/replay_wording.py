@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from pytest_traincheck.relations.base import Finding, listed
+from pytest_traincheck.relations.meaning import Deviation
 from pytest_traincheck.replay import Claim
 from pytest_traincheck.trace.slots import argument, part_of_batch, parts_of_batch
 
@@ -38,9 +41,11 @@ def rule(what: str, subject: str, when: str) -> str:
 
 def deviation(subject: str, claim: Claim, first_source: str) -> Finding:
     """What a claim that does not hold says; `first_source` is where in the user's code its first difference shows."""
-    return _DEVIATIONS[claim.what](
+    found = _DEVIATIONS[claim.what](
         subject, claim, f"; the first difference shows at {first_source}" * bool(first_source)
     )
+    finite = claim.values is None or math.isfinite(claim.values[1])
+    return found if finite else replace(found, deviation=Deviation.NOT_FINITE)
 
 
 def _result(_subject: str, claim: Claim, place: str) -> Finding:

@@ -25,8 +25,9 @@ from pytest_traincheck.relations.hyperparameter import (
     learning_rates,
     optimizers_called,
     steps_of,
-    text_of,
 )
+from pytest_traincheck.relations.meaning import Meaning, Place, Words
+from pytest_traincheck.relations.settings import Setting, Sort, course_text, text_of
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
@@ -69,6 +70,15 @@ class Schedule:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1 if is_base(claim) else 3
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        # What a schedule is relative to is a choice of its own, and does not change its course.
+        place = Place.CHOICE if is_base(rule.claim) else Place.COURSE if is_relative(rule.claim) else Place.RATE
+        return Meaning(
+            place,
+            words=Words(words=("lr", "learning_rate", "scheduler", "gamma", "step_size")),
+            setting=_setting(rule.claim),
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -123,7 +133,7 @@ class Schedule:
             title,
             f"{_listed(course)}{unit}",
             f"{_listed(whole)}{unit}" + (f" (learning rate {_listed(rates)})" if unit else ""),
-            value=", ".join(text_of(value) for value in whole),
+            value=course_text(whole),
         )
 
 
@@ -135,6 +145,16 @@ def is_base(claim: Mapping[str, Any]) -> bool:
 def is_relative(claim: Mapping[str, Any]) -> bool:
     """Whether a claim is about a course that is told by its base."""
     return "factors" in claim
+
+
+def _setting(claim: Mapping[str, Any]) -> Setting | None:
+    """None for rates of which nobody knows what they are relative to."""
+    if is_base(claim):
+        return Setting(Sort.BASE, str(claim.get("base", "")), text_of(claim["value"]), is_rate=True)
+    if not is_relative(claim):
+        return None
+    course = tuple(None if factor is None else text_of(factor) for factor in claim["factors"])
+    return Setting(Sort.COURSE, str(claim.get("base", "")), course=course)
 
 
 def _course(claim: Mapping[str, Any]) -> Sequence[float | None]:

@@ -12,6 +12,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.claims import Form, one_of
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.distinct import before_training
+from pytest_traincheck.relations.meaning import Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints
 
@@ -32,6 +33,9 @@ class Shuffled:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        return Meaning(Place.DATA)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         if any(len(_rows(process)) for process in run.processes):

@@ -12,14 +12,12 @@ from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import COUNT, TEXT, Form, one_of, optional
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.count import FORWARD, as_code, counted, name_and_owner, said_otherwise
+from pytest_traincheck.relations.count import FORWARD, as_code, called_model, counted, name_and_owner, said_otherwise
+from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
 STEPS, EVALUATIONS, EXAMPLES = "steps", "evaluations", "examples"
-
-ENDED = "ended after"
-"""How a finding begins to say of the candidate that its run was cut short, rather than that steps were left out."""
 
 _ASKED = "GradScaler.step"
 
@@ -40,6 +38,19 @@ class Total:
 
     def layer(self, claim: Mapping[str, Any]) -> int:
         return 1
+
+    def meaning(self, rule: Invariant) -> Meaning:
+        model, stage = called_model(rule.claim.get("api", ""))
+        length = frozenset({Change.LENGTH})
+        return Meaning(
+            Place.RUN,
+            order=1,  # What is missing in a step comes before what is missing in the whole run.
+            brings=length,
+            comes_with=length,
+            model=model,
+            evaluates=stage == "eval",
+            per_run=True,
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -86,12 +97,14 @@ class Total:
                 f"its steps; in the candidate at {seen}: evaluations were left out.",
                 f"called at {plural(total, 'point')} or more",
                 f"called at {seen}",
+                deviation=Deviation.FEWER,
             )
         if claim["of"] == EXAMPLES:
             return Finding(
                 f"In golden {spoken} was given {plural(total, 'example')} in a run or more; in the candidate {seen}.",
                 f"given {plural(total, 'example')} or more",
                 f"given {seen}",
+                deviation=Deviation.FEWER,
             )
         found, _, early = seen.partition(" ")
         made = plural(int(found), "optimizer step")
@@ -100,7 +113,8 @@ class Total:
             return Finding(
                 f"The candidate made {made} ({spoken}), golden always {total}: its run ends early.",
                 golden,
-                f"{ENDED} {plural(int(found), 'step')}",
+                f"ended after {plural(int(found), 'step')}",
+                deviation=Deviation.CUT_SHORT,
             )
         return Finding(f"The candidate made {made} ({spoken}), golden always {total}.", golden, f"{found} steps")
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_traincheck.golden.recording import GRAD, Recording
-from pytest_traincheck.replay.build import Recorded
+from pytest_traincheck.replay.build import Recorded, record
 from pytest_traincheck.replay.calls import Calls, Compared, Status
 from pytest_traincheck.replay.difference import Difference, first_within, first_within_step
 from pytest_traincheck.replay.flow import Flow
 from pytest_traincheck.replay.parting import Parting, parting
 from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.sides import Call, Side, phases
+from pytest_traincheck.trace import Run
 
 FUNCTIONS = "torch.nn.functional"
 """Subject of functions that are called outside of every module."""
@@ -271,3 +272,11 @@ def with_repeats(golden: Recording, again: Sequence[Recorded], platform: str = "
     own = compare_with_itself(golden, platform, workers=again[0].workers).made
     reached = own.intersection(*(compare(golden, other, platform).made for other in again))
     return replace(golden, unrepeated=tuple(sorted(own - reached)))
+
+
+def compare_run(recording: Recording, run: Run) -> Comparison | None:
+    """A run against a recording; None where nothing was sketched in it."""
+    recorded = record(run)
+    if recorded is None:
+        return None
+    return run.memo(("replayed", id(recording)), lambda: compare(recording, recorded, run.platform))

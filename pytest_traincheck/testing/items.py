@@ -15,6 +15,7 @@ from pytest_traincheck.golden.model import Golden, Invariant, Kind
 from pytest_traincheck.golden.store import GoldenError
 from pytest_traincheck.golden.wording import one_line
 from pytest_traincheck.printable import printable_line
+from pytest_traincheck.relations import meaning_of
 from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.report.shares import share, unchecked, unevaluated
 from pytest_traincheck.report.wording import diff_place, not_covered, warning
@@ -27,9 +28,6 @@ from pytest_traincheck.testing.settings import settings_of
 from pytest_traincheck.workflow.intended import is_meant
 
 REFRESH = "refresh"
-
-_REPLAY = "Replay"
-"""The relation whose rules are conditional comparisons."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class GoldenFile(pytest.File):
             return
         golden = self._read() if self.path.exists() else None
         lines = _lines_of_subjects(golden) if golden is not None else {}
-        replays = golden is not None and any(rule.relation == _REPLAY for rule in golden.invariants)
+        replays = golden is not None and any(meaning_of(rule).conditional for rule in golden.invariants)
         known = {*lines, *(kind.value for kind in Kind)} if live else set(lines)
         yield RanItem.from_parent(self, name=RAN, known=frozenset(known))
         if live or replays:

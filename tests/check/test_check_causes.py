@@ -13,9 +13,11 @@ from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.infer import learn
+from pytest_traincheck.relations.meaning import Deviation
 
 BACKWARD = "torch.autograd.backward"
 STEP = "torch.optim.AdamW.step"
+NEVER, LEFT_OUT, NOT_FINITE = Deviation.NEVER, Deviation.LEFT_OUT, Deviation.NOT_FINITE
 
 
 def violation(
@@ -25,13 +27,13 @@ def violation(
     step: int = 0,
     variables: tuple[str, ...] = (),
     ranks: tuple[int, ...] = (0,),
-    candidate: str = "",
+    deviation: Deviation = Deviation.DIFFERENT,
     module: str = "",
     failure: Kind = Kind.BEHAVIOUR,
     **claim: object,
 ) -> Violation:
     rule = Invariant(relation, subject, claim, (), Scope.PINNED, failure, subject, 9, 3)
-    return Violation(rule, subject, "", candidate, step, "train", ranks, 10, module, variables)
+    return Violation(rule, subject, "", "", step, "train", ranks, 10, module, variables, deviation=deviation)
 
 
 def no_gradient(*variables: str, step: int = 0) -> Violation:
@@ -43,7 +45,6 @@ def no_gradient(*variables: str, step: int = 0) -> Violation:
         variables=variables,
         within=STEP,
         change=change,
-        candidate="gradient absent",
     )
 
 
@@ -80,12 +81,12 @@ def test_a_gradient_that_did_not_arrive_follows_from_a_parameter_that_requires_n
 
 
 def test_clipping_does_not_explain_a_gradient_that_did_not_arrive() -> None:
-    clip = violation("Count", CLIP, candidate="never called", api=CLIP, per="step", times="once")
+    clip = violation("Count", CLIP, deviation=NEVER, api=CLIP, per="step", times="once")
     assert roots(no_gradient("Net.fc1.weight"), clip) == [CLIP, BACKWARD]
 
 
 def test_clipping_does_not_explain_a_layer_that_returns_another_dtype() -> None:
-    clip = violation("Count", CLIP, candidate="never called", api=CLIP, per="step", times="once")
+    clip = violation("Count", CLIP, deviation=NEVER, api=CLIP, per="step", times="once")
     linear = violation("APIOutput", F + "linear", api=F + "linear", dtype="bfloat16")
     assert roots(clip, linear) == [CLIP, F + "linear"]
     cast = violation("APIArg", "torch.autocast", module="Net", mode="autocast", stage="train", value="bfloat16")
@@ -99,17 +100,17 @@ def test_a_layer_that_is_not_called_explains_the_gradient_that_its_weights_lack(
 
 @pytest.mark.parametrize("api", ["torch.distributed.all_reduce", "torch.nn.parallel.DistributedDataParallel.forward"])
 def test_ranks_that_differ_follow_from_a_missing_collective(api: str) -> None:
-    missing = violation("Count", api, ranks=(0, 1), candidate="never called", api=api, per="step", times="some")
+    missing = violation("Count", api, ranks=(0, 1), deviation=NEVER, api=api, per="step", times="some")
     assert roots(ranks_differ("gradient"), ranks_differ("parameter"), missing) == [api]
 
 
 def test_ranks_that_differ_follow_from_what_only_one_of_them_does() -> None:
-    clip = violation("Count", CLIP, ranks=(1,), candidate="not called in this step", api=CLIP, per="step", times="once")
+    clip = violation("Count", CLIP, ranks=(1,), deviation=LEFT_OUT, api=CLIP, per="step", times="once")
     assert roots(ranks_differ("parameter"), clip) == [CLIP]
 
 
 def test_what_all_ranks_do_alike_makes_none_of_them_differ() -> None:
-    clip = violation("Count", CLIP, ranks=(0, 1), candidate="never called", api=CLIP, per="step", times="once")
+    clip = violation("Count", CLIP, ranks=(0, 1), deviation=NEVER, api=CLIP, per="step", times="once")
     assert roots(ranks_differ("gradient"), ranks_differ("parameter"), clip) == [CLIP, "across ranks (gradient)"]
 
 
@@ -138,7 +139,7 @@ def test_what_comes_with_batches_of_another_size() -> None:
         [
             batch_size(),
             violation("LossScale", BACKWARD, of="loss"),
-            violation("Count", "torch.nn.Module.forward", candidate="never called", api=evaluated, per="run"),
+            violation("Count", "torch.nn.Module.forward", deviation=NEVER, api=evaluated, per="run"),
             violation("APIArg", F + "scaled_dot_product_attention", step=3, argument="is_causal", value=False),
             violation("Schedule", "torch.optim.SGD.lr", step=4, failure=Kind.CONFIG),
             number("loss"),
@@ -149,7 +150,7 @@ def test_what_comes_with_batches_of_another_size() -> None:
 
 def test_another_batch_size_explains_no_mistake_beside_it() -> None:
     beside = [
-        violation("Count", CLIP, candidate="never called", api=CLIP, per="step", times="once"),
+        violation("Count", CLIP, deviation=NEVER, api=CLIP, per="step", times="once"),
         violation("APIArg", F + "dropout", argument="p", value=0.1),
         violation("APIArg", "torch.nn.Module.forward", step=3, mode="training", value=True, module="Net"),
         violation("Hyperparameter", "torch.optim.SGD", failure=Kind.CONFIG, rule="value", name="momentum"),
@@ -159,7 +160,7 @@ def test_another_batch_size_explains_no_mistake_beside_it() -> None:
 
 def test_a_step_without_a_backward_pass_makes_more_of_the_one_before() -> None:
     lacking = [
-        violation("Count", api, step=3, candidate="not called in this step", api=api, per="step", times="once")
+        violation("Count", api, step=3, deviation=LEFT_OUT, api=api, per="step", times="once")
         for api in (CLIP, BACKWARD)
     ]
     moved = violation("Replay", "torch.nn.Parameter", step=2, failure=Kind.NUMERIC, of="variable")
@@ -185,11 +186,22 @@ def test_behaviour_does_not_follow_from_a_number() -> None:
 
 
 def test_a_loss_that_is_not_finite_follows_from_what_was_broken_in_a_step_before() -> None:
-    diverged = violation("APIOutput", "torch.nn.functional", step=4, candidate="not finite", finite=True)
-    clip = violation("Count", CLIP, candidate="never called", api=CLIP, per="step", times="once")
+    diverged = violation("APIOutput", "torch.nn.functional", step=4, deviation=NOT_FINITE, finite=True)
+    clip = violation("Count", CLIP, deviation=NEVER, api=CLIP, per="step", times="once")
     assert roots(diverged, clip) == [CLIP]
-    at_once = violation("APIOutput", "torch.nn.functional", step=0, candidate="not finite", finite=True)
+    at_once = violation("APIOutput", "torch.nn.functional", step=0, deviation=NOT_FINITE, finite=True)
     assert roots(at_once, clip) == [CLIP, "torch.nn.functional"]
+
+
+def test_a_loss_that_is_not_finite_at_once_may_follow_from_what_the_batches_are() -> None:
+    at_once = violation("APIOutput", "torch.nn.functional", step=0, deviation=NOT_FINITE, finite=True)
+    assert roots(at_once, batch_size()) == ["torch.utils.data.DataLoader"]
+
+
+def test_a_call_of_which_nobody_knows_where_it_belongs_may_be_behind_a_loss_that_is_not_finite_at_once() -> None:
+    at_once = violation("APIOutput", "torch.nn.functional", step=0, deviation=NOT_FINITE, finite=True)
+    api = "preparation.normalised"
+    assert roots(at_once, violation("Count", api, deviation=NEVER, api=api, per="step", times="once")) == [api]
 
 
 def test_parameters_that_changed_group_are_one_change() -> None:

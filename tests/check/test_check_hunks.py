@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_traincheck.check.blocks import MAX_LINES, ChangedFile
 from pytest_traincheck.check.hunks import attach
 from pytest_traincheck.check.result import ChangedLines, Incident, Violation
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
+from pytest_traincheck.relations.meaning import Deviation
+
+NEVER, DIFFERENT = Deviation.NEVER, Deviation.DIFFERENT
 
 TRAIN = """\
 import torch
@@ -41,7 +46,7 @@ def line_of(text: str, words: str) -> int:
 
 def incident(
     subject: str,
-    candidate: str,
+    deviation: Deviation,
     source: str,
     relation: str = "Count",
     consequences: tuple[str, ...] = (),
@@ -52,7 +57,7 @@ def incident(
     rule = Invariant(relation, subject, claim or {"api": subject}, (), Scope.PINNED, Kind.BEHAVIOUR, "", 9, 3)
 
     def violation(at: str) -> Violation:
-        return Violation(rule, "", "", candidate, 1, "train", (0,), 5, "", variables, at, 1, place)
+        return Violation(rule, "", "", "", 1, "train", (0,), 5, "", variables, at, 1, place, deviation=deviation)
 
     return Incident("id", 1, violation(source), tuple(violation(at) for at in consequences))
 
@@ -69,7 +74,7 @@ def changed(diff: ChangedLines | None) -> list[str]:
 
 def never(api: str, at: str = "optimizer.step()", text: str = TRAIN) -> Incident:
     """A call that vanished is noticed at the step of its window."""
-    return incident(api, "never called", f"train.py:{line_of(text, at)}")
+    return incident(api, NEVER, f"train.py:{line_of(text, at)}")
 
 
 def test_a_removed_call_is_found_by_its_name_in_the_function_that_misses_it() -> None:
@@ -100,11 +105,19 @@ def test_a_removed_call_in_another_file_is_found_by_its_name() -> None:
     assert (diff.file, diff.how) == ("lib/steps.py", "another file")
 
 
+@pytest.mark.parametrize("name", ["update_ema", "refresh_ema_weights", "ModelEMA", "emaStep"])
+def test_an_average_that_stands_still_is_found_whatever_its_update_is_called(name: str) -> None:
+    old = TRAIN.replace("        print(loss.item())\n", f"        {name}(average, model)\n        print(loss.item())\n")
+    new = TRAIN.replace("print(loss.item())", "log(loss)").replace("steps", "iterations")
+    item = incident("torch.nn.Parameter", Deviation.LACKING, "other.py:3", "Moves", kind="parameter", moves=True)
+    assert f"-        {name}(average, model)" in changed(diff_of(item, train=(old, new)))
+
+
 def test_a_call_that_moved_is_not_what_removed_another() -> None:
     """`zero_grad` of the discriminator only moved; that of the generator is gone."""
     old = "def a(x):\n    x.zero_grad()\n    x.use()\n    x.go()\n\ndef b(y):\n    y.zero_grad()\n    y.step()\n"
     new = "def a(x):\n    x.use()\n    x.go()\n    x.zero_grad()\n\ndef b(y):\n    y.step()\n"
-    diff = diff_of(incident("torch.optim.SGD.zero_grad", "never called", "train.py:2"), train=(old, new))
+    diff = diff_of(incident("torch.optim.SGD.zero_grad", NEVER, "train.py:2"), train=(old, new))
     assert diff is not None
     assert diff.hunk.splitlines()[diff.focus] == "-    y.zero_grad()"
 
@@ -124,7 +137,7 @@ def test_a_changed_line_of_a_statement_over_several_lines_contains_its_first_lin
     new = TRAIN.replace("weight_decay=0.1", "weight_decay=0.5")
     item = incident(
         "torch.optim.AdamW",
-        "weight_decay = 0.5",
+        DIFFERENT,
         f"train.py:{line_of(new, 'AdamW(')}",
         "Hyperparameter",
         name="weight_decay",
@@ -140,14 +153,14 @@ def test_a_default_elsewhere_is_found_by_the_name_of_the_argument() -> None:
     """The learning rate comes from the command line, and somebody touched the logging in the same function."""
     new = TRAIN.replace('"lr": 0.001', '"lr": 0.01').replace("print(loss.item())", "log(loss)")
     source = f"train.py:{line_of(new, 'AdamW(')}"
-    item = incident("torch.optim.AdamW", "lr = 0.01", source, "Hyperparameter", name="lr", rule="value")
+    item = incident("torch.optim.AdamW", DIFFERENT, source, "Hyperparameter", name="lr", rule="value")
     diff = diff_of(item, train=(TRAIN, new))
     assert diff is not None
     assert diff.hunk.splitlines()[diff.focus] == '-    return {"lr": 0.001, "steps": 8}'
 
 
 def test_a_configuration_file_is_part_of_the_diff() -> None:
-    item = incident("torch.optim.AdamW", "lr = 0.01", "train.py:10", "Hyperparameter", name="lr", rule="value")
+    item = incident("torch.optim.AdamW", DIFFERENT, "train.py:10", "Hyperparameter", name="lr", rule="value")
     (found,) = attach([item], {"conf/train.yaml": ("steps: 8\nlr: 0.001\n", "steps: 8\nlr: 0.01\n")})
     assert found.diff == ChangedLines(
         "conf/train.yaml", "@@ -1,2 +1,2 @@\n steps: 8\n-lr: 0.001\n+lr: 0.01", "another file", 2
@@ -156,7 +169,7 @@ def test_a_configuration_file_is_part_of_the_diff() -> None:
 
 def test_an_unrelated_change_is_never_shown() -> None:
     new = TRAIN.replace('"steps": 8', '"steps": 9')
-    item = incident("torch.nn.functional.dropout", "p = 0.5", "train.py:17", "APIArg", argument="p", value="0.1")
+    item = incident("torch.nn.functional.dropout", DIFFERENT, "train.py:17", "APIArg", argument="p", value="0.1")
     assert diff_of(item, train=(TRAIN, new)) is None
     assert diff_of(never("torch.optim.AdamW.zero_grad"), train=(TRAIN, new), other=("a = 1\n", "a = 2\n")) is None
     assert diff_of(never("torch.optim.AdamW.zero_grad")) is None
@@ -178,12 +191,12 @@ def test_comments_and_blank_lines_are_no_changes() -> None:
 def test_a_change_in_the_same_function_is_the_last_resort_before_none() -> None:
     new = TRAIN.replace("loss_of(model, batch)\n        loss.b", "loss_of(model.module, batch)\n        loss.b")
     source = f"train.py:{line_of(new, 'optimizer.step()')}"
-    diff = diff_of(incident("torch.autograd.backward", "gradient absent: x", source, "EventContain", change="x"),
+    diff = diff_of(incident("torch.autograd.backward", DIFFERENT, source, "EventContain", change="x"),
                    train=(TRAIN, new))  # fmt: skip
     assert diff is not None
     assert diff.how == "same function"
     elsewhere = f"train.py:{line_of(new, 'model.eval()')}"
-    item = incident("torch.nn.functional.relu", "x", elsewhere, "APIOutput", dtype="float32")
+    item = incident("torch.nn.functional.relu", DIFFERENT, elsewhere, "APIOutput", dtype="float32")
     assert diff_of(item, train=(TRAIN, new)) is None
 
 
@@ -191,7 +204,7 @@ def test_the_loop_of_a_script_without_functions_is_its_function() -> None:
     old = "import torch\nmodel = make()\nprint(1)\nfor batch in data:\n    a()\n    optimizer.step()\n"
     new = old.replace("    a()\n", "    b()\n")
     source = f"train.py:{line_of(new, 'optimizer.step()')}"
-    item = incident("torch.nn.functional.relu", "x", source, "APIOutput", dtype="float32")
+    item = incident("torch.nn.functional.relu", DIFFERENT, source, "APIOutput", dtype="float32")
     diff = diff_of(item, train=(old, new))
     assert diff is not None
     assert diff.how == "same function"
@@ -200,7 +213,7 @@ def test_the_loop_of_a_script_without_functions_is_its_function() -> None:
 
 def test_a_vanished_call_is_looked_for_where_its_consequences_are() -> None:
     new = TRAIN.replace("model.train()", "restore(model)").replace('"steps": 8', '"steps": 9')
-    item = incident("torch.nn.functional.dropout", "never called", "other.py:3", consequences=("train.py:5",))
+    item = incident("torch.nn.functional.dropout", NEVER, "other.py:3", consequences=("train.py:5",))
     diff = diff_of(item, train=(TRAIN, new))
     assert diff is not None
     assert diff.how == "same function as a consequence"
@@ -211,14 +224,14 @@ def test_a_mode_is_looked_for_as_a_method_and_not_as_a_word() -> None:
     """`train` stands for much; only `.train()` is the mode."""
     new = TRAIN.replace("    model.train()\n", "").replace('"steps"', '"train"')
     source = f"train.py:{line_of(new, 'loss = loss_of')}"
-    item = incident("torch.nn.Module.train", "called in eval mode", source, "APIArg", mode="training", value="on")
+    item = incident("torch.nn.Module.train", DIFFERENT, source, "APIArg", mode="training", value="on")
     assert changed(diff_of(item, train=(TRAIN, new))) == ["-    model.train()"]
 
 
 def test_a_layer_is_the_function_that_it_calls() -> None:
     old = "class Net:\n    def __init__(self):\n        self.norm = nn.LayerNorm(4)\n        self.act = nn.ReLU()\n"
     new = old.replace("nn.LayerNorm(4)", "nn.Identity()")
-    diff = diff_of(incident("torch.nn.functional.layer_norm", "never called", "train.py:3"), model=(old, new),
+    diff = diff_of(incident("torch.nn.functional.layer_norm", NEVER, "train.py:3"), model=(old, new),
                    other=("a = 1\n", "a = 2\n"))  # fmt: skip
     assert diff is not None
     assert diff.file == "model.py"
@@ -228,7 +241,7 @@ def test_a_long_change_is_cut_around_what_matters() -> None:
     body = [f"    x{number} = {number}\n" for number in range(200)]
     old = "def train():\n" + "".join(body) + "    optimizer.zero_grad()\n"
     new = "def train():\n" + "".join(line.replace("=", "= 1 +") for line in body)
-    diff = diff_of(incident("torch.optim.SGD.zero_grad", "never called", "train.py:3"), train=(old, new))
+    diff = diff_of(incident("torch.optim.SGD.zero_grad", NEVER, "train.py:3"), train=(old, new))
     assert diff is not None
     assert len(diff.hunk.splitlines()) == MAX_LINES + 1
     head, *lines = diff.hunk.splitlines()
@@ -246,13 +259,13 @@ def test_a_file_that_is_no_python_and_one_that_is_gone_do_no_harm() -> None:
 
 def test_a_source_that_is_none_is_no_place() -> None:
     for source in ("", "train.py", ":", "train.py:x"):
-        item = incident("torch.nn.functional.relu", "x", source, "APIOutput", dtype="float32")
+        item = incident("torch.nn.functional.relu", DIFFERENT, source, "APIOutput", dtype="float32")
         assert diff_of(item, train=(TRAIN, TRAIN.replace("lr=lr", "lr=2"))) is None
 
 
 def test_lines_are_counted_as_python_counts_them() -> None:
     old = "# \f page\r\n\r\ndef train():\r\n    zero_grad()\r\n    step()\r\n"
-    diff = diff_of(incident("torch.nn.functional.relu", "x", "train.py:5", "APIOutput", dtype="x"),
+    diff = diff_of(incident("torch.nn.functional.relu", DIFFERENT, "train.py:5", "APIOutput", dtype="x"),
                    train=(old, old.replace("step()", "go()")))  # fmt: skip
     assert diff is not None
     assert diff.how == "contains the line"
@@ -273,7 +286,7 @@ def train(net, ids):
 def test_a_result_is_looked_for_where_it_is_computed_before_where_it_is_asked_for() -> None:
     new = MODEL.replace("eq(0)", "ne(0)").replace("sum()", "mean()")
     asked, computed = (f"train.py:{line_of(MODEL, words)}" for words in ("net(ids)", "self.encoder"))
-    at = {"subject": "Tagger", "candidate": "", "source": asked, "relation": "Replay"}
+    at = {"subject": "Tagger", "deviation": DIFFERENT, "source": asked, "relation": "Replay"}
 
     assert changed(diff_of(incident(**at), train=(MODEL, new)))[-1] == "+    return net(ids).mean()"
     found = diff_of(incident(**at, place=computed), train=(MODEL, new))
@@ -285,17 +298,17 @@ def test_where_nothing_changed_at_the_place_the_source_is_looked_at() -> None:
     new = MODEL.replace("sum()", "mean()")
     asked, computed = (f"train.py:{line_of(MODEL, words)}" for words in ("net(ids)", "self.encoder"))
 
-    assert diff_of(incident("Tagger", "", asked, "Replay", place=computed), train=(MODEL, new)) is not None
+    assert diff_of(incident("Tagger", DIFFERENT, asked, "Replay", place=computed), train=(MODEL, new)) is not None
 
 
 def test_the_only_change_is_what_computes_something_else() -> None:
     new = MODEL.replace("eq(0)", "ne(0)")
     asked = f"train.py:{line_of(MODEL, 'net(ids)')}"
 
-    found = diff_of(incident("Tagger", "", asked, "Replay"), train=(MODEL, new))
+    found = diff_of(incident("Tagger", DIFFERENT, asked, "Replay"), train=(MODEL, new))
 
     assert found is not None
     assert found.how == "the only change"
     both = new.replace("sum()", "mean()") + "    # and\n"
-    assert diff_of(incident("Tagger", "", "other.py:1", "Replay"), train=(MODEL, both * 1)) is not None
-    assert diff_of(incident("Tagger", "", asked, "APIArg"), train=(MODEL, new)) is None
+    assert diff_of(incident("Tagger", DIFFERENT, "other.py:1", "Replay"), train=(MODEL, both * 1)) is not None
+    assert diff_of(incident("Tagger", DIFFERENT, asked, "APIArg"), train=(MODEL, new)) is None

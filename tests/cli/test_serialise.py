@@ -21,6 +21,7 @@ from pytest_traincheck.check.result import (
 )
 from pytest_traincheck.check.serialise import from_plain, to_plain
 from pytest_traincheck.golden.model import Clause, Except, Exists, Invariant, Kind, Same, Scope
+from pytest_traincheck.relations.meaning import Deviation
 
 RULE = Invariant(
     "APIArg",
@@ -43,7 +44,8 @@ OTHER = Invariant("Count", "backward", {}, (), Scope.TRANSFERABLE, Kind.BEHAVIOU
 
 
 def violation(rule: Invariant) -> Violation:
-    return Violation(rule, "title", "0.001", "0.0003", 2, "train", (0, 1), 9, "net", ("net.w",), "train.py:3", 4)
+    return Violation(rule, "title", "0.001", "0.0003", 2, "train", (0, 1), 9, "net", ("net.w",), "train.py:3", 4,
+                     deviation=Deviation.TOO_OFTEN, common_cause="one mask")  # fmt: skip
 
 
 def test_everything_comes_back():

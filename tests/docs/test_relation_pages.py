@@ -15,7 +15,7 @@ from training_story import Recorder, Training
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Scope
 from pytest_traincheck.infer import learn
-from pytest_traincheck.relations import builtin, registry
+from pytest_traincheck.relations import Deviation, builtin, registry
 from pytest_traincheck.trace import Run
 
 if sys.version_info >= (3, 11):
@@ -109,6 +109,8 @@ def test_the_relation_of_the_page_is_learned_and_checked(recorder: Recorder) -> 
     outcome = check_run(golden, _run(recorder, saves="before", seed=3), same_spec=True)
     violation = broken(outcome, SAVED)
     assert violation.candidate == "not saved after the last step"
+    assert violation.deviation is Deviation.MISPLACED
+    assert violation.meaning.general
     assert violation.title.startswith("`torch.save` was called after the last optimizer step in golden")
 
 

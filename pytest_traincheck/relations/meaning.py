@@ -1,0 +1,198 @@
+"""What rules and findings mean, in types: what others may decide by, so that nobody has to know a relation by its name
+or to read a sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from pytest_traincheck.relations import vocabulary
+from pytest_traincheck.relations.settings import Setting
+
+
+class Place(Enum):
+    """Where in the flow of a training step a rule stands, upstream first."""
+
+    DATA = "data"
+    """What is loaded and drawn."""
+    INITIAL = "initial values"
+    RESUMED = "resumed state"
+    """State that an optimizer has from earlier steps."""
+    HELD = "held parameters"
+    """Which parameters optimizers hold, and which are trainable."""
+    CHOICE = "choice"
+    """A setting: a hyper-parameter, a batch size, the base of a schedule."""
+    CLASS = "class"
+    """Which class of optimizer is used; settings of another one mean nothing."""
+    FORWARD = "forward"
+    LOSS = "loss"
+    BACKWARD = "backward"
+    ACCUMULATION = "accumulation"
+    """Which backward passes are in a gradient."""
+    PREPARATION = "preparation"
+    """What is done to gradients before the step: clipping, scaling."""
+    EXCHANGE = "exchange"
+    """What ranks send each other."""
+    STEP = "step"
+    SCHEDULING = "scheduling"
+    """Calls of learning-rate schedulers."""
+    AVERAGING = "averaging"
+    """Calls that average weights."""
+    DIVERGED = "diverged"
+    """Whether losses are finite."""
+    ARRIVAL = "arrival"
+    """Gradients that have arrived when a step begins."""
+    USE = "use"
+    """Gradients that a step uses before they are cleared."""
+    UPDATE = "update"
+    COPY = "copy"
+    """Parameters that no optimizer holds."""
+    STATISTICS = "statistics"
+    """Buffers."""
+    RATE = "rate"
+    """Learning rates as they are."""
+    COURSE = "course"
+    """Learning rates, told by what the schedule is relative to."""
+    AGREEMENT = "agreement"
+    """Whether ranks have the same."""
+    NUMBER = "number"
+    RUN = "run"
+    """A run as a whole: how much it trains and evaluates."""
+    OTHER = "other"
+    """No place is known: it may follow from anything, and anything may follow from it."""
+
+
+def place_of_call(api: str) -> Place:
+    """Where in a training step a call of an API stands."""
+    if api.startswith(vocabulary.PARALLEL_WRAPPERS):
+        return Place.EXCHANGE
+    if api.startswith("torch.nn.Module.forward"):
+        return Place.FORWARD
+    if vocabulary.is_loss(api):
+        return Place.LOSS
+    if api.startswith(vocabulary.F):
+        return Place.FORWARD
+    if api.startswith(("torch.autograd.", "torch.Tensor.backward")):
+        return Place.BACKWARD
+    if ".lr_scheduler." in api:
+        return Place.SCHEDULING
+    if ".swa_utils." in api:
+        return Place.AVERAGING
+    if ".clip_grad_" in api or "GradScaler" in api:
+        return Place.PREPARATION
+    return Place.STEP if api.endswith(".step") else Place.OTHER
+
+
+class Change(Enum):
+    """What may shift in a run, so that several rules are broken together of which none is the effect of another."""
+
+    WINDOWS = "windows"
+    """Steps come elsewhere; windows between steps, and all that is counted in them, with them."""
+    LENGTH = "length"
+    """How often things come in a run."""
+    BATCHES = "batches"
+    """How large batches are."""
+    LOSS_INPUT = "loss input"
+    """How loss functions are called, or what they are given."""
+    MODE = "mode"
+    """Whether a model is in train mode or in eval mode."""
+    LOOP = "loop"
+    """What the training loop does around each step."""
+
+
+class Excuse(Enum):
+    """What replay must have shown for a broken rule to be none: that something is told in other words."""
+
+    NONE = "none"
+    """Nothing excuses it."""
+    OWN_RESULT = "own result"
+    """What comes out of the very call or loss that it is about is golden's."""
+    ALL_RESULTS = "all results"
+    """A function is gone, and whatever was compared is golden's."""
+    INITIAL_VALUES = "initial values"
+    """The numbers that training begins with are golden's."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """How code speaks of what a rule is about, beside the name of its subject."""
+
+    names: tuple[str, ...] = ()
+    """Functions that do what the subject is about, where that is no function itself; with or without underscores and
+    capitals."""
+    parts: tuple[str, ...] = ()
+    """What names have between their underscores: `ema` for `update_ema`, `ema_model` and `ModelEMA`."""
+    apis: tuple[str, ...] = ()
+    """Further APIs that it is about."""
+    words: tuple[str, ...] = ()
+    """Names of arguments, options and variables, as they are written."""
+    variables: tuple[str, ...] = ()
+    """Qualified names of parameters that it is about."""
+    finds_variables: bool = False
+    """So are those of its findings."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a broken rule is to others: where it stands, what it explains and what explains it."""
+
+    place: Place = Place.OTHER
+    order: int = 0
+    """Among rules of one layer in one step: lower is upstream."""
+    brings: frozenset[Change] = frozenset()
+    """What shifts when it is broken."""
+    comes_with: frozenset[Change] = frozenset()
+    """Shifts that break it, too."""
+    earliest: int = 0
+    """First step in which it can be broken."""
+    by_data: bool = False
+    """What the program says shows in the first step; what differs in a later one may be up to the data."""
+    is_mode: bool = False
+    """It is about the mode in which a model is called."""
+    model: str = ""
+    """The model whose calls it counts."""
+    evaluates: bool = False
+    """The calls that it counts are those in evaluation."""
+    conditional: bool = False
+    """It compares results of what was given the same: up to where it is broken everything was golden's."""
+    general: bool = False
+    """Every correct training does it, where it does such a thing at all: it may be checked on another program."""
+    set_up: bool = False
+    """It is about forward passes in set-up, which are not looked at otherwise."""
+    per_run: bool = False
+    """Its examples are runs, not steps: where in a run it was broken is not known."""
+    excuse: Excuse = Excuse.NONE
+    words: Words = Words()
+    setting: Setting | None = None
+    """The value that it is about, where somebody chose it."""
+
+
+class Deviation(Enum):
+    """What sort of deviation from golden a finding is."""
+
+    DIFFERENT = "different"
+    """Something else than golden has: another value, state or content."""
+    MISPLACED = "misplaced"
+    """What golden does is done, but at another place or in another order."""
+    NEVER = "never"
+    """Golden calls it, and the candidate's whole run never does."""
+    LEFT_OUT = "left out"
+    """What comes in every training step is missing in one of them."""
+    LACKING = "lacking"
+    """What golden does within a call, or to a variable, is not done."""
+    FEWER = "fewer"
+    """Less often, or over less, than in golden."""
+    TOO_OFTEN = "too often"
+    """More often than in golden."""
+    EXTRA = "extra"
+    """Something is done as well that golden does not do."""
+    NOT_FINITE = "not finite"
+    """NaN or infinite where golden has a number."""
+    CUT_SHORT = "cut short"
+    """The run ends before golden's does."""
+
+    @property
+    def is_absence(self) -> bool:
+        """Whether something is not there, so that the line of a finding is only where that was noticed."""
+        return self in (Deviation.NEVER, Deviation.LEFT_OUT, Deviation.LACKING)
