@@ -1,7 +1,7 @@
 """The pytest plugin: options, the `traincheck` fixture, and the switch that registers the rest when it is asked for.
 
 Everything else lives in `pytest_traincheck.testing` and is imported only then: a session without `--traincheck` pays
-for this module alone.
+for this module and the names of its hooks.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_traincheck import hookspecs
+
 if TYPE_CHECKING:
     from pytest_traincheck.testing.fixture import Traincheck
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(hookspecs)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,6 +15,7 @@ from training_story import Recorder, Training
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Scope
 from pytest_traincheck.infer import learn
+from pytest_traincheck.plugins import installed
 from pytest_traincheck.relations import builtin, registry
 from pytest_traincheck.trace import Run
 
@@ -26,7 +27,7 @@ else:
 FOLDER = ROOT / "docs" / "relations"
 INDEX = FOLDER / "README.md"
 PAGES = sorted(page for page in FOLDER.glob("*.md") if page != INDEX)
-RELATIONS = builtin.pytest_traincheck_relations()
+RELATIONS = builtin.relations()
 SAVED = "`torch.save` is called after the last step of a run."
 
 
@@ -73,9 +74,9 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     monkeypatch.syspath_prepend(site)
     importlib.invalidate_caches()
-    registry.relations.cache_clear()
+    installed.cache_clear()
     yield
-    registry.relations.cache_clear()
+    installed.cache_clear()
     sys.modules.pop("saved_last", None)
 
 
