@@ -20,6 +20,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from pytest_traincheck.relations import Relation
+    from pytest_traincheck.report.reporter import Reporter
 
 PROJECT = "traincheck"
 """Project name of the hooks, and group of the entry points."""
@@ -30,3 +31,8 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 @hookspec
 def pytest_traincheck_relations() -> Sequence[Relation]:  # type: ignore[empty-body]
     """Relations to learn and check beside the built-in ones. A relation's name must be its own."""
+
+
+@hookspec
+def pytest_traincheck_reporters() -> Sequence[Reporter]:  # type: ignore[empty-body]
+    """Formats of report beside the built-in ones, asked for by `--write NAME=FILE` (pytest: `--traincheck-write`)."""

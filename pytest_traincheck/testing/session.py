@@ -18,6 +18,7 @@ from pytest_traincheck.config import DEFAULT_STORE, Config, ConfigError, Pipelin
 from pytest_traincheck.golden.store import golden_path
 from pytest_traincheck.plugins import PluginError, in_session
 from pytest_traincheck.relations import relations
+from pytest_traincheck.report import reporter
 from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.report.shares import PROPERTY as SHARE
 from pytest_traincheck.testing import summary
@@ -318,6 +319,9 @@ class Session:
 
             directories = {name: self.loaded.root / spec.cwd for name, spec in self.selected.items()}
             publish(self.settings.github, results, directories, self.commands.append)
+        for target in self.settings.write:
+            reporter.write(target, results)
+            self.written.append(f"{target.reporter.name}: {target.path}")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, object, object]:

@@ -127,5 +127,12 @@ def test_the_relation_of_the_page_is_silent_where_golden_does_not_save_last(reco
     assert not sentences(learn(runs, pipeline="saving"), "SavedLast")
 
 
+def test_the_relation_of_the_page_is_that_of_the_example_package() -> None:
+    """The package is installed with pip and used by the tests of `tests/extending`."""
+    code, _, _ = next(iter(blocks(INDEX, "python"))).text.partition("\n\ndef pytest_traincheck_relations")
+    module = (ROOT / "tests/extending/example/traincheck_checkpoints/saved_last.py").read_text(encoding="utf-8")
+    assert module.endswith(code.rstrip() + "\n")
+
+
 def test_without_the_plugin_its_rules_are_not_known() -> None:
     assert "SavedLast" not in registry.relations()
