@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Invariant, Kind, Same, Scope
 from pytest_traincheck.golden.numbers import Numbers
+from pytest_traincheck.mutants.catalogue import Mistake
 from pytest_traincheck.relations.base import (
     ABSENT,
     Examples,
@@ -70,6 +71,7 @@ __all__ = [
     "Kind",
     "Labels",
     "Measured",
+    "Mistake",
     "Numbers",
     "OptimizerStep",
     "Process",

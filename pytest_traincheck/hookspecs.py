@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from pytest_traincheck.mutants.catalogue import Mistake
     from pytest_traincheck.relations import Relation
     from pytest_traincheck.report.reporter import Reporter
 
@@ -36,3 +37,8 @@ def pytest_traincheck_relations() -> Sequence[Relation]:  # type: ignore[empty-b
 @hookspec
 def pytest_traincheck_reporters() -> Sequence[Reporter]:  # type: ignore[empty-body]
     """Formats of report beside the built-in ones, asked for by `--write NAME=FILE` (pytest: `--traincheck-write`)."""
+
+
+@hookspec
+def pytest_traincheck_mistakes() -> Sequence[Mistake]:  # type: ignore[empty-body]
+    """Kinds of mistakes that `traincheck selftest` plants beside the built-in ones."""

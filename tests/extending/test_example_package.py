@@ -50,7 +50,7 @@ def test_the_example_needs_nothing_but_the_api(path: Path) -> None:
 
 
 def test_the_test_above_can_fail(tmp_path: Path) -> None:
-    assert len(MODULES) == 3
+    assert len(MODULES) == 4
     module = tmp_path / "module.py"
     module.write_text(f"import {PACKAGE}.trace\nfrom {PACKAGE} import config, api\nfrom {API} import Run\n")
     assert foreign(module) == [f"{PACKAGE}.trace", f"{PACKAGE}.config"]
@@ -78,6 +78,20 @@ def test_a_relation_and_a_reporter_of_an_installed_package_are_used(
         (row,) = csv.DictReader(stream)
     assert row["id"] == incident["id"]
     assert row["title"] == incident["title"]
+
+
+@pytest.mark.slow
+def test_a_mistake_of_an_installed_package_is_planted_and_found(with_example: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "traincheck.toml").write_text(
+        "[pipelines.net]\nrun = 'python train.py'\nseed_env = 'SEED'\nseeds = [0, 1]\n"
+    )
+    command = [sys.executable, "-m", PACKAGE, "selftest", "net", "--kinds", "checkpoints", "--json", "out.json"]
+    done = subprocess.run(command, cwd=tmp_path, env=with_example, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (mutant,) = json.loads((tmp_path / "out.json").read_text())["mutants"]
+    assert (mutant["kind"], mutant["fate"], mutant["applied"]) == ("checkpoint-skipped", "killed", 1)
+    assert mutant["incident"]["relation"] == "SavedLast"
 
 
 def test_the_option_is_wrong_use_before_anything_runs(with_example: dict[str, str], tmp_path: Path) -> None:
