@@ -1,22 +1,27 @@
-"""Extension points for other packages, through pluggy under the project name `traincheck`.
+"""Extension points for other packages and for `conftest.py`; `docs/extending.md` says how to use them.
 
-A package offers its relations with an entry point of the group `traincheck` that names a module, in which:
+Each hook is a function of this name, in a `conftest.py`, in a pytest plugin, or in a module that a package names by an
+entry point of the group `traincheck`. The standalone commands, which no pytest is around, know the last sort only.
 
-    import pluggy
+    from pytest_traincheck.api import Relation
 
-    @pluggy.HookimplMarker("traincheck")
     def pytest_traincheck_relations():
         return [MyRelation()]
+
+pytest reads this file in every session: it imports nothing that is not loaded anyway.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pluggy
 
 if TYPE_CHECKING:
+    from pytest_traincheck.mutants.catalogue import Mistake
     from pytest_traincheck.relations import Relation
+    from pytest_traincheck.report.reporter import Reporter
 
 PROJECT = "traincheck"
 """Project name of the hooks, and group of the entry points."""
@@ -25,5 +30,15 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 
 
 @hookspec
-def pytest_traincheck_relations() -> list[Relation]:  # type: ignore[empty-body]
+def pytest_traincheck_relations() -> Sequence[Relation]:  # type: ignore[empty-body]
     """Relations to learn and check beside the built-in ones. A relation's name must be its own."""
+
+
+@hookspec
+def pytest_traincheck_reporters() -> Sequence[Reporter]:  # type: ignore[empty-body]
+    """Formats of report beside the built-in ones, asked for by `--write NAME=FILE` (pytest: `--traincheck-write`)."""
+
+
+@hookspec
+def pytest_traincheck_mistakes() -> Sequence[Mistake]:  # type: ignore[empty-body]
+    """Kinds of mistakes that `traincheck selftest` plants beside the built-in ones."""

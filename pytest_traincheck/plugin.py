@@ -1,7 +1,7 @@
 """The pytest plugin: options, the `traincheck` fixture, and the switch that registers the rest when it is asked for.
 
 Everything else lives in `pytest_traincheck.testing` and is imported only then: a session without `--traincheck` pays
-for this module alone.
+for this module and the names of its hooks.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_traincheck import hookspecs
+
 if TYPE_CHECKING:
     from pytest_traincheck.testing.fixture import Traincheck
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(hookspecs)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--traincheck-pipeline", action="append", metavar="NAME", help="only this pipeline (repeatable)")
     group.addoption("--traincheck-report", metavar="FILE", help="write an HTML report")
     group.addoption("--traincheck-json", metavar="FILE", help="write the results as JSON")
+    group.addoption(
+        "--traincheck-write",
+        action="append",
+        metavar="NAME=FILE",
+        help="write a report in a format that a plug-in gives (repeatable)",
+    )
     group.addoption("--traincheck-artifacts", metavar="DIR", help="keep traces, goldens and results here")
     group.addoption(
         "--traincheck-github",
@@ -48,6 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("traincheck_pipeline", "as --traincheck-pipeline", type="args", default=[])
     parser.addini("traincheck_report", "as --traincheck-report", default="")
     parser.addini("traincheck_json", "as --traincheck-json", default="")
+    parser.addini("traincheck_write", "as --traincheck-write", type="linelist", default=[])
     parser.addini("traincheck_artifacts", "as --traincheck-artifacts", default="")
     parser.addini("traincheck_github", "as --traincheck-github", default="")
 

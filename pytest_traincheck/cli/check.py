@@ -25,7 +25,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     options.add_strict(parser)
     options.add_cache(parser)
     options.add_config(parser)
-    options.add_reports(parser)
+    options.add_reports(parser, of_checks=True)
     options.add_github(parser)
     parser.set_defaults(handle=run)
 

@@ -36,7 +36,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--timeout", type=options.seconds, default=DEFAULT_TIMEOUT, metavar="S", help="seconds per run")
     parser.add_argument("--name", type=options.name, help="name in reports (default: that of the script)")
     options.add_strict(parser)
-    options.add_reports(parser)
+    options.add_reports(parser, of_checks=True)
     options.add_github(parser)
     parser.set_defaults(handle=run)
 

@@ -10,18 +10,31 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_traincheck.config import Config, ConfigError, PipelineSpec, load, unusable_link
+from pytest_traincheck.plugins import PluginError
+from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.report.github_step import Mode
+from pytest_traincheck.report.reporter import Target, target
 
 
-def add_reports(parser: argparse.ArgumentParser) -> None:
-    add_artifacts(add_report_files(parser))
+def add_reports(parser: argparse.ArgumentParser, *, of_checks: bool = False) -> None:
+    add_artifacts(add_report_files(parser, of_checks=of_checks))
 
 
-def add_report_files(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+def add_report_files(parser: argparse.ArgumentParser, *, of_checks: bool = False) -> argparse._ArgumentGroup:
+    """Options for reports; those of plug-ins are about checks, and not about a selftest or an upgrade."""
     group = parser.add_argument_group("reports")
     group.add_argument("--json", type=output_file, metavar="FILE", help="write the result as JSON")
     group.add_argument("--junit", type=output_file, metavar="FILE", help="write a JUnit report")
     group.add_argument("--html", type=output_file, metavar="FILE", help="write an HTML report")
+    if of_checks:
+        group.add_argument(
+            "--write",
+            type=plugin_report,
+            action="append",
+            default=[],
+            metavar="NAME=FILE",
+            help="write a report in a format that a plug-in gives (repeatable)",
+        )
     return group
 
 
@@ -85,6 +98,15 @@ def output_file(text: str) -> Path:
     if not text or path.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} is a directory; give the path of a file")
     return path
+
+
+def plugin_report(text: str) -> Target:
+    try:
+        found = target(text)
+    except (ReportError, PluginError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    output_file(str(found.path))
+    return found
 
 
 def seeds(text: str) -> tuple[int, ...]:

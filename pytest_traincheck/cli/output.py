@@ -13,6 +13,7 @@ from rich.console import Console
 from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.cli.status import Status, status_of
 from pytest_traincheck.cli.streams import command_out, complain, styled_output
+from pytest_traincheck.report import reporter
 from pytest_traincheck.report.github_step import Mode, publish
 from pytest_traincheck.report.html import write_html
 from pytest_traincheck.report.json_report import write_json
@@ -43,6 +44,8 @@ def write_reports(arguments: argparse.Namespace, results: Sequence[CheckResult])
     for path, write in ((arguments.json, write_json), (arguments.junit, write_junit), (arguments.html, write_html)):
         if path is not None:
             write(path, results)
+    for target in getattr(arguments, "write", ()):
+        reporter.write(target, results)
 
 
 def finish(

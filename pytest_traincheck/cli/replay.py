@@ -13,7 +13,7 @@ from pytest_traincheck.workflow.replaying import replay_bundle
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("replay", help="check the run in a bundle again, without training")
     parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="directory that --artifacts left, or a zip of it")
-    options.add_report_files(parser)
+    options.add_report_files(parser, of_checks=True)
     parser.set_defaults(handle=run)
 
 

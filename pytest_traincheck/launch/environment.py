@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ OWN_TREE = "TRAINCHECK_OWN_TREE"
 FORBIDDEN_TREES = "TRAINCHECK_FORBIDDEN_TREES"
 MUTANT = "TRAINCHECK_MUTANT"
 """The kind of mistake that is planted into the run, see `pytest_traincheck.mutants`."""
+MUTANT_FILES = "TRAINCHECK_MUTANT_FILES"
+"""What plug-ins plant: a list of files, as JSON."""
 
 
 def child_environment(
@@ -31,6 +34,7 @@ def child_environment(
     source_root: Path | None = None,
     forbidden_roots: Sequence[Path] = (),
     mutant: str = "",
+    mutant_files: Sequence[Path] = (),
 ) -> dict[str, str]:
     """`base` with what a run adds to it. `base` already holds the user's own variables for this run."""
     env = dict(base)
@@ -46,8 +50,10 @@ def child_environment(
     env[RUN_ID] = run_id
     # A mistake is only ever planted on purpose: what the shell happens to say does not count.
     env.pop(MUTANT, None)
+    env.pop(MUTANT_FILES, None)
     if mutant:
         env[MUTANT] = mutant
+        env[MUTANT_FILES] = json.dumps([str(file) for file in mutant_files])
     env.pop(SEED, None)
     if seed is not None:
         env[SEED] = str(seed)

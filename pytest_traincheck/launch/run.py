@@ -63,6 +63,8 @@ class RunRequest:
     """Set where the run is in a worktree: which directory of the working tree that stands for."""
     mutant: str = ""
     """A kind of `pytest_traincheck.mutants` to plant, `census` to count where each could be planted."""
+    mutant_files: tuple[Path, ...] = ()
+    """Code of plug-ins that plants kinds of their own."""
 
 
 class RunStatus(str, Enum):
@@ -214,6 +216,7 @@ def _prepare(request: RunRequest, tmp: Path | None) -> _Prepared:
         source_root=request.source_root.resolve() if request.source_root is not None else None,
         forbidden_roots=request.forbidden_roots,
         mutant=request.mutant,
+        mutant_files=request.mutant_files,
     )
     program = command_line.resolve_program(command.argv[0], interpreter, request.cwd, env["PATH"])
     return _Prepared((program, *command.argv[1:]), (program, *shown[1:]), env, interpreter)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from . import batches, data, gradients, layers, losses, models, modes, optimizers, precision, ranks, runs, schedules
 from .catalogue import CENSUS, COUNTED
-from .mutation import PLANTS, Mutation
+from .mutation import PLANTS, Mutation, plants
 from .tally import Tally
 
 _MODULES = (
@@ -19,7 +21,20 @@ _MODULES = (
 
 def start_from_environment() -> None:
     """Plant what `TRAINCHECK_MUTANT` names into this process. Raises `ValueError` for a kind that does not exist."""
+    for file in json.loads(os.environ.get("TRAINCHECK_MUTANT_FILES") or "[]"):
+        _load(Path(file))
     start(os.environ["TRAINCHECK_MUTANT"], Path(os.environ["TRAINCHECK_TRACE_DIR"]))
+
+
+def _load(file: Path) -> None:
+    """Enter what a plug-in plants into the table. Raises whatever its code raises."""
+    spec = importlib.util.spec_from_file_location(f"{__package__}.of_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no Python code; a plug-in names it as what plants its mistakes")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name, function in module.PLANTS.items():
+        plants(name)(function)
 
 
 def start(kind: str, directory: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
+from .patching import Make, replace
 from .tally import Tally
 
 Plant = Callable[["Mutation"], None]
@@ -34,6 +35,10 @@ class Mutation:
             return False  # what runs inside a compiled graph is not Python's to change
         self._tally.add(self.name)
         return self._active
+
+    def replace(self, owner: Any, name: str, make: Make) -> None:
+        """Put `make(original)` in the place of `owner.name`; nothing happens when there is no such attribute."""
+        replace(owner, name, make)
 
     def half(self) -> int:
         """Half of the places of this process, at least one."""

@@ -29,6 +29,9 @@ from pytest_traincheck.trace.labels import Ints
 
 POOLED_QUANTITIES = (quantities.GRADIENT, quantities.UPDATE)
 
+LARGEST = 700.0
+"""Largest logarithm of a pooled factor: what is further apart has a factor beyond 64-bit numbers, or one of zero."""
+
 
 class Band:
     """The loss, the scale of parameters, activations, gradients and updates are within golden's band.
@@ -78,8 +81,12 @@ class Band:
         return fit(claim, runs)
 
     def suits(self, claim: Mapping[str, Any], numbers: Numbers) -> bool:
-        """A pooled rule has the pooled factor beside the numbers it is made of, and no other rule has it."""
+        """A pooled rule has the pooled factor beside the numbers it is made of, and no other rule has it. What is
+        pooled are sizes, of which logarithms are taken, so none is zero or negative.
+        """
         pooled = bool(claim.get("pooled"))
+        if pooled and not (numbers.low > 0).all():
+            return False
         return len(numbers.names) > pooled and (POOLED in numbers.position) == pooled
 
     def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
@@ -131,7 +138,7 @@ def _pooled_place(numbers: Numbers, known: Sequence[tuple[int, Readings]], run: 
     if 2 * len(usable) < len(numbers.names) - 1:
         return []
     usual = numbers.low[[numbers.position[name] for name in usable]]
-    factor = np.exp(trimmed_mean(np.log([values[name] for name in usable]) - np.log(usual)))
+    factor = np.exp(np.clip(trimmed_mean(np.log([values[name] for name in usable]) - np.log(usual)), -LARGEST, LARGEST))
     position, readings = known[0]
     first = int(readings.rows[0])
     # The call that made the numbers stands for them.

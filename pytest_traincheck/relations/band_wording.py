@@ -77,7 +77,8 @@ class Outside:
     def middle(self) -> float:
         """The geometric middle of a band of sizes, else the arithmetic one."""
         if self.low > 0 or self.high < 0:
-            return math.copysign(math.sqrt(self.low * self.high), self.low)
+            # Root by root: the product of the ends may be beyond all numbers.
+            return math.copysign(math.sqrt(abs(self.low)) * math.sqrt(abs(self.high)), self.low)
         return (self.low + self.high) / 2 if self.low < 0 else 0.0
 
     @property
@@ -86,7 +87,8 @@ class Outside:
         if not math.isfinite(self.value) or self.value * self.middle <= 0:
             return math.inf
         ratio = self.value / self.middle
-        return max(ratio, 1 / ratio)
+        # Both may be numbers and their ratio, or its inverse, none.
+        return max(ratio, 1 / ratio) if ratio and math.isfinite(1 / ratio) else math.inf
 
     @property
     def seen(self) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pluggy
-
-from pytest_traincheck.hookspecs import PROJECT
 from pytest_traincheck.relations.accumulate import Accumulate
 from pytest_traincheck.relations.api_arg import APIArg
 from pytest_traincheck.relations.api_output import APIOutput
@@ -32,11 +29,9 @@ from pytest_traincheck.relations.schedule import Schedule
 from pytest_traincheck.relations.shuffled import Shuffled
 from pytest_traincheck.relations.total import Total
 
-hookimpl = pluggy.HookimplMarker(PROJECT)
 
-
-@hookimpl
-def pytest_traincheck_relations() -> list[Relation]:
+def relations() -> list[Relation]:
+    """One of each, in the order of reports."""
     return [
         Count(),
         Total(),

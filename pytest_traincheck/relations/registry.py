@@ -1,42 +1,103 @@
-"""All relations: ours and those of plugins, by name."""
+"""All relations: ours and those of plug-ins, by name."""
 
 from __future__ import annotations
 
+import hashlib
+import sys
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
+from pathlib import Path
 
-import pluggy
-
-from pytest_traincheck import hookspecs
 from pytest_traincheck.golden.model import Invariant
+from pytest_traincheck.plugins import Given, PluginError, implementations, items_of, packages
 from pytest_traincheck.relations import builtin
 from pytest_traincheck.relations.base import Meaningful, Relation, usual_meaning
 from pytest_traincheck.relations.meaning import Meaning
 
+HOOK = "pytest_traincheck_relations"
+_METHODS = ("hypotheses", "examples", "sentence", "finding")
+"""What every relation has to define itself."""
 
-@cache
+
 def relations() -> Mapping[str, Relation]:
-    """Relations by name. Ours come through the same hook as those of installed plugins (entry point group
-    `traincheck`).
+    """Relations by name; ours come first, in reports too.
 
     Raises:
-        ValueError: two relations have one name.
+        PluginError: two relations have one name, or a plug-in cannot be used.
     """
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    manager.register(builtin, name="builtin")
-    manager.load_setuptools_entrypoints(hookspecs.PROJECT)
-    found: dict[str, Relation] = {}
-    # pluggy calls the last registered first; ours come first in reports.
-    for group in reversed(manager.hook.pytest_traincheck_relations()):
-        for relation in group:
-            if relation.name in found:
-                raise ValueError(f"two relations are named {relation.name!r}: rename the one of your plugin")
-            found[relation.name] = relation
-    return found
+    return _table(implementations(HOOK))[0]
 
 
 def meaning_of(rule: Invariant) -> Meaning:
     """What a rule means, as its relation says; the usual where that says nothing, or is not installed."""
     relation = relations().get(rule.relation)
     return relation.meaning(rule) if isinstance(relation, Meaningful) else usual_meaning(rule)
+
+
+def in_session_only() -> frozenset[str]:
+    """Names of the relations that the running pytest session knows and the standalone commands do not."""
+    return _table(implementations(HOOK))[1]
+
+
+def revision() -> list[str]:
+    """Tells one state of the plug-ins from another: versions of packages, and the code that defines their relations.
+
+    Whoever works on a relation, in a conftest or in an editable install, changes its code and not its version.
+    """
+    given = implementations(HOOK)
+    ours = set(map(id, _ours()))
+    modules = {type(relation).__module__ for relation in _table(given)[0].values() if id(relation) not in ours}
+    files = {getattr(sys.modules.get(name), "__file__", None) for name in modules}
+    files |= {getattr(item.plugin, "__file__", None) for item in given}
+    return [*packages(), *sorted(_digest(Path(file)) for file in files if file)]
+
+
+@lru_cache(maxsize=1)
+def _ours() -> tuple[Relation, ...]:
+    return tuple(builtin.relations())
+
+
+# A conftest that pytest comes across while it collects brings another tuple, and so another table.
+@lru_cache(maxsize=4)
+def _table(given: tuple[Given, ...]) -> tuple[Mapping[str, Relation], frozenset[str]]:
+    found = {relation.name: relation for relation in _ours()}
+    in_session = set()
+    for item in given:
+        for relation in items_of(item, HOOK):
+            if wrong := _wrong(relation):
+                raise PluginError(
+                    f"{item.owner}: {relation!r} {wrong} and is no relation. "
+                    "Return instances that define what `pytest_traincheck.api.Relation` asks for."
+                )
+            name = relation.name
+            if name in found:
+                raise PluginError(
+                    f"{item.owner}: two relations are named {name!r}. Rename the one of your plug-in, or remove it "
+                    "from one of the two places that give it."
+                )
+            found[name] = relation
+            if item.in_session:
+                in_session.add(name)
+    return found, frozenset(in_session)
+
+
+def _wrong(relation: object) -> str:
+    """Why something is no relation; empty where it is one."""
+    if isinstance(relation, type):
+        return "is a class"
+    name = getattr(relation, "name", None)
+    if not isinstance(name, str) or not name:
+        return "lacks `name`"
+    for method in _METHODS:
+        found = getattr(type(relation), method, None)
+        # The protocol's own body does nothing.
+        if not callable(found) or found is getattr(Relation, method):
+            return f"lacks `{method}`"
+    return ""
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    except OSError:
+        return ""

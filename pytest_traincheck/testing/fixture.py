@@ -22,6 +22,7 @@ from pytest_traincheck.golden.model import IN_PROCESS, Golden
 from pytest_traincheck.launch.git import describe_head
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.worktree import sweep_temporary
+from pytest_traincheck.plugins import PluginError, in_session
 from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.report.wording import warning as warning_text
 from pytest_traincheck.scratch import scratch_directory
@@ -168,7 +169,7 @@ class Traincheck:
                     f"Learn it and commit the file: pytest --traincheck-refresh {shlex.quote(as_typed(self.item))}"
                 )
             return read_golden(path)
-        except GoldenError as error:
+        except (GoldenError, PluginError) as error:
             message = str(error)
         # Outside the handler: the three parts of the message say all, and a chained error would say them twice.
         pytest.fail(message, pytrace=False)
@@ -185,7 +186,7 @@ class Traincheck:
             self.item.user_properties.append((PROPERTY, name))
             try:
                 learned = self._learned(name, runs)
-            except GoldenError as error:
+            except (GoldenError, PluginError) as error:
                 _fail(str(error))
             learned_of(self.item.config).goldens[name] = learned
             acceptance = self.settings.acceptance
@@ -238,7 +239,7 @@ def use(request: pytest.FixtureRequest) -> Iterator[Traincheck]:
         directory, rules = config.store, rules_of(config)
     rules = replace(rules, strict=rules.strict or settings.strict)
     sweep_temporary()
-    with scratch_directory() as temporary:
+    with scratch_directory() as temporary, in_session(request.config.pluginmanager):
         fixture = Traincheck(directory, rules, settings, temporary, request.node, default_engine())
         yield fixture
         fixture.learn()

@@ -14,6 +14,7 @@ from pytest_traincheck.config import STORED, PipelineSpec
 from pytest_traincheck.golden.model import Golden, Invariant, Kind
 from pytest_traincheck.golden.store import GoldenError
 from pytest_traincheck.golden.wording import one_line
+from pytest_traincheck.plugins import PluginError
 from pytest_traincheck.printable import printable_line
 from pytest_traincheck.relations import meaning_of
 from pytest_traincheck.relations.stored import read_golden
@@ -71,7 +72,7 @@ class GoldenFile(pytest.File):
     def _read(self) -> Golden:
         try:
             return read_golden(self.path)
-        except GoldenError as error:
+        except (GoldenError, PluginError) as error:
             raise self.CollectError(str(error)) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Generator, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from pytest_traincheck.check.result import CheckResult, Outcome
 from pytest_traincheck.check.serialise import from_plain, to_plain
 from pytest_traincheck.config import DEFAULT_STORE, Config, ConfigError, PipelineSpec, load
 from pytest_traincheck.golden.store import golden_path
+from pytest_traincheck.plugins import PluginError, in_session
+from pytest_traincheck.relations import relations
+from pytest_traincheck.report import reporter
 from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.report.shares import PROPERTY as SHARE
 from pytest_traincheck.testing import summary
@@ -35,6 +39,7 @@ WORKER_KEY = "traincheck"
 def register(config: pytest.Config) -> None:
     """Switch traincheck on for this session. Raises `pytest.UsageError` for a configuration that cannot be used."""
     settings = settings_of(config)
+    _take_relations(config)
     try:
         loaded = load(config.rootpath)
     except ConfigError as error:
@@ -50,6 +55,17 @@ def register(config: pytest.Config) -> None:
     wanted = _wanted(config, loaded, settings, selected)
     config.pluginmanager.register(Session(config, loaded, settings, selected, wanted), "traincheck-session")
     _register_refresh(config, settings, loaded.store)
+
+
+def _take_relations(config: pytest.Config) -> None:
+    """Learn and check with what plugins and conftest files of this session give, from now to its end."""
+    with ExitStack() as stack:
+        stack.enter_context(in_session(config.pluginmanager))
+        try:
+            relations()
+        except PluginError as error:
+            raise pytest.UsageError(str(error)) from error
+        config.add_cleanup(stack.pop_all().close)
 
 
 def _register_refresh(config: pytest.Config, settings: Settings, store: Path) -> None:
@@ -303,6 +319,9 @@ class Session:
 
             directories = {name: self.loaded.root / spec.cwd for name, spec in self.selected.items()}
             publish(self.settings.github, results, directories, self.commands.append)
+        for target in self.settings.write:
+            reporter.write(target, results)
+            self.written.append(f"{target.reporter.name}: {target.path}")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, object, object]:

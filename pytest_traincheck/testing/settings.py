@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_traincheck.plugins import PluginError, in_session
+from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.report.github_step import Mode
+from pytest_traincheck.report.reporter import Target, target
 from pytest_traincheck.workflow.intended import Acceptance
 
 
@@ -24,6 +27,7 @@ class Settings:
     pipelines: tuple[str, ...]
     report: Path | None
     json: Path | None
+    write: tuple[Target, ...]
     artifacts: Path | None
     github: Mode
 
@@ -41,6 +45,7 @@ def settings_of(config: pytest.Config) -> Settings:
         pipelines=tuple(config.getoption("traincheck_pipeline") or config.getini("traincheck_pipeline")),
         report=_path(config, "traincheck_report"),
         json=_path(config, "traincheck_json"),
+        write=_targets(config),
         artifacts=_path(config, "traincheck_artifacts"),
         github=_github(config),
     )
@@ -61,6 +66,17 @@ def _github(config: pytest.Config) -> Mode:
         return Mode(value)
     except ValueError as error:
         raise pytest.UsageError(f"traincheck_github is {value!r}. Write auto, on or off.") from error
+
+
+def _targets(config: pytest.Config) -> tuple[Target, ...]:
+    """Reports in formats of plug-ins. Raises `pytest.UsageError` for one that there is not."""
+    typed = config.getoption("traincheck_write")
+    directory = config.invocation_params.dir if typed else config.rootpath
+    try:
+        with in_session(config.pluginmanager):
+            return tuple(target(text, directory) for text in typed or config.getini("traincheck_write"))
+    except (ReportError, PluginError) as error:
+        raise pytest.UsageError(f"traincheck_write: {error}") from error
 
 
 def _path(config: pytest.Config, name: str) -> Path | None:

@@ -7,6 +7,7 @@ from pytest_traincheck.launch.bisection import BisectError
 from pytest_traincheck.launch.progress import QuietProgress
 from pytest_traincheck.launch.run_directory import ForeignDirectoryError
 from pytest_traincheck.launch.sides import SideError
+from pytest_traincheck.plugins import PluginError
 from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.scratch import ScratchError
 from pytest_traincheck.trace.errors import TraceError
@@ -26,6 +27,7 @@ INPUT_ERRORS = (
     ConfigError,
     ForeignDirectoryError,
     GoldenError,
+    PluginError,
     ScratchError,
     SideError,
     ReportError,

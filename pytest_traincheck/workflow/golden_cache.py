@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
-from pytest_traincheck.hookspecs import PROJECT
 from pytest_traincheck.launch.cache import Cache, cache_directory
 from pytest_traincheck.launch.metadata import read_metas
+from pytest_traincheck.relations.registry import revision
 from pytest_traincheck.relations.stored import read_golden
 
 FORMAT = 1
@@ -59,7 +58,7 @@ def key_of(spec: PipelineSpec, commit: str, prefix: str, surroundings: Mapping[s
     """Identifies everything that a golden depends on; `prefix` leads from the repository's top to the configuration."""
     content = {
         "format": FORMAT,
-        "package": _this_package(),
+        "package": [*_this_package(), *revision()],
         "commit": commit,
         "prefix": prefix,
         "pipeline": [spec.name, spec.run, spec.cwd, spec.seed_arg, spec.seed_env, spec.seeds, spec.vary],
@@ -72,12 +71,11 @@ def key_of(spec: PipelineSpec, commit: str, prefix: str, surroundings: Mapping[s
 
 @cache
 def _this_package() -> list[str]:
-    """The version, the content (for those who work on it, or install it from a branch), and packages that extend it."""
+    """The version, and the content, for those who work on it, or install it from a branch."""
     content = hashlib.blake2b(digest_size=8)
     for path in sorted(_PACKAGE.rglob("*.py")):
         content.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    plugins = (entry.dist for entry in entry_points(group=PROJECT))
-    return [__version__, content.hexdigest(), *sorted(f"{dist.name} {dist.version}" for dist in plugins if dist)]
+    return [__version__, content.hexdigest()]
 
 
 def write(directory: Path, kept: KeptGolden) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from pytest_traincheck.check.result import CheckResult, Commands, Outcome
 from pytest_traincheck.config import STORED, Config, ConfigError, load
 from pytest_traincheck.launch.git import GitError, git
+from pytest_traincheck.relations.registry import in_session_only
 
 PLACEHOLDER = "..."
 """Stands for what only a person can say; `traincheck accept` refuses it."""
@@ -25,6 +26,11 @@ def with_commands(result: CheckResult, config: Config, golden: str) -> CheckResu
         return result
     where = _configuration(config)
     live = golden if golden != STORED or config.golden != STORED else ""
+    if _needs_pytest(result):
+        accept = pytest_words(result, "--traincheck-refresh", _accepting(result)) if golden == STORED else None
+        again = ("--traincheck-golden", shlex.quote(live)) if live else ()
+        reproduce = pytest_words(result, "--traincheck", (*again, *_strict(result, "--traincheck-strict")))
+        return replace(result, commands=Commands(reproduce, accept or accept_words(result, config.root, where)))
     accept = refresh_words(result, where) if golden == STORED else accept_words(result, config.root, where)
     return replace(result, commands=Commands(check_words(result, live, where), accept))
 
@@ -53,8 +59,12 @@ def with_upgrade_commands(result: CheckResult, config: Config, environment: Sequ
 def check_words(result: CheckResult, golden: str = "", where: Sequence[str] = ()) -> tuple[str, ...]:
     """The check of one pipeline again, against the configured golden or that of a commit or directory."""
     live = ("--golden", shlex.quote(golden)) if golden else ()
-    strict = ("--strict",) if any(warning.fails for warning in result.warnings) else ()
-    return ("traincheck", "check", shlex.quote(result.pipeline), *live, *strict, *where)
+    return ("traincheck", "check", shlex.quote(result.pipeline), *live, *_strict(result, "--strict"), *where)
+
+
+def pytest_words(result: CheckResult, mode: str, options: Sequence[str]) -> tuple[str, ...]:
+    """One pipeline under pytest, where a conftest is read."""
+    return ("pytest", mode, "--traincheck-pipeline", shlex.quote(result.pipeline), *options)
 
 
 def refresh_words(result: CheckResult, where: Sequence[str] = ()) -> tuple[str, ...]:
@@ -74,8 +84,21 @@ def accept_words(result: CheckResult, root: Path, where: Sequence[str] = ()) -> 
 def fixture_commands(result: CheckResult, test: str) -> Commands:
     """For training inside of a test; `test` is its node id, as it is typed where pytest was started."""
     place = shlex.quote(test)
-    named = [word for identity in _ids(result) for word in ("--traincheck-accept", identity)]
-    return Commands(("pytest", place), ("pytest", "--traincheck-refresh", place, *named))
+    return Commands(("pytest", place), ("pytest", "--traincheck-refresh", place, *_accepting(result)))
+
+
+def _needs_pytest(result: CheckResult) -> bool:
+    """Whether rules of the golden rest on a relation of a conftest, which the standalone commands do not read."""
+    known = in_session_only()
+    return any(item.invariant.relation in known for item in result.verdicts)
+
+
+def _accepting(result: CheckResult) -> tuple[str, ...]:
+    return tuple(word for identity in _ids(result) for word in ("--traincheck-accept", identity))
+
+
+def _strict(result: CheckResult, option: str) -> tuple[str, ...]:
+    return (option,) if any(warning.fails for warning in result.warnings) else ()
 
 
 def _ids(result: CheckResult) -> list[str]:

@@ -18,6 +18,7 @@ from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.mutants import tally
 from pytest_traincheck.mutants.catalogue import COUNTED, Kind
 from pytest_traincheck.selftest.identical import trained_alike
+from pytest_traincheck.selftest.kinds import files_of
 from pytest_traincheck.selftest.result import Fate, Mutant
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.judging import vacuous
@@ -136,6 +137,7 @@ def _fate(bench: Bench, kind: Kind, name: str, places: int) -> Mutant:
             bench.space,
             name,
             seed=bench.seed,
+            mutant_files=files_of([kind]),
             mutant=f"{kind.name}{COUNTED}{places}" if kind.by_number else kind.name,
             engine=bench.engine,
             progress=_Watch(bench.stop),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from pytest_traincheck.golden.model import Golden, Kind
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import open_side, resolve_side, separation
+from pytest_traincheck.relations import relations
 from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
@@ -173,7 +175,7 @@ def described(
     files = {file: data for file, data in files.items() if not store.has_content(file, data)}
     # That the former golden was learned from too little is no matter any more.
     gone = (wording for item in result.warnings if item.kind == "coverage" for wording in [item.title])
-    warnings = (*gone, *chance(new), *not_repeating(new))
+    warnings = (*gone, *chance(new), *not_repeating(new), *_left_out(old))
     return Relearned(new.pipeline, path, result, files, len(new.invariants), difference, reason, notes, warnings)
 
 
@@ -219,6 +221,18 @@ def merged(results: Sequence[CheckResult]) -> CheckResult:
         incidents += [incident for incident in result.incidents if _decision(incident) not in known]
     ranked = tuple(replace(incident, rank=rank) for rank, incident in enumerate(incidents, start=1))
     return replace(results[0], incidents=ranked, errors=())
+
+
+def _left_out(old: Golden | None) -> tuple[str, ...]:
+    """Rules of the former golden that are lost because nothing here knows how to learn them."""
+    counts = Counter(rule.relation for rule in (old.invariants if old is not None else ()))
+    lost = {name: number for name, number in counts.items() if name not in relations()}
+    return tuple(
+        f"{number} rule{'s' * (number != 1)} of the relation {name} {'is' if number == 1 else 'are'} left out, since "
+        "no such relation is known here. Install the plug-in that gives it; if a conftest.py gives it, refresh with "
+        "`pytest --traincheck-refresh`."
+        for name, number in sorted(lost.items())
+    )
 
 
 def _same_but_for_origin(old: Golden, new: Golden) -> bool:

@@ -138,6 +138,7 @@ def record(
     seed: int | None,
     extra_args: str = "",
     mutant: str = "",
+    mutant_files: tuple[Path, ...] = (),
     engine: Engine,
     progress: Progress,
 ) -> Recorded:
@@ -168,6 +169,7 @@ def record(
         ours=(space.path, cache_root()),
         tree=plan.tree,
         mutant=mutant,
+        mutant_files=mutant_files,
     )
     progress.start(" ".join(f"{_label(plan.side, seed)}: {redacted(plan.command)} {redacted(extra_args)}".split()))
     try:

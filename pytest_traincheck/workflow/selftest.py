@@ -17,8 +17,9 @@ from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import open_side, resolve_side
 from pytest_traincheck.mutants import tally
-from pytest_traincheck.mutants.catalogue import CENSUS, KINDS, Kind
+from pytest_traincheck.mutants.catalogue import CENSUS, Kind
 from pytest_traincheck.relations.stored import read_golden
+from pytest_traincheck.selftest.kinds import files_of, known_kinds
 from pytest_traincheck.selftest.result import SelftestResult
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.judging import rules_of
@@ -53,12 +54,13 @@ class SelftestRequest:
 def chosen_kinds(globs: Sequence[str]) -> tuple[Kind, ...]:
     """The kinds whose name or group fits one of the globs; all without any.
 
-    Raises `ConfigError` for a glob that fits none.
+    Raises `ConfigError` for a glob that fits none, and `PluginError` for a plug-in that cannot be used.
     """
+    known = known_kinds()
     for glob in globs:
-        if not any(_fits(kind, glob) for kind in KINDS):
+        if not any(_fits(kind, glob) for kind in known):
             raise ConfigError(f"no kind of mistake fits {glob!r}. `traincheck selftest --list` shows all of them.")
-    return tuple(kind for kind in KINDS if not globs or any(_fits(kind, glob) for glob in globs))
+    return tuple(kind for kind in known if not globs or any(_fits(kind, glob) for glob in globs))
 
 
 def _fits(kind: Kind, glob: str) -> bool:
@@ -100,7 +102,16 @@ def selftest(
         )
         try:
             source = _source(config, spec, plan, space, engine, progress)
-            run = record(plan, space, UNCHANGED, seed=spec.seeds[0], mutant=CENSUS, engine=engine, progress=progress)
+            run = record(
+                plan,
+                space,
+                UNCHANGED,
+                seed=spec.seeds[0],
+                mutant=CENSUS,
+                mutant_files=files_of(kinds),
+                engine=engine,
+                progress=progress,
+            )
         except RunFailed as failure:
             broken = CheckResult(spec.name, errors=(failure.error,), notes=failure.notes)
             return SelftestResult(broken, floor=request.floor)

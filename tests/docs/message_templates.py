@@ -24,6 +24,7 @@ ERRORS = frozenset(
         "ArtifactsError",
         "ForeignDirectoryError",
         "LinkError",
+        "PluginError",
         "ScratchError",
     }
 )

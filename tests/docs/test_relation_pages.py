@@ -15,6 +15,7 @@ from training_story import Recorder, Training
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Scope
 from pytest_traincheck.infer import learn
+from pytest_traincheck.plugins import installed
 from pytest_traincheck.relations import Deviation, builtin, registry
 from pytest_traincheck.trace import Run
 
@@ -26,7 +27,7 @@ else:
 FOLDER = ROOT / "docs" / "relations"
 INDEX = FOLDER / "README.md"
 PAGES = sorted(page for page in FOLDER.glob("*.md") if page != INDEX)
-RELATIONS = builtin.pytest_traincheck_relations()
+RELATIONS = builtin.relations()
 SAVED = "`torch.save` is called after the last step of a run."
 
 
@@ -73,9 +74,9 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     monkeypatch.syspath_prepend(site)
     importlib.invalidate_caches()
-    registry.relations.cache_clear()
+    installed.cache_clear()
     yield
-    registry.relations.cache_clear()
+    installed.cache_clear()
     sys.modules.pop("saved_last", None)
 
 
@@ -126,6 +127,13 @@ def test_the_relation_of_the_page_finds_its_precondition(recorder: Recorder) -> 
 def test_the_relation_of_the_page_is_silent_where_golden_does_not_save_last(recorder: Recorder) -> None:
     runs = [_run(recorder, saves="before", seed=seed) for seed in (0, 1, 2)]
     assert not sentences(learn(runs, pipeline="saving"), "SavedLast")
+
+
+def test_the_relation_of_the_page_is_that_of_the_example_package() -> None:
+    """The package is installed with pip and used by the tests of `tests/extending`."""
+    code, _, _ = next(iter(blocks(INDEX, "python"))).text.partition("\n\ndef pytest_traincheck_relations")
+    module = (ROOT / "tests/extending/example/traincheck_checkpoints/saved_last.py").read_text(encoding="utf-8")
+    assert module.endswith(code.rstrip() + "\n")
 
 
 def test_without_the_plugin_its_rules_are_not_known() -> None:

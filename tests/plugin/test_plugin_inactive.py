@@ -14,7 +14,7 @@ HEAVY = {"torch", "numpy", "git", "rich", "jinja2", "psutil", "filelock", "junit
 def pytest_unconfigure():
     found = HEAVY.intersection(sys.modules)
     found.update(name for name in sys.modules if name.startswith("pytest_traincheck."))
-    print("LOADED", *sorted(found - {"pytest_traincheck.plugin"}))
+    print("LOADED", *sorted(found - {"pytest_traincheck.plugin", "pytest_traincheck.hookspecs"}))
 """
 
 

@@ -296,3 +296,31 @@ def test_an_empty_ref_is_not_the_configured_one(project):
     result = project.run("--traincheck", "--traincheck-golden=")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--traincheck-golden is empty*"])
+
+
+REPORTER = """
+
+def pytest_traincheck_reporters():
+    class Titles:
+        name = "titles"
+        def render(self, document):
+            return "\\n".join(incident["title"] for incident in document["incidents"])
+    return [Titles()]
+"""
+
+
+def test_a_report_in_a_format_of_the_conftest(project, results):
+    with (project.root / "conftest.py").open("a") as stream:
+        stream.write(REPORTER)
+    project.set(results["failed"]("net"))
+    result = project.run("--traincheck", "--traincheck-write", "titles=out.txt")
+    assert result.ret == 1
+    assert (project.root / "out.txt").read_text() == "zero_grad was never called"
+    result.stdout.fnmatch_lines(["titles: */out.txt"])
+
+
+def test_a_format_that_nobody_gives_is_wrong_use_before_anything_runs(project):
+    result = project.run("--traincheck", "--traincheck-write", "titles=out.txt")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: traincheck_write: no plug-in gives a reporter named 'titles'.*"])
+    assert project.runs == []

@@ -34,9 +34,9 @@ def renamed(table: Table) -> Table:
     }
 
 
-def boundless(table: Table) -> Table:
-    return {
-        rule: Numbers(numbers.names, np.full(len(numbers.names), -1e308), np.full(len(numbers.names), 1e308))
+def bounded(low: float, high: float) -> Callable[[Table], Table]:
+    return lambda table: {
+        rule: Numbers(numbers.names, np.full(len(numbers.names), low), np.full(len(numbers.names), high))
         for rule, numbers in table.items()
     }
 
@@ -46,7 +46,9 @@ TABLES: dict[str, tuple[Callable[[Table], Table], bool]] = {
     "no number in any rule": (same(Numbers((), np.empty(0), np.empty(0))), True),
     "the pooled number in every rule": (same(Numbers(("",), np.zeros(1), np.ones(1))), True),
     "names that nothing has": (renamed, False),
-    "bounds of 1e308": (boundless, False),
+    "bounds of 1e308, negative ones among them": (bounded(-1e308, 1e308), True),
+    "bounds of 1e308": (bounded(1e308, 1e308), False),
+    "bounds next to nothing": (bounded(5e-324, 5e-324), False),
     "rules that are not there": (lambda table: {f"{name}x": numbers for name, numbers in table.items()}, False),
 }
 

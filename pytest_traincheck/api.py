@@ -1,0 +1,108 @@
+"""What packages and conftest files that extend this one may use: the names of `__all__`, and the hooks.
+
+`docs/extending.md` says what each is for and what is promised. Importing this needs numpy and no torch. Everything that
+is not named here is ours to change.
+"""
+
+from __future__ import annotations
+
+from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Invariant, Kind, Same, Scope
+from pytest_traincheck.golden.numbers import Numbers
+from pytest_traincheck.mutants.catalogue import Mistake
+from pytest_traincheck.relations.base import (
+    ABSENT,
+    Examples,
+    Finding,
+    Hypothesis,
+    Meaningful,
+    Measured,
+    Relation,
+    listed,
+    seen_values,
+    usual_meaning,
+    variable_names,
+)
+from pytest_traincheck.relations.claims import (
+    COUNT,
+    FLAG,
+    NUMBER,
+    NUMBER_OR_NULL,
+    SETTING,
+    TEXT,
+    WHOLE,
+    Form,
+    Value,
+    exactly,
+    list_of,
+    one_of,
+    optional,
+)
+from pytest_traincheck.relations.context import (
+    call_context,
+    mesh_label,
+    rank_label,
+    state_labels,
+    step_context,
+    variable_context,
+)
+from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Place, Words
+from pytest_traincheck.report.reporter import Reporter
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
+from pytest_traincheck.trace.process import OptimizerStep
+
+__all__ = [
+    "ABSENT",
+    "COUNT",
+    "FLAG",
+    "NUMBER",
+    "NUMBER_OR_NULL",
+    "SETTING",
+    "TEXT",
+    "WHOLE",
+    "Bools",
+    "Change",
+    "Clause",
+    "Condition",
+    "Deviation",
+    "Examples",
+    "Except",
+    "Excuse",
+    "Exists",
+    "Finding",
+    "Form",
+    "Hypothesis",
+    "Ints",
+    "Invariant",
+    "Kind",
+    "Labels",
+    "Meaning",
+    "Meaningful",
+    "Measured",
+    "Mistake",
+    "Numbers",
+    "OptimizerStep",
+    "Place",
+    "Process",
+    "Relation",
+    "Reporter",
+    "Run",
+    "Same",
+    "Scope",
+    "Value",
+    "Words",
+    "call_context",
+    "exactly",
+    "list_of",
+    "listed",
+    "mesh_label",
+    "one_of",
+    "optional",
+    "rank_label",
+    "seen_values",
+    "state_labels",
+    "step_context",
+    "usual_meaning",
+    "variable_context",
+    "variable_names",
+]

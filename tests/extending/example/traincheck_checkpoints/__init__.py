@@ -1,0 +1,28 @@
+"""Extends pytest-traincheck: a relation about checkpoints, a mistake with them, and incidents as CSV."""
+
+from pathlib import Path
+
+from pytest_traincheck.api import Mistake
+from traincheck_checkpoints.incidents_csv import IncidentsCsv
+from traincheck_checkpoints.saved_last import SavedLast
+
+
+def pytest_traincheck_relations():
+    return [SavedLast()]
+
+
+def pytest_traincheck_reporters():
+    return [IncidentsCsv()]
+
+
+def pytest_traincheck_mistakes():
+    return [
+        Mistake(
+            "checkpoint-skipped",
+            group="checkpoints",
+            mistake="`torch.save` saves nothing.",
+            meaning="What was learned is lost.",
+            needs="call of `torch.save`",
+            file=Path(__file__).with_name("planted.py"),
+        )
+    ]

@@ -1,0 +1,46 @@
+"""A relation: what is saved, is saved after the last step."""
+
+import numpy as np
+
+from pytest_traincheck.api import Examples, Finding, Hypothesis, Relation, one_of, rank_label
+
+
+class SavedLast(Relation):
+    """Something is saved after the last optimizer step."""
+
+    name = "SavedLast"
+    forms = ({"after": one_of("the last step")},)
+
+    def layer(self, claim):
+        return 1  # about a call: a cause rather than an effect
+
+    def hypotheses(self, run):
+        yield Hypothesis(self.name, "torch.save", {"after": "the last step"})
+
+    def examples(self, claim, run):
+        parts = []
+        for position, process in enumerate(run.processes):
+            if not process.steps:
+                continue
+            last = process.steps[-1].row
+            saves = [row for row in process.rows_of_type("io").tolist() if process.api[row] == "torch.save"]
+            parts.append(
+                Examples(
+                    holds=np.array([any(row > last for row in saves)]),
+                    process=np.array([position]),
+                    row=np.array([last]),
+                    variable=np.array([0]),
+                    context={"rank": rank_label(process, 1)},
+                )
+            )
+        return Examples.concatenate(parts)
+
+    def sentence(self, claim, subject, when):
+        return f"`{subject}` is called after {claim['after']} of a run{when}."
+
+    def finding(self, invariant, run, examples, broken):
+        return Finding(
+            title=f"`{invariant.subject}` was called after the last optimizer step in golden, and is not any more.",
+            golden="saved after the last step",
+            candidate="not saved after the last step",
+        )
