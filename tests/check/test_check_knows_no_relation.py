@@ -14,7 +14,7 @@ from pytest_traincheck.relations import builtin
 FILES = sorted(Path(pytest_traincheck.check.__file__).parent.glob("*.py"))
 HOUSE = Path(pytest_traincheck.__file__).parent
 OTHERS = sorted(path for path in HOUSE.rglob("*.py") if not path.is_relative_to(HOUSE / "relations"))
-RELATIONS = {type(item).__module__.rpartition(".")[2]: item.name for item in builtin.pytest_traincheck_relations()}
+RELATIONS = {type(item).__module__.rpartition(".")[2]: item.name for item in builtin.relations()}
 
 TEXTS = {"candidate", "title", "golden", "sentence", "value"}
 """Fields of violations and rules that are made for reading."""

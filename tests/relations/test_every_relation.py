@@ -26,7 +26,7 @@ from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope  # noq
 from pytest_traincheck.relations import Deviation, Place, builtin, meaning_of, relations  # noqa: E402
 from pytest_traincheck.relations.base import Meaningful  # noqa: E402
 
-NAMES = [item.name for item in builtin.pytest_traincheck_relations()]
+NAMES = [item.name for item in builtin.relations()]
 SEEDS = (0, 1, 2, 3)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pytest_traincheck.api import Examples, Finding, Hypothesis, Relation, one_of, rank_label
+from pytest_traincheck.api import Deviation, Examples, Finding, Hypothesis, Meaning, Relation, one_of, rank_label
 
 
 class SavedLast(Relation):
@@ -13,6 +13,9 @@ class SavedLast(Relation):
 
     def layer(self, claim):
         return 1  # about a call: a cause rather than an effect
+
+    def meaning(self, rule):
+        return Meaning(general=True)  # whatever is trained: a result is saved when it is complete
 
     def hypotheses(self, run):
         yield Hypothesis(self.name, "torch.save", {"after": "the last step"})
@@ -43,4 +46,5 @@ class SavedLast(Relation):
             title=f"`{invariant.subject}` was called after the last optimizer step in golden, and is not any more.",
             golden="saved after the last step",
             candidate="not saved after the last step",
+            deviation=Deviation.MISPLACED,
         )
