@@ -92,6 +92,7 @@ def test_fails_with_the_incident_and_no_internals(in_process, results):
     assert "fixture.py" not in result.stdout.str()
 
 
+@pytest.mark.filterwarnings("default")  # those of the session within, which warns as a user's does
 def test_what_could_not_be_compared_is_a_warning_of_the_test_and_fails_it_under_strict(in_process, results):
     place = Parted("first batch: part 0 differs", 0, "test_net.py:7")
     in_process.set(replace(results["passed"]("net"), coverage=Coverage(40, 2, 1.0, True, place, 38)))
