@@ -120,7 +120,8 @@ def judged(name: str, folder: Path) -> Sequence[Mutant]:
     """What became of each mutant, by the rules of today. Raises `SystemExit` when the pipeline itself does not pass."""
     kept = folder / KEPT / name
     goldens = [load_run(path) for path in sorted(kept.glob("golden-seed*"))]
-    golden = learn(goldens, pipeline=name, seeds=tuple(range(len(goldens))))
+    repeated = [load_run(path) for path in kept.glob("golden-repeated")]
+    golden = learn(goldens, pipeline=name, seeds=tuple(range(len(goldens))), repeated=repeated)
     unchanged = load_run(kept / "unchanged")
     if incidents := check_run(golden, unchanged, same_spec=True).incidents:
         raise SystemExit(f"{name} without a mistake: {incidents[0].root.title}")
