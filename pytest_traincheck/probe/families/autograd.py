@@ -31,14 +31,7 @@ class Backward(Named):
             recorder.before_entry(state, ())  # the forward has looked at the names
             recorder.look(state, recorder.enclosing(state), gradients=True)
 
-    def after(
-        self,
-        recorder: Recorder,
-        state: ThreadState,
-        call: Call,
-        args: tuple[Any, ...],
-        result: Any,
-    ) -> None:
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         if _outermost() and not unobservable():
             if recorder.sketches.wanted:
                 recorder.sketches.gradients(state, call)

@@ -20,14 +20,7 @@ class Update(Named):
     def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
         recorder.before_entry(state)
 
-    def after(
-        self,
-        recorder: Recorder,
-        state: ThreadState,
-        call: Call,
-        args: tuple[Any, ...],
-        result: Any,
-    ) -> None:
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         recorder.look(state, recorder.emitter(state, call), values=True)
 
 

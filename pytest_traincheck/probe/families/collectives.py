@@ -44,14 +44,7 @@ class Collective(Named):
     def key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return (call_key(args, kwargs), _ranks(args, kwargs))
 
-    def after(
-        self,
-        recorder: Recorder,
-        state: ThreadState,
-        call: Call,
-        args: tuple[Any, ...],
-        result: Any,
-    ) -> None:
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         recorder.variables.gradients_dirty = True
         # A result that is a handle is not there yet.
         if recorder.measures.wanted and result is None and self._shared and args:

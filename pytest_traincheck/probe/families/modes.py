@@ -30,14 +30,7 @@ class Mode(Named):
     def mod(self, recorder: Recorder, args: tuple[Any, ...]) -> int:
         return recorder.modules.mod(recorder.modules.info(args[0]))
 
-    def after(
-        self,
-        recorder: Recorder,
-        state: ThreadState,
-        call: Call,
-        args: tuple[Any, ...],
-        result: Any,
-    ) -> None:
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         recorder.look(state, recorder.emitter(state, call), values=True)
 
 
@@ -60,14 +53,7 @@ class OptimizerState(Named):
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         call.opt = recorder.optimizers.info(args[0]).id
 
-    def after(
-        self,
-        recorder: Recorder,
-        state: ThreadState,
-        call: Call,
-        args: tuple[Any, ...],
-        result: Any,
-    ) -> None:
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         recorder.variables.refresh()
         recorder.optimizers.note_groups(args[0], call.seq)
         recorder.optimizers.note_rates(args[0], recorder.emitter(state, call))

@@ -56,14 +56,7 @@ class ZeroGrad(Family):
         if isinstance(args[0], torch.optim.Optimizer):
             call.opt = recorder.optimizers.info(args[0]).id
 
-    def after(
-        self,
-        recorder: Recorder,
-        state: ThreadState,
-        call: Call,
-        args: tuple[Any, ...],
-        result: Any,
-    ) -> None:
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         recorder.look(state, recorder.emitter(state, call), gradients=True)
 
 

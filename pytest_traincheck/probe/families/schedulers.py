@@ -35,14 +35,7 @@ class SchedulerStep(Family):
         if isinstance(optimizer, torch.optim.Optimizer):
             call.opt = recorder.optimizers.info(optimizer).id
 
-    def after(
-        self,
-        recorder: Recorder,
-        state: ThreadState,
-        call: Call,
-        args: tuple[Any, ...],
-        result: Any,
-    ) -> None:
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         optimizer = getattr(args[0], "optimizer", None)
         if isinstance(optimizer, torch.optim.Optimizer):
             recorder.optimizers.note_rates(optimizer, recorder.emitter(state, call))
