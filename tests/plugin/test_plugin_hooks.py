@@ -6,6 +6,7 @@ import shlex
 import sys
 
 import pytest
+from saving_script import SCRIPT
 
 from pytest_traincheck import hookspecs, plugins
 from pytest_traincheck.golden import store
@@ -49,18 +50,6 @@ def pytest_traincheck_relations():
     return [SavedLast()]
 """
 
-SCRIPT = """
-import os, torch
-
-torch.manual_seed(int(os.environ["SEED"]))
-model = torch.nn.Linear(6, 3)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(3):
-    optimizer.zero_grad()
-    torch.nn.functional.cross_entropy(model(torch.randn(16, 6)), torch.randint(3, (16,))).backward()
-    optimizer.step()
-torch.save(model.state_dict(), os.devnull)
-"""
 
 CONFIG = """
 [tool.traincheck.pipelines.net]
