@@ -48,6 +48,8 @@ def caught_by(kind, handler, how_often):
             found += 1
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
+            # An exception on the way into a `no_grad` of torch's own leaves gradients switched off.
+            torch.set_grad_enabled(True)
     return found
 
 
