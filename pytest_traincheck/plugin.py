@@ -25,9 +25,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("traincheck", "training invariants (pytest-traincheck)")
     group.addoption("--traincheck", action="store_true", help="run every configured pipeline and check its golden")
     group.addoption("--traincheck-golden", metavar="stored|REF", help="check against stored goldens, or a git ref")
-    group.addoption("--traincheck-no-cache", action="store_true", help="learn the golden of a git ref again")
     group.addoption(
-        "--traincheck-strict", action="store_true", help="fail where golden's command and seed cannot be compared"
+        "--traincheck-no-cache", action="store_true", help="ignore the cache, and learn the golden of a git ref again"
+    )
+    group.addoption(
+        "--traincheck-strict",
+        action="store_true",
+        help="fail, not warn, where the candidate cannot be compared with the golden run",
     )
     group.addoption("--traincheck-refresh", action="store_true", help="learn the goldens again instead of checking")
     group.addoption(

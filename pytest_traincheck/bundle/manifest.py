@@ -120,7 +120,7 @@ def parse(data: bytes, place: str) -> Manifest:
 def damaged(place: str, what: str) -> BundleError:
     """The error for a bundle that cannot be what was written."""
     return BundleError(
-        f"The bundle {place} is damaged or was changed: {what}. Download it again, or make it anew with `--artifacts`."
+        f"The bundle {place} is damaged or was changed: {what}. Download it again, or make it again with `--artifacts`."
     )
 
 

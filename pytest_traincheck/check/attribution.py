@@ -1,4 +1,4 @@
-"""Code or library: what broke, told from the same rules checked on both codes with both libraries."""
+"""Code or library: what broke, found from the same rules checked on both codes with both libraries."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def attribute(cells: Sequence[Cell]) -> Attribution:
 def regrouped(cells: Sequence[Cell]) -> CheckResult:
     """The result of the last cell, with what the library alone broke apart from what the code alone broke.
 
-    Seen by itself it cannot be told which of two roots a deviation follows from, and the first one takes all. The other
+    Seen by itself nobody can tell which of two roots a deviation follows from, and the first one takes all. The other
     cells have one root each.
     """
     last = last_cell(cells).result
@@ -143,7 +143,7 @@ def _alone(last: Cell) -> str:
     if not last.is_broken:
         return "What the new libraries broke is accepted." if _accepts(last) else "The new libraries broke nothing."
     if last.result.errors:
-        return "The library alone broke it: the code does not run through with the new libraries."
+        return "The library alone broke it: the code does not run to its end with the new libraries."
     return "The library alone broke it."
 
 
@@ -162,10 +162,10 @@ def _of_both(library: Cell, code: Cell, last: Cell, causes: Sequence[Cause]) -> 
     more = causes.count(Cause.TOGETHER)
     rest = f" {_number(more)} more only both together." if more and more < len(causes) else ""
     if broken == (True, False):
-        run = "golden's code does not run through with the new libraries." if library.result.errors else ""
+        run = "the golden code does not run to its end with the new libraries." if library.result.errors else ""
         return _sentence("The library alone broke it", run) + rest
     if broken == (False, True):
-        run = "the candidate's code does not run through with the old libraries either." if code.result.errors else ""
+        run = "the candidate code does not run to its end with the old libraries either." if code.result.errors else ""
         return _sentence("The code alone broke it", run) + rest
     if causes and all(cause is Cause.EITHER for cause in causes):
         return "The library and the code each broke it: either change alone fails in the same way."
@@ -185,10 +185,10 @@ _MENDED = {
     (
         True,
         False,
-    ): "The new libraries break golden's code, and the candidate's code is ready for them: together they pass.",
+    ): "The new libraries break the golden code, and the candidate code is ready for them: together they pass.",
     (
         False,
         True,
-    ): "The candidate's code fails with the old libraries and passes with the new ones: merge both together.",
+    ): "The candidate code fails with the old libraries and passes with the new ones: merge both together.",
     (True, True): "Each change alone fails and both together pass: merge both together.",
 }

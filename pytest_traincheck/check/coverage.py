@@ -18,7 +18,7 @@ from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.relations.base import listed
 from pytest_traincheck.replay import STEP, Claim, Comparison, Parting, compare_with_itself
 from pytest_traincheck.trace import Process, Run
-from pytest_traincheck.trace.slots import part_of_batch, parts_of_batch
+from pytest_traincheck.trace.slots import is_singular, part_of_batch, parts_of_batch
 
 CHANCE_SHARE = 0.5
 """Where golden's own runs part from each other, how early is a matter of chance; a candidate may part that much
@@ -59,9 +59,9 @@ def _floor(repeated: int, own: int) -> float:
 def _excuse(recording: Recording, run: Run, *, same_spec: bool) -> str:
     """Why nobody expects the candidate to compute what golden did; empty where it ran the same with the same seed."""
     if not same_spec:
-        return "another command than golden's"
+        return "a different command than that of the golden run"
     if recording.seed != run.seed:
-        return f"seed {run.seed or 'unknown'} instead of golden's {recording.seed or 'unknown'}"
+        return f"seed {run.seed or 'unknown'} instead of {recording.seed or 'unknown'} in the golden run"
     if not recording.seed and recording.unrepeated is None:
         return "no seed is known"
     return ""
@@ -71,7 +71,7 @@ def _parted(
     recording: Recording, run: Run, compared: Comparison | None, itself: Comparison, *, same_spec: bool
 ) -> Parted | None:
     if not same_spec:
-        return Parted("another command than golden's")
+        return Parted("a different command than that of the golden run")
     if compared is None:
         return Parted("nothing that the candidate computed was recorded in its first steps")
     parting = compared.parting
@@ -91,26 +91,30 @@ def _is_drift(parting: Parting, compared: Comparison, itself: Comparison) -> boo
     return parting.trained and bool(steps) and steps <= compared.made
 
 
-def told(found: Coverage, run: Run, compared: Comparison) -> Coverage:
+def parted_at_deviation(found: Coverage, run: Run, compared: Comparison) -> Coverage:
     """The coverage of a run in which a rule about its results is broken: there it parted, if not before."""
     claim = next((claim for claim in compared.claims if not claim.holds), None)
     if claim is None or (found.parted is not None and found.parted.step < claim.step):
         return found
     process = run.processes[claim.process]
     source = process.source(claim.row) if claim.row >= 0 and len(process.events) else ""
-    return replace(found, parted=Parted(_deviation(claim), claim.step, source, told=True))
+    return replace(found, parted=Parted(_deviation(claim), claim.step, source, reported=True))
 
 
 def _deviation(claim: Claim) -> str:
     """The place of a deviation; what it is, the broken rule says."""
+    roles = claim.roles
+    if claim.what in ("batch", "together"):
+        kept, other = part_of_batch(claim.beside, roles), parts_of_batch(claim.names, roles)
     if claim.what == "batch":
-        kept, other = part_of_batch(claim.beside), parts_of_batch(claim.names)
-        return f"batch: {other} {'differs' if len(claim.names) == 1 else 'differ'}, {kept} is golden's"
+        differ = "differs" if is_singular(claim.names, roles) else "differ"
+        are = "is" if is_singular([claim.beside], roles) else "are"
+        return f"batch: {other} {differ}, {kept} {are} as in the golden run"
     if claim.what == "together":
-        return f"batch: other rows side by side in {part_of_batch(claim.beside)} and {parts_of_batch(claim.names)}"
+        return f"batch: rows of {kept} and of {other} are paired differently"
     places = {
         "initial": "initial values of " + listed(claim.names),
-        "told": f"what `{claim.name}` is told",
+        "told": f"what `{claim.name}` is given",
         "loss": "loss that `backward` starts from",
         "gradient": f"gradients at `{claim.name}`",
         "step": f"update by `{claim.name}`",
@@ -131,7 +135,7 @@ def _source(process: Process, at: float) -> str:
 
 
 def warnings_of(found: Coverage | None, *, strict: bool = False) -> tuple[Warned, ...]:
-    """A warning where golden's command was run with golden's seed and yet went another way, which no rule tells.
+    """A warning where golden's command was run with golden's seed and yet went another way, which no rule reports.
 
     Under `strict` it fails the check.
     """
@@ -140,14 +144,14 @@ def warnings_of(found: Coverage | None, *, strict: bool = False) -> tuple[Warned
     parted = found.parted
     if parted is None and found.made:
         return ()  # What is missing was rewritten or is called otherwise: rules about calls speak of that.
-    if parted is not None and parted.told:
+    if parted is not None and parted.reported:
         return ()
     title = (
-        f"The candidate ran golden's command with golden's seed, and yet only {found.made} of "
-        f"{plural(found.comparisons, 'comparison')} with golden took place"
+        f"The candidate ran the golden run's command with its seed, but only {found.made} of "
+        f"{plural(found.comparisons, 'comparison')} with the golden run took place"
     )
     if parted is not None:
-        title += f"; the runs part in step {parted.step}: {parted.what}"
+        title += f"; the runs first differ in step {parted.step}: {parted.what}"
     if found.repeats is None:
-        title += ". Whether golden's own runs repeat is not known; `traincheck refresh` finds out"
+        title += ". Whether the golden run repeats itself is not known; `traincheck refresh` finds out"
     return (Warned("coverage", f"{title}.", parted.source if parted is not None else "", fails=strict),)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_traincheck.check.alignment import align
-from pytest_traincheck.check.applicable import kinship, why_not
-from pytest_traincheck.check.coverage import coverage, told
+from pytest_traincheck.check.applicable import program_of, why_not
+from pytest_traincheck.check.coverage import coverage, parted_at_deviation
 from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.result import Coverage, Incident, InvariantVerdict, ModuleAgreement, Verdict, Violation
@@ -46,7 +46,7 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
     """
     table = relations()
     aligned = align(golden, run)
-    kin = kinship(golden, aligned.run, same_spec=same_spec)
+    program = program_of(golden, aligned.run, same_spec=same_spec)
     replayed = _replayed(golden, aligned.run) if same_spec else None
     covered = coverage(golden, aligned.run, replayed, same_spec=same_spec)
     verdicts: list[InvariantVerdict] = []
@@ -56,7 +56,7 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
         if relation is None:
             reason = f"no relation named {invariant.relation!r} is installed"
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
-        elif reason := why_not(invariant, kin):
+        elif reason := why_not(invariant, program):
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, reason, applicable=False))
         elif isinstance(relation, (Measured, Replayed)) and _numbers(golden, invariant, relation, run) is None:
             reason = f"no numbers for `{run.platform or 'an unknown platform'}`"
@@ -68,7 +68,7 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
             if violation is not None:
                 violations.append(violation)
     if replayed is not None and any(isinstance(table[item.invariant.relation], Replayed) for item in violations):
-        covered = told(covered, aligned.run, replayed)
+        covered = parted_at_deviation(covered, aligned.run, replayed)
     return CheckOutcome(tuple(verdicts), explain(violations), _modules(replayed), aligned.renamed, covered)
 
 
@@ -130,10 +130,10 @@ def _evaluate(
 
 def _never_given(covered: Coverage) -> str:
     """Why no condition of a rule was met."""
-    reason = "no call was given golden's inputs"
+    reason = "no call had the inputs of the golden run"
     if covered.excuse:
         return f"{reason}: {covered.excuse}"
-    return f"{reason}: the runs part in step {covered.parted.step}" if covered.parted is not None else reason
+    return f"{reason}: the runs first differ in step {covered.parted.step}" if covered.parted is not None else reason
 
 
 def _speaks_of_set_up(invariant: Invariant) -> bool:
@@ -147,7 +147,7 @@ def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Exa
     steps = np.array(
         [process.step_number(int(row)) for process, row in zip(processes, examples.row[broken], strict=True)]
     )
-    # What a person is told is the first step in which it happened, and all that broke there.
+    # What a person is parted_at_deviation is the first step in which it happened, and all that broke there.
     first_step = int(steps.min())
     earliest = broken[steps == first_step]
     place = int(earliest[0])

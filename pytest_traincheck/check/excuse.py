@@ -1,7 +1,8 @@
 """Rules about how something is computed, where replay shows that the same comes out.
 
-A function may be told what it does by default, or in other words (`scale=1/sqrt(d)`, a sum that is divided afterwards);
-an initialisation may take another way to the same numbers. When the very call, loss or initial numbers that a broken
+A function may be given what it does by default, or be written in other words (`scale=1/sqrt(d)`, a sum that is divided
+afterwards); an initialisation may take another way to the same numbers.
+When the very call, loss or initial numbers that a broken
 rule is about were computed from golden's inputs and are golden's to the last digits, nothing has changed.
 """
 
@@ -39,11 +40,13 @@ def excuse(invariant: Invariant, run: Run, examples: Examples, broken: Ints, rep
         return ""
     if how is Excuse.INITIAL_VALUES:
         begun = [item for item in replayed.claims if item.what == "initial"]
-        return "the initial numbers are golden's" if begun and all(map(_to_the_last_digits, begun)) else ""
+        return (
+            "the initial values are those of the golden run" if begun and all(map(_to_the_last_digits, begun)) else ""
+        )
     places = _first_places(run, examples, broken)
     if how is Excuse.ALL_RESULTS:
-        return "all results are golden's" if _is_rewritten(invariant, run, places, replayed) else ""
-    return "the result is golden's" if all(_excused(run, replayed, place) for place in places) else ""
+        return "all results are those of the golden run" if _is_rewritten(invariant, run, places, replayed) else ""
+    return "the result is that of the golden run" if all(_excused(run, replayed, place) for place in places) else ""
 
 
 def _first_places(run: Run, examples: Examples, broken: Ints) -> list[Place]:

@@ -57,6 +57,6 @@ def _restated(root: Violation, consequences: tuple[Violation, ...]) -> Violation
     step = min(item.step for item in consequences if causes.is_in_some_windows(item))
     return replace(
         root,
-        title=f"Golden evaluated `{model}` apart from training (`torch.nn.Module.forward` in eval); the candidate "
-        f"never does, and trains where golden evaluated: see step {step}.",
+        title=f"The golden run evaluated `{model}` apart from training (`torch.nn.Module.forward` in eval); the "
+        f"candidate never does, and trains where the golden run evaluated: see step {step}.",
     )

@@ -144,12 +144,12 @@ class ModuleAgreement:
 
 @dataclass(frozen=True)
 class Parted:
-    """The first place where two runs went apart, in words. `told` says that a rule is broken there."""
+    """The first place where two runs went apart, in words. `reported` says that a broken rule reports it."""
 
     what: str
     step: int = 0
     source: str = ""
-    told: bool = False
+    reported: bool = False
 
 
 @dataclass(frozen=True)

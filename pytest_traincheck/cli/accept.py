@@ -22,12 +22,12 @@ from pytest_traincheck.workflow.accepting import AcceptError, accept, resolve, t
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("accept", help="write exceptions for what the last check found into the configuration")
     parser.add_argument("ids", nargs="+", metavar="ID", help="incident, or the id or subject of a broken rule")
-    parser.add_argument("--pipeline", metavar="NAME", help="whose check it was (default: the only one)")
-    parser.add_argument("--owner", required=True, metavar="WHO", help="who answers for it")
+    parser.add_argument("--pipeline", metavar="NAME", help="pipeline of that check (default: the only one)")
+    parser.add_argument("--owner", required=True, metavar="WHO", help="who is responsible for it")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why it is right for now")
     parser.add_argument("--expires", required=True, type=options.day, metavar="DATE", help="last day, as 2027-01-31")
     parser.add_argument(
-        "--json-file", type=Path, metavar="FILE", help="its --json, or its bundle (default: the last check here)"
+        "--json-file", type=Path, metavar="FILE", help="what --json wrote, or a bundle (default: the last check here)"
     )
     options.add_config(parser)
     parser.set_defaults(handle=run)

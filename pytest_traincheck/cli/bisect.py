@@ -15,9 +15,11 @@ from pytest_traincheck.workflow.runs import RunFailed
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("bisect", help="find the commit that brought an incident")
+    parser = commands.add_parser("bisect", help="find the commit that introduced an incident")
     parser.add_argument("name", metavar="NAME", help="configured pipeline")
-    parser.add_argument("--good", required=True, metavar="REF", help="commit that trains right; its golden is learned")
+    parser.add_argument(
+        "--good", required=True, metavar="REF", help="commit that trains correctly; its golden is learned"
+    )
     parser.add_argument("--bad", required=True, metavar="REF", help="commit that has the incident")
     parser.add_argument("--json", type=options.output_file, metavar="FILE", help="write what was found as JSON")
     options.add_config(parser)

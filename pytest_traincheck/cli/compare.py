@@ -15,7 +15,7 @@ from pytest_traincheck.workflow.judging import NO_RULES
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("compare", help="run golden and candidate code now and compare how they train")
-    parser.add_argument("--golden", required=True, metavar="DIR|REF", help="directory or git ref that is right")
+    parser.add_argument("--golden", required=True, metavar="DIR|REF", help="directory or git ref that trains correctly")
     parser.add_argument("--candidate", required=True, metavar="DIR|REF", help="directory or git ref to check")
     parser.add_argument("--run", required=True, type=options.command, metavar="CMD", help="what to run inside each")
     parser.add_argument("--candidate-run", type=options.command, metavar="CMD", help="what to run on the candidate")

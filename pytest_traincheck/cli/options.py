@@ -52,13 +52,15 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 def add_cache(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--no-cache", action="store_true", help="learn the golden of a git ref again, whatever the cache holds"
+        "--no-cache", action="store_true", help="ignore the cache, and learn the golden of a git ref again"
     )
 
 
 def add_strict(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--strict", action="store_true", help="fail where golden's command and seed are run and cannot be compared"
+        "--strict",
+        action="store_true",
+        help="fail, not warn, where the candidate cannot be compared with the golden run",
     )
 
 

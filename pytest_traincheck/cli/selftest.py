@@ -32,7 +32,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="GLOB",
         help="only these kinds of mistakes, or a group; repeatable",
     )
-    parser.add_argument("--list", action="store_true", help="show the kinds of mistakes and end")
+    parser.add_argument("--list", action="store_true", help="list the kinds of mistakes and exit")
     parser.add_argument(
         "--fail-under", type=options.share, metavar="RATE", help="exit status 1 below this kill rate: 0.9 or 90%%"
     )

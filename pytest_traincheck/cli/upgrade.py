@@ -32,12 +32,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--with", dest="requirements", action="append", metavar="REQUIREMENT",
         help='what the new environment has, like "transformers==4.51.3"; repeatable',
     )  # fmt: skip
-    new.add_argument("--python", metavar="EXE", help="interpreter of a new environment that is there already")
+    new.add_argument("--python", metavar="EXE", help="interpreter of an existing environment")
     parser.add_argument(
         "--golden",
         type=options.ref,
         metavar="DIR|REF",
-        help="code that is right (default: the configuration's, or HEAD)",
+        help="code that trains correctly (default: the configuration's, or HEAD)",
     )
     options.add_cache(parser)
     options.add_config(parser)

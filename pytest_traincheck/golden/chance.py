@@ -11,14 +11,13 @@ def chance(golden: Golden) -> tuple[str, ...]:
     found = []
     if golden.ignores_seed:
         found.append(
-            "All golden runs were alike though their seeds were not: the command ignores its seed, so what chance "
-            "brought may have become a rule. Pass the seed on to torch, numpy and random, and refresh the golden."
+            "All golden runs were the same though their seeds differ: the command ignores its seed, so chance may have "
+            "become a rule. Pass the seed on to torch, numpy and random, and refresh the golden."
         )
     if len(golden.seeds) == 1 or golden.runs == 1:
         remedy = "Let the test train under three seeds" if golden.spec.startswith(IN_PROCESS) else "Give three seeds"
         found.append(
-            "The golden was learned from one seed, so what chance brought may have become a rule. "
-            f"{remedy}, and refresh the golden."
+            f"The golden was learned from one seed, so chance may have become a rule. {remedy}, and refresh the golden."
         )
     return tuple(found)
 
@@ -28,7 +27,6 @@ def not_repeating(golden: Golden) -> tuple[str, ...]:
     if golden.recording is None or not golden.recording.unrepeated:
         return ()
     return (
-        "Golden runs with one seed are not given the same twice: "
-        f"{plural(len(golden.recording.unrepeated), 'comparison')} of its numbers cannot be expected of a candidate. "
-        "Seed torch, numpy and random before the first of them draws.",
+        f"Two golden runs with the same seed differ: {plural(len(golden.recording.unrepeated), 'comparison')} with "
+        "a candidate cannot be expected to take place. Seed torch, numpy and random before anything is drawn.",
     )

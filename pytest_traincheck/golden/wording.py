@@ -33,11 +33,22 @@ def _condition(condition: Condition) -> str:
     if isinstance(condition, Except):
         return f"not ({' and '.join(_condition(part) for part in condition.parts)})"
     if isinstance(condition, Exists):
-        return f"there is {'no' if condition.negated else 'a'} {condition.field}"
+        return f"there is {'no' if condition.negated else 'a'} {_field(condition.field)}"
     verb = "is not" if condition.negated else "is"
     if isinstance(condition, Clause):
-        return f"{condition.field} {verb} {' or '.join(condition.values)}"
-    return f"{condition.field} {verb} the {condition.other}"
+        return f"{_field(condition.field)} {verb} {' or '.join(condition.values)}"
+    if (condition.field, condition.other) in _WITHIN:
+        return f"it is {'in a part of' if condition.negated else 'directly in'} the model"
+    return f"{_field(condition.field)} {verb} the {_field(condition.other)}"
+
+
+def _field(name: str) -> str:
+    """A field of the context in words; those of plug-ins by their names."""
+    return _FIELDS.get(name, name)
+
+
+_WITHIN = (("child", "root"), ("module", "root"))
+_FIELDS = {"root": "model", "child": "part of the model", "first_step": "first step", "mesh": "place in the mesh"}
 
 
 def plural(count: int, noun: str) -> str:

@@ -77,19 +77,20 @@ class Accumulate:
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if claim["gradient"] == USED:
-            return f"What a backward pass adds to gradients is used by an optimizer step before it is cleared{when}."
+            return f"The gradients of a backward pass are used by an optimizer step before they are cleared{when}."
         name = f"`{claim['class']}.step`"
         if claim["gradient"] == CLEAN:
             return f"Every backward pass in the closure of {name} starts from cleared gradients{when}."
         if claim["gradient"] == FRESH:
             return f"No gradient that {name} consumes is left over from an earlier step{when}."
-        return f"Gradients are not cleared between the backward passes that {name} sums{when}."
+        return f"Gradients accumulate over all backward passes before {name} and are not cleared between them{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         if invariant.claim["gradient"] == USED:
             return Finding(
-                "In golden an optimizer step used what each backward pass added to gradients; in the candidate they "
-                "are cleared after one before any step: a step is left out, or zero_grad is misplaced.",
+                "In the golden run an optimizer step used the gradients of each backward pass; in the candidate "
+                "those of one are cleared before any step uses them: an optimizer step is missing, or zero_grad is "
+                "misplaced.",
                 "gradients are used by a step before they are cleared",
                 "gradients are cleared before any step",
                 deviation=Deviation.LACKING,
@@ -97,26 +98,25 @@ class Accumulate:
         names = listed(variable_names(run, examples, broken), 2)
         if invariant.claim["gradient"] == CLEAN:
             return Finding(
-                f"`{invariant.subject}`: golden cleared the gradients before each backward pass of the closure; "
-                "the candidate adds "
-                f"to the old ones of {names}: zero_grad is missing or misplaced.",
+                f"`{invariant.subject}`: the golden run cleared the gradients before each backward pass of the "
+                f"closure; the candidate adds new gradients to the old ones of {names}: zero_grad is missing or "
+                "misplaced.",
                 "gradients cleared before each backward pass of the closure",
                 "gradients of the last evaluation are still there in the next",
                 deviation=Deviation.LACKING,
             )
         if invariant.claim["gradient"] == FRESH:
             return Finding(
-                f"`{invariant.subject}`: golden always cleared the gradients between two steps; the candidate "
-                "adds new gradients to the "
-                f"old ones of {names}: zero_grad is missing or misplaced.",
+                f"`{invariant.subject}`: the golden run always cleared the gradients between two steps; the candidate "
+                f"adds new gradients to the old ones of {names}: zero_grad is missing or misplaced.",
                 "gradients cleared between one step and the backward passes of the next",
                 "gradients of earlier steps are still there when the next step consumes them",
                 deviation=Deviation.LACKING,
             )
         return Finding(
-            f"`{invariant.subject}`: golden summed all backward passes of a step; the candidate clears the "
-            f"gradients of {names} "
-            "between them: zero_grad is misplaced and only the last backward pass counts.",
+            f"`{invariant.subject}`: the golden run accumulated the gradients of all backward passes of a step; the "
+            f"candidate clears those of {names} between the passes: zero_grad is misplaced, and only the last backward "
+            "pass counts.",
             "gradients accumulate over all backward passes of a step",
             "gradients are cleared between the backward passes of one step",
             deviation=Deviation.TOO_OFTEN,

@@ -155,7 +155,7 @@ class APIArg:
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if "mode" in claim:
-            return f"In {DOING[claim['stage']]} a model is called {_mode_text(claim['mode'], claim['value'])}{when}."
+            return f"In {DOING[claim['stage']]}, models are called {_mode_text(claim['mode'], claim['value'])}{when}."
         where = " in compiled regions" if "compiled" in claim else ""
         return f"`{claim['api']}` is called with {claim['argument']}={claim['value']}{where}{when}."
 
@@ -172,15 +172,15 @@ class APIArg:
                 "autocast": "torch.autocast",
             }
             return Finding(
-                f"In {DOING[claim['stage']]} golden called `{model}` {was}; the candidate calls it {now} (see "
+                f"In {DOING[claim['stage']]}, the golden run called `{model}` {was}; the candidate calls it {now} (see "
                 f"`{hint[mode]}`).",
                 f"called {was}",
                 f"called {now}{_set_at(run, examples, int(broken[0])) if mode == 'training' else ''}",
                 value=seen,
             )
         return Finding(
-            f"`{claim['api']}({claim['argument']})` was {claim['value']} in golden, is {seen} in the candidate"
-            f"{', in a compiled region' if 'compiled' in claim else ''}.",
+            f"`{claim['api']}({claim['argument']})` was {claim['value']} in the golden run and is {seen} in the "
+            f"candidate{', in a compiled region' if 'compiled' in claim else ''}.",
             f"{claim['argument']} = {claim['value']}",
             f"{claim['argument']} = {seen}",
             value=seen,

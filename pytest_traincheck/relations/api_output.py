@@ -85,22 +85,22 @@ class APIOutput:
         if "finite" in claim:
             api = process.api[int(examples.row[first])]
             return Finding(
-                f"`{api}` returned finite losses in golden; in the candidate its result is not finite.",
+                f"`{api}` returned finite losses in the golden run; in the candidate it returns NaN or infinity.",
                 "finite",
-                "NaN or infinite",
+                "NaN or infinity",
                 deviation=Deviation.NOT_FINITE,
             )
         if "positive" in claim:
             return Finding(
-                f"`{claim['api']}` returned a norm above 0 in golden; in the candidate it returns 0: it is given no "
-                "gradients, and clips nothing.",
+                f"`{claim['api']}` returned a norm above 0 in the golden run; in the candidate it returns 0: it is "
+                "given no gradients, and clips nothing.",
                 "a norm above 0",
                 "0",
             )
         seen = examples.observed[first] if examples.observed is not None else "?"
         where = " in a compiled region (see `torch.autocast`)" if "compiled" in claim else ""
         return Finding(
-            f"`{claim['api']}` returned {claim['dtype']} in golden; in the candidate it returns {seen}{where}.",
+            f"`{claim['api']}` returned {claim['dtype']} in the golden run; in the candidate it returns {seen}{where}.",
             claim["dtype"],
             seen,
             value=seen,

@@ -81,8 +81,8 @@ class APISequence:
         subject = invariant.subject
         if invariant.claim.get("per") == "run":
             return Finding(
-                f"`{subject}` was first called after an optimizer step in golden; the candidate calls it before "
-                "the first step.",
+                f"`{subject}` was first called after an optimizer step in the golden run; the candidate calls it "
+                "before the first step.",
                 "called after the optimizer's first step",
                 "called before the optimizer's first step",
                 deviation=Deviation.MISPLACED,
@@ -91,14 +91,14 @@ class APISequence:
             elsewhere = any(subject in process.api.values for process in run.processes)
             candidate = "calls it elsewhere" if elsewhere else "never calls it"
             return Finding(
-                f"`{subject}` was called between `backward` and the optimizer's step in golden; the candidate "
+                f"`{subject}` was called between `backward` and the optimizer's step in the golden run; the candidate "
                 f"{candidate}.",
                 "called between the last backward and every optimizer step",
                 "called, but not between the last backward and the optimizer's step" if elsewhere else "never called",
                 deviation=Deviation.MISPLACED if elsewhere else Deviation.NEVER,
             )
         return Finding(
-            f"`{order[0]}` was called before `{order[1]}` in golden; the candidate calls them the other way round.",
+            f"`{order[0]}` was called before `{order[1]}` in the golden run; the candidate calls `{order[1]}` first.",
             f"{order[0]} before {order[1]}",
             f"{order[1]} before {order[0]}",
             deviation=Deviation.MISPLACED,

@@ -101,7 +101,7 @@ class Band:
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         words = QUANTITY_WORDS[claim["quantity"]]
         text = words.pooled_rule if claim.get("pooled") else words.rule
-        return text.format(root=claim.get("root", "")) + f" within golden's band{when}."
+        return text.format(root=claim.get("root", "")) + f" within the band of the golden runs{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim

@@ -26,13 +26,13 @@ class Words:
 
 
 QUANTITY_WORDS: Mapping[str, Words] = {
-    quantities.LOSS: Words("The loss of the first training step is", "{name} gives"),
+    quantities.LOSS: Words("The loss of the first training step is", "{name} is"),
     quantities.INITIAL_SCALE: Words(
         "The root mean square of each parameter of `{root}` after initialisation is",
         "{name} is initialised with a root mean square of",
     ),
     quantities.INITIAL_MEAN: Words(
-        "The mean of each parameter of `{root}` after initialisation, where it is not noise, is",
+        "The mean of each parameter of `{root}` after initialisation, where it is more than chance around zero, is",
         "{name} is initialised with a mean of",
     ),
     quantities.INPUT: Words(
@@ -45,7 +45,7 @@ QUANTITY_WORDS: Mapping[str, Words] = {
     ),
     quantities.GRADIENT: Words(
         "The norm of each parameter's gradient at the first step of `{root}` is",
-        "The gradient of {name} has norm",
+        "The gradient of {name} has a norm of",
         "The scale of all gradients of `{root}` together at the first step is",
         "All gradients of `{root}` together are",
     ),
@@ -92,11 +92,11 @@ class Outside:
 
     @property
     def seen(self) -> str:
-        return number(self.value) if math.isfinite(self.value) else "a value that is not finite"
+        return number(self.value) if math.isfinite(self.value) else "NaN or infinity"
 
     @property
     def usual(self) -> str:
-        """What golden has, in words."""
+        """What the golden runs have, in words."""
         if self.middle == 0:
             return "zero"
         return f"{number(self.middle)}, band {number(self.low)} to {number(self.high)}"
@@ -105,11 +105,11 @@ class Outside:
     def compared(self) -> str:
         """How far off, as the end of a sentence."""
         if self.middle == 0:
-            return "where golden has zero"
+            return "where the golden runs have zero"
         if math.isinf(self.factor):
-            return f"where golden has {self.usual}"
+            return f"where the golden runs have {self.usual}"
         direction = "larger" if self.value / self.middle > 1 else "smaller"
-        return f"{number(self.factor, 2)} times {direction} than in golden ({self.usual})"
+        return f"{number(self.factor, 2)} times {direction} than in the golden runs ({self.usual})"
 
 
 def describe_one(claim: Mapping[str, Any], numbers: Numbers, found: Sequence[tuple[str, float]], step: int) -> Finding:
@@ -126,7 +126,7 @@ def describe_one(claim: Mapping[str, Any], numbers: Numbers, found: Sequence[tup
     title = f"{QUANTITY_WORDS[claim['quantity']].one.format(name=first.quoted)} {first.seen}{when}, {first.compared}"
     more = len(ordered) - 1
     if more:
-        title += f"; {more} more {'is' if more == 1 else 'are'} outside"
+        title += f"; {more} more {'is outside its band' if more == 1 else 'are outside their bands'}"
     shown = "; ".join(f"{item.quoted} {item.seen}" for item in ordered[:SHOWN])
     return Finding(
         f"{title[0].upper()}{title[1:]}.",
@@ -143,9 +143,9 @@ def describe_pooled(claim: Mapping[str, Any], numbers: Numbers, at: int, factor:
     what = QUANTITY_WORDS[claim["quantity"]].pooled.format(root=claim.get("root", ""))
     what = what.replace("together", "(an average or another copy of weights) together") if _is_copy(claim) else what
     return Finding(
-        f"{what} {size} in golden at step {step}.",
+        f"{what} {size} in the golden runs at step {step}.",
         f"{number(float(numbers.low[at]), 2)} to {number(float(numbers.high[at]), 2)} times their usual scale",
-        f"{number(factor, 2)} times golden's usual scale",
+        f"{number(factor, 2)} times the usual scale of the golden runs",
     )
 
 

@@ -66,7 +66,7 @@ class Bounded:
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if claim["of"] == BATCH:
-            return f"All tensors of a batch have the same number of rows, no more than the batch size{when}."
+            return f"All tensors of a batch have the same number of rows, at most the batch size{when}."
         if claim["of"] == WANTED:
             return f"The batch size of training is {_either(claim['sizes'])}{when}."
         return f"`{subject}` returns no more new tokens than `{SIZE}`{when}."
@@ -75,22 +75,22 @@ class Bounded:
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
         if invariant.claim["of"] == BATCH:
             return Finding(
-                "In golden all tensors of a batch had one number of rows, at most the batch size; in the candidate "
-                f"the batch has {seen}.",
+                "In the golden run all tensors of a batch had the same number of rows, at most the batch size; in the "
+                f"candidate the batch has {seen}.",
                 "as many rows as examples",
                 seen,
             )
         if invariant.claim["of"] == WANTED:
             sizes = _either(invariant.claim["sizes"])
             return Finding(
-                f"The batch size of training was {sizes} in golden, is {seen} in the candidate.",
+                f"The batch size of training was {sizes} in the golden run and is {seen} in the candidate.",
                 f"batch_size = {sizes}",
                 f"batch_size = {seen}",
                 value=seen,
             )
         api = invariant.claim["api"]
         return Finding(
-            f"`{api}` returned no more new tokens than `{SIZE}` in golden; in the candidate it returns {seen}.",
+            f"`{api}` returned no more new tokens than `{SIZE}` in the golden run; in the candidate it returns {seen}.",
             f"no more than `{SIZE}`",
             seen,
         )

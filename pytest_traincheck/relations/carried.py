@@ -49,15 +49,15 @@ class Carried:
         )
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        return f"`{claim['optimizer']}` takes each further step with the state of the step before{when}."
+        return f"`{claim['optimizer']}` keeps its state (momentum, moments, step counts) from step to step{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
         return Finding(
-            f"In golden `{invariant.claim['optimizer']}` took each further step with the state (momentum, moments, "
-            f"step counts) of the step before; in the candidate it takes one {seen}: between two steps the state was "
-            "cleared, replaced or made anew.",
-            "with the state of the step before",
+            f"In the golden run `{invariant.claim['optimizer']}` kept its state (momentum, moments, step counts) from "
+            f"step to step; in the candidate it takes a step {seen}: before that step the state was cleared or "
+            "replaced, or the optimizer was made again.",
+            "each step with the state of the step before",
             seen,
         )
 

@@ -52,10 +52,10 @@ class CollectiveOrder:
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if claim["of"] == RESULT:
-            return f"After `{subject}` all ranks of the group hold the same content{when}."
+            return f"After `{subject}` all ranks of the process group have the same values{when}."
         if claim["same"] == "api":
-            return f"Where one rank calls `{subject}`, all ranks of its group do, in the same order{when}."
-        return f"All ranks of a group call `{subject}` with the same {_spoken(claim)}{when}."
+            return f"If one rank calls `{subject}`, all ranks of its process group do, in the same order{when}."
+        return f"All ranks of a process group call `{subject}` with the same {_spoken(claim)}{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
@@ -63,18 +63,21 @@ class CollectiveOrder:
         seen = examples.observed[int(broken[0])] if examples.observed is not None else ""
         if claim["of"] == RESULT:
             return Finding(
-                f"After `{api}` all ranks held the same content in golden; in the candidate it differs between ranks.",
-                "the same on all ranks",
-                "differs between ranks",
+                f"After `{api}` all ranks had the same values in the golden run; in the candidate they differ "
+                "between ranks.",
+                "the same values on all ranks",
+                "different values between ranks",
             )
         if claim["same"] == "api":
             return Finding(
-                f"In golden all ranks called `{api}` together; in the candidate they call {seen} at the same place.",
+                f"In the golden run all ranks called `{api}` together; in the candidate they call different things: "
+                f"{seen}.",
                 "the same collective on all ranks",
                 seen,
             )
         return Finding(
-            f"In golden all ranks called `{api}` with the same {_spoken(claim)}; in the candidate they differ: {seen}.",
+            f"In the golden run all ranks called `{api}` with the same {_spoken(claim)}; in the candidate it "
+            f"differs: {seen}.",
             f"the same {_spoken(claim)} on all ranks",
             seen,
         )

@@ -77,7 +77,7 @@ class Consistent:
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if "apart" in claim:
-            return f"Different parameters do not share memory{when}."
+            return f"No two parameters share memory{when}."
         if "tied" in claim:
             return f"`{claim['tied'][0]}` and `{claim['tied'][1]}` are tied: they always hold the same value{when}."
         time = "when an optimizer step begins" if claim["kind"] == "gradient" else "after every optimizer step"
@@ -88,16 +88,17 @@ class Consistent:
         if "apart" in claim:
             names = listed(variable_names(run, examples, broken))
             return Finding(
-                f"Different parameters had memory of their own in golden; in the candidate {names} share the memory of "
-                "others: what is written to one is written to both.",
-                "memory of their own",
+                f"In the golden run no two parameters shared memory; in the candidate {names} share memory with other "
+                "parameters: what is written to one is written to both.",
+                "no shared memory",
                 f"shared: {names}",
             )
         if "tied" in claim:
             first, second = claim["tied"]
             return Finding(
-                f"`{first}` and `{second}` were tied in golden (one value, always); in the candidate they differ.",
-                "the two names hold one value",
+                f"`{first}` and `{second}` were tied in the golden run (always the same value); in the candidate "
+                "they differ.",
+                "the two names hold the same value",
                 "the two names hold different values",
             )
         names = listed(variable_names(run, examples, broken))
@@ -105,11 +106,11 @@ class Consistent:
         after = ""
         if claim["kind"] == "gradient" and _were_equal_after_backward(run, examples, int(broken[0])):
             after = (
-                " when the step begins, though not yet after `backward`: what is done to gradients in between, such "
-                "as clipping, differs"
+                " when the step begins, but not yet after `backward`: what is done to gradients in between, such as "
+                "clipping, differs"
             )
         return Finding(
-            f"{PLURALS[claim['kind']]} were equal on all ranks in golden; in the candidate the {kind} of "
+            f"{PLURALS[claim['kind']]} were equal on all ranks in the golden run; in the candidate the {kind} of "
             f"{names} differ between ranks{after}.",
             "equal on all ranks",
             f"different between ranks: {names}",

@@ -28,7 +28,7 @@ FIELD_WORDS: Mapping[str, str] = {
     "api": "in calls of `{}`",
     "mesh": "place in the mesh: {}",
     "rank": "rank {}",
-    "optimizer": "of {}",
+    "optimizer": "for the optimizer `{}`",
     "root": "in `{}`",
     "child": "in `{}`",
     "module": "in `{}`",

@@ -125,10 +125,10 @@ class Count:
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if claim["per"] == "backward":
-            return f"After a backward pass one optimizer steps, not several{when}."
+            return f"After a backward pass only one optimizer steps{when}."
         place = "every run" if claim["per"] == "run" else "every training step"
         code = as_code(claim["api"])
-        where = ", by one rank or more" if claim.get("ranks") == ANY else ""
+        where = ", by at least one rank" if claim.get("ranks") == ANY else ""
         return f"{code[0].upper() + code[1:]} is called {TIMES[claim['times']]} in {place}{where}{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
@@ -136,9 +136,9 @@ class Count:
         if claim["per"] == "backward":
             seen = examples.observed[int(broken[0])] if examples.observed is not None else "several"
             return Finding(
-                f"In golden one optimizer stepped after each backward pass; in the candidate {seen} step after "
-                "the same one, so a step also updates the parameters of another model.",
-                "one optimizer steps after each backward pass",
+                f"In the golden run only one optimizer stepped after each backward pass; in the candidate {seen} step "
+                "after the same one, so a step also updates the parameters of another model.",
+                "only one optimizer steps after each backward pass",
                 f"after one backward pass {seen} step",
                 value=seen,
                 deviation=Deviation.EXTRA,
@@ -149,9 +149,9 @@ class Count:
             seen = examples.observed[int(broken[0])]
             if seen in OFTEN:
                 return Finding(
-                    f"Golden took an optimizer step after every backward pass; in the candidate `backward` runs "
-                    f"{seen} before step {_step(run, examples, broken)}: an optimizer step was left out, or a "
-                    "backward pass added.",
+                    "The golden run took an optimizer step after every backward pass; in the candidate `backward` "
+                    f"runs {seen} before step {_step(run, examples, broken)}: an optimizer step is missing, or a "
+                    "backward pass was added.",
                     f"called {TIMES[claim['times']]} in every {place}",
                     f"called {seen}",
                     value=seen,
@@ -166,18 +166,19 @@ class Count:
             and any(len(p.entry_rows) for p in run.processes)
         ):
             return Finding(
-                f"`{spoken}` was called in every {place} of golden; the candidate calls the raw module instead "
-                "of its wrapper.",
+                f"`{spoken}` was called in every {_of_golden(place)}; the candidate calls the raw module instead of "
+                "its wrapper.",
                 f"called {TIMES[claim['times']]} in every {place}",
                 "never called: the wrapped module is called directly",
                 deviation=Deviation.NEVER,
             )
-        golden = f"called {TIMES[claim['times']]} in every {place}"
+        often = f"called {TIMES[claim['times']]} in every"
+        golden = f"{often} {place}"
         code = as_code(claim["api"])
         if never and _is_step(claim["api"]) and _is_scaled(run):
             return Finding(
-                f"{code} was {golden} of golden; the candidate never calls it: `torch.amp.GradScaler` skips every "
-                "step, as it does while scaled gradients overflow.",
+                f"{code} was {often} {_of_golden(place)}; the candidate never calls it: `torch.amp.GradScaler` skips "
+                "every step, as it does while scaled gradients overflow.",
                 golden,
                 "never called: every step is skipped",
                 deviation=Deviation.NEVER,
@@ -186,7 +187,8 @@ class Count:
         now = f"does not call it in step {step}" if seen == "never" else f"calls it {seen} in step {step}"
         there = "not called in this step" if seen == "never" else f"called {seen}"
         return Finding(
-            f"{code[0].upper() + code[1:]} was {golden} of golden; the candidate {'never calls it' if never else now}.",
+            f"{code[0].upper() + code[1:]} was {often} {_of_golden(place)}; the candidate "
+            f"{'never calls it' if never else now}.",
             golden,
             "never called" if never else there,
             value=seen,
@@ -235,10 +237,15 @@ def _spoken(api: str) -> str:
     return f"{subject} of {optimizer}" if optimizer else subject
 
 
+def _of_golden(place: str) -> str:
+    """The place of a count, as a sentence about the golden run has it."""
+    return "golden run" if place == "run" else f"{place} of the golden run"
+
+
 def as_code(api: str) -> str:
     """As it is written in a sentence: names of APIs as code, concepts as words."""
     if api == vocabulary.MASKING:
-        return api
+        return f"{api} (`masked_fill`, or attention with a mask)"
     name, owner = name_and_owner(api)
     if not owner:
         return f"`{name}`"

@@ -84,7 +84,7 @@ class Covered:
         if rule == HOLDS_ONLY:
             return f"`{claim['optimizer']}` holds parameters of {listed(claim['models'], 4)} only."
         if rule == NUMBER:
-            return f"`{claim['optimizer']}` holds {claim['parameters']} parameters of no model{when}."
+            return f"`{claim['optimizer']}` holds {claim['parameters']} parameters that belong to no model{when}."
         text = {
             ONE_OPTIMIZER: "Every trainable parameter is in exactly one optimizer group",
             TRAINABLE: "Every parameter that an optimizer holds is trainable",
@@ -102,7 +102,7 @@ class Covered:
             missing = examples.observed is not None and examples.observed[int(broken[0])] == "none"
             candidate = "in no optimizer" if missing else "in more than one optimizer group"
             return Finding(
-                f"Every trainable parameter was in exactly one optimizer in golden; in the candidate {names} "
+                f"Every trainable parameter was in exactly one optimizer in the golden run; in the candidate {names} "
                 f"{'is' if len(broken) == 1 else 'are'} {candidate}.",
                 "every trainable parameter in exactly one optimizer group",
                 f"{names} {candidate}",
@@ -110,7 +110,7 @@ class Covered:
             )
         if rule == TRAINABLE:
             return Finding(
-                f"Every parameter of an optimizer was trainable in golden; in the candidate the optimizer holds "
+                "Every parameter of an optimizer was trainable in the golden run; in the candidate the optimizer holds "
                 f"frozen parameters: {names}.",
                 "optimizers hold trainable parameters only",
                 f"an optimizer holds {names} with requires_grad=False",
@@ -118,17 +118,16 @@ class Covered:
             )
         if rule == KNOWN:
             return Finding(
-                "Every parameter of an optimizer belonged to a live model in golden; in the candidate the "
-                "optimizer holds "
-                f"parameters that no model has: {names}.",
-                "optimizers hold parameters of live models only",
+                "Every parameter of an optimizer belonged to a model in the golden run; in the candidate the optimizer "
+                f"holds parameters that no model has any more: {names}.",
+                "optimizers hold parameters of models only",
                 f"{names} belong to no model",
             )
         if rule == NUMBER:
             seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
             was = invariant.claim["parameters"]
             return Finding(
-                f"`{invariant.claim['optimizer']}` held {was} parameters of no model in golden, "
+                f"`{invariant.claim['optimizer']}` held {was} parameters that belong to no model in the golden run and "
                 f"holds {seen} in the candidate.",
                 f"{was} parameters",
                 f"{seen} parameters",
@@ -137,14 +136,14 @@ class Covered:
         if rule == HOLDS_ONLY:
             return Finding(
                 f"`{invariant.claim['optimizer']}` held parameters of {listed(invariant.claim['models'], 4)} "
-                f"only in golden; in the candidate it also holds {names}.",
+                f"only in the golden run; in the candidate it also holds {names}.",
                 f"parameters of {listed(invariant.claim['models'], 4)} only",
                 f"also holds {names}",
                 value=which,
             )
         was, now = ("frozen", "trainable") if rule == FROZEN else ("trainable", "frozen")
         return Finding(
-            f"{names} {'was' if len(broken) == 1 else 'were'} {was} in golden, "
+            f"{names} {'was' if len(broken) == 1 else 'were'} {was} in the golden run and "
             f"{'is' if len(broken) == 1 else 'are'} {now} in the candidate.",
             f"{was} (requires_grad={rule != FROZEN})",
             f"{now} (requires_grad={rule == FROZEN})",

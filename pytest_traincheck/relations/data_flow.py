@@ -111,7 +111,8 @@ class DataFlow:
             process = run.processes[int(examples.process[first])]
             api = process.api[int(process.parent_row[examples.row[first]])]
             return Finding(
-                f"In golden loss functions were given {claim['value']}; in the candidate `{api}` is given {seen}.",
+                f"In the golden run loss functions were given {claim['value']}; in the candidate `{api}` is given "
+                f"{seen}.",
                 f"given {claim['value']}",
                 f"given {seen}",
                 value=seen,
@@ -119,8 +120,8 @@ class DataFlow:
             )
         if claim["of"] == SHIFT:
             return Finding(
-                f"In golden the targets of the loss were the model's input {_ahead(claim['value'])}; in the candidate "
-                f"they are the input {seen}: labels are shifted differently.",
+                f"In the golden run the targets of the loss were the model's input {_ahead(claim['value'])}; in the "
+                f"candidate they are the input {seen}: labels are shifted differently.",
                 f"targets {_ahead(claim['value'])}",
                 f"targets {seen}",
                 value=seen,
@@ -130,17 +131,17 @@ class DataFlow:
             was = _pattern(claim)
             now = "they do not" if claim["of"] == "pattern.input" else _otherwise(claim)
             return Finding(
-                f"In golden the {PATTERNS[claim['of']]} of `{claim['module']}` {was}; in the candidate {now}.",
+                f"In the golden run the {PATTERNS[claim['of']]} of `{claim['module']}` {was}; in the candidate {now}.",
                 was,
                 now,
                 common_cause=claim["of"],
             )
         what = CONTENTS[claim["of"]]
         return Finding(
-            f"In golden the {what} of `{claim['module']}` {'were' if what == 'indices' else 'was'} the same in every "
-            f"call; in the candidate {'they are' if what == 'indices' else 'it is'} different.",
+            f"In the golden run the {what} of `{claim['module']}` {'were' if what == 'indices' else 'was'} the same in "
+            f"every call; in the candidate {'they are' if what == 'indices' else 'it is'} different.",
             f"the same {what} in every call",
-            f"other {what}",
+            f"different {what}" if what == "indices" else f"a different {what}",
             # Layers that are given the same mask.
             common_cause=claim["of"],
         )

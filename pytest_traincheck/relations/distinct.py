@@ -108,10 +108,10 @@ class Distinct:
         thing = THINGS[claim["of"]]
         if claim["between"] == "tensors":
             return Finding(
-                "In golden no two tensors of a batch had the same content; in the candidate some do: views, or inputs "
-                "and targets, are one and the same.",
-                "all tensors differ",
-                "some are the same",
+                "In the golden run no two tensors of a batch had the same content; in the candidate some do: two "
+                "views, or inputs and targets, are the same.",
+                "no two tensors are the same",
+                "some tensors are the same",
             )
         seen = examples.observed[int(broken[0])] if examples.observed is not None else ""
         differ, same = f"differ between {_places(claim)}", f"are the same{seen}"
@@ -120,7 +120,7 @@ class Distinct:
         if _of_generator(claim):
             same += ": the same numbers are drawn again, or none"
         golden, now = _singular(thing, differ), _singular(thing, same)
-        return Finding(f"In golden {thing} {golden}; in the candidate {'it' if _one(thing) else 'they'} {now}.",
+        return Finding(f"In the golden run {thing} {golden}; in the candidate {'it' if _one(thing) else 'they'} {now}.",
                        golden, now)  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
     # Within one step the same batch may go through the model more than once.
     new |= process.window[rows] == process.window[rows[original]]
     texts = ["", *(f" as in step {step}" for step in range(process.windows + 1))]
-    texts += [f"{text}, an epoch earlier: data is not shuffled anew (see `set_epoch`)" for text in texts[1:]]
+    texts += [f"{text}, an epoch earlier: the data is not shuffled again (see `set_epoch`)" for text in texts[1:]]
     codes = np.where(new, 0, process.window[rows[original]] + 1)
     if what not in STATES:
         codes += np.where(~new & _epoch_between(process, rows[original], rows), process.windows + 1, 0)

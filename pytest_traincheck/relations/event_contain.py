@@ -93,8 +93,8 @@ class EventContain:
         if "call" in claim:
             stage = {"train": "training", "eval": "evaluation"}.get(claim["stage"], claim["stage"])
             return Finding(
-                f"Every {stage} forward pass of `{claim['model']}` called `{claim['call']}` in golden; the "
-                "candidate's does not.",
+                f"Every forward pass of `{claim['model']}` in {stage} called `{claim['call']}` in the golden run; in "
+                "the candidate some do not.",
                 f"contains {claim['call']}",
                 f"no call of {claim['call']}",
                 deviation=Deviation.LACKING,
@@ -103,7 +103,8 @@ class EventContain:
         within = claim["within"]
         if claim["change"] == CHANGES:
             return Finding(
-                f"`{within}` changed every parameter it holds in golden; in the candidate it leaves {names} unchanged.",
+                f"`{within}` changed every parameter it holds in the golden run; in the candidate it leaves {names} "
+                "unchanged.",
                 "every parameter changes in each step",
                 f"unchanged: {names}",
                 deviation=Deviation.LACKING,
@@ -111,14 +112,14 @@ class EventContain:
         if claim["change"] == RECEIVES:
             state = examples.observed[int(broken[0])] if examples.observed is not None else "absent"
             return Finding(
-                f"Every parameter of `{within}` had a gradient when the step began in golden; in the candidate "
+                f"Every parameter of `{within}` had a gradient when the step began in the golden run; in the candidate "
                 f"the gradient of {names} is {state}.",
                 "a nonzero gradient for every parameter",
                 f"gradient {state}: {names}",
                 deviation=Deviation.NOT_FINITE if state == NOT_FINITE else Deviation.DIFFERENT,
             )
         return Finding(
-            f"`{within}` changed only its own parameters in golden; in the candidate it also changes {names}.",
+            f"`{within}` changed only its own parameters in the golden run; in the candidate it also changes {names}.",
             "other parameters stay as they are during the step",
             f"changed as well: {names}",
             deviation=Deviation.EXTRA,

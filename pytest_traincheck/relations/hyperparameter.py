@@ -93,7 +93,7 @@ class Hyperparameter:
 
     def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
         if claim["rule"] == CLASS:
-            return f"`{claim['optimizer']}` is a `{subject}`{when}."
+            return f"The optimizer `{claim['optimizer']}` is a `{subject}`{when}."
         return f"`{subject}({claim['name']})` is {text_of(claim['value'])} for `{claim['optimizer']}`{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
@@ -102,7 +102,8 @@ class Hyperparameter:
         seen = examples.observed[first] if examples.observed is not None else "?"
         if claim["rule"] == CLASS:
             return Finding(
-                f"The optimizer `{claim['optimizer']}` was `{claim['value']}` in golden, is `{seen}` in the candidate.",
+                f"The optimizer `{claim['optimizer']}` was a `{claim['value']}` in the golden run and is a `{seen}` "
+                "in the candidate.",
                 f"{claim['value']}",
                 f"{seen}",
                 value=seen,
@@ -111,11 +112,11 @@ class Hyperparameter:
         if claim["rule"] == PER_PARAMETER:
             whom = f" for {listed(variable_names(run, examples, broken), 2)}"
         # A rule for all parameters is broken by what they have now, those included that still have golden's.
-        told = broken if claim["rule"] == PER_PARAMETER else np.arange(len(examples))
-        seen = seen_values(examples, told)
+        shown = broken if claim["rule"] == PER_PARAMETER else np.arange(len(examples))
+        seen = seen_values(examples, shown)
         return Finding(
-            f"`{invariant.subject}({claim['name']})`{whom} was {text_of(claim['value'])} in golden, is {seen} in "
-            "the candidate.",
+            f"`{invariant.subject}({claim['name']})`{whom} was {text_of(claim['value'])} in the golden run and is "
+            f"{seen} in the candidate.",
             f"{claim['name']} = {text_of(claim['value'])}",
             f"{claim['name']} = {seen}",
             value=seen,
@@ -185,7 +186,7 @@ def learning_rates(process: Process, optimizer: int, seq: int) -> dict[int, floa
 
 
 def base_rates(process: Process, optimizer: int) -> Mapping[int, tuple[str, float]]:
-    """Group index -> what its learning rates are told by: the name of a hyper-parameter, and its value.
+    """Group index -> what its learning rates are relative to: the name of a hyper-parameter, and its value.
 
     A scheduler that goes up to a rate of its own, whatever the optimizer was made with, leaves it in the group as
     `max_lr`. Otherwise it is the `lr` that the optimizer was made with. A group without either, or with one that is no

@@ -55,8 +55,8 @@ class Initialised:
         names = listed(variable_names(run, examples, broken))
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "more often"
         return Finding(
-            f"In golden no parameter of `{claim['root']}` was initialised more than {_times(claim['at_most'])}; in the "
-            f"candidate `torch.nn.init` runs {seen} over {names}.",
+            f"In the golden run no parameter of `{claim['root']}` was initialised more than "
+            f"{_times(claim['at_most'])}; in the candidate `torch.nn.init` initialises {names} {seen}.",
             f"initialised {_times(claim['at_most'])} at most",
             f"initialised {seen}",
             deviation=Deviation.TOO_OFTEN,

@@ -27,9 +27,9 @@ EXACT = 5e-5
 
 PER = {
     "mean": "the mean that the loss function returned",
-    "kept": "the sum of the loss over the targets that count, divided by their number",
-    "targets": "the sum of the loss over all targets, divided by their number",
-    "sum": "the sum of the loss",
+    "kept": "the loss averaged over the targets that are not ignored",
+    "targets": "the loss averaged over all targets",
+    "sum": "the loss summed over all targets",
 }
 
 
@@ -81,8 +81,8 @@ class LossScale:
         why = f", which averaged over the {round(passes)} micro-batches that a step accumulates" if averaged else ""
         now = f"from {seen} times that" if claim["factor"] == 1 else f"the factor is {seen}"
         return Finding(
-            f"In golden `backward` started from {_multiple(claim)}{why}; in the candidate {now}: the loss is scaled or "
-            "normalised differently.",
+            f"In the golden run `backward` started from {_multiple(claim)}{why}; in the candidate {now}: the loss is "
+            "scaled or normalised differently.",
             _multiple(claim),
             f"{seen} times",
             value=seen,

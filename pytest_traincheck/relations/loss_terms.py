@@ -25,10 +25,10 @@ WORDS = {
     MEANS: "The means in the loss go over {} elements",
 }
 FINDINGS = {
-    REACH: "In golden the terms of the loss sent gradients to {}; in the candidate to {}: a `detach` is missing or "
-    "misplaced, or the loss is made of other terms.",
-    MEANS: "In golden the means in the loss went over {} elements; in the candidate over {}: shapes were broadcast, or "
-    "another dimension is averaged.",
+    REACH: "In the golden run the terms of the loss sent gradients to {}; in the candidate to {}: a `detach` is "
+    "missing or misplaced, or the loss is made of different terms.",
+    MEANS: "In the golden run the means in the loss went over {} elements; in the candidate over {}: shapes were "
+    "broadcast, or a different dimension is averaged.",
 }
 COARSE, FINE = "loss.terms", "loss.terms.fine"
 FORWARD = "losses per forward pass"
@@ -42,7 +42,7 @@ class LossTerms:
 
     Golden counts sums of single numbers; the candidate is counted also through means and sums over elements, so that
     `(a + b).mean()` in place of `a.mean() + b.mean()` is no change. The terms send gradients to the same sets of
-    parameters, told by their sizes, however the arithmetic is written and whether projections lie in one matrix or in
+    parameters, known by their sizes, however the arithmetic is written and whether projections lie in one matrix or in
     three; and where as many means are taken, they go over as many elements.
 
     Where golden goes backward once before each optimizer step, the terms of a candidate may go backward one after the
@@ -100,10 +100,10 @@ class LossTerms:
         if "of" in claim:
             return f"{WORDS[claim['of']].format(_spoken(claim['of'], claim['value']))}{when}."
         if "alike" in claim:
-            return f"In every step as many losses go backward for each forward pass of a model in training{when}."
+            return f"Every training step has the same number of losses for each forward pass of a model{when}."
         if claim["passes"] == ACCUMULATED:
-            return f"An optimizer step comes after backward passes over at least {claim['at_least']} losses{when}."
-        return f"The loss is a sum of at least {claim['at_least']} terms that carry gradients{when}."
+            return f"Each optimizer step comes after backward passes over at least {claim['at_least']} losses{when}."
+        return f"The loss is a sum of at least {claim['at_least']} terms that have gradients{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         if "of" in invariant.claim:
@@ -114,25 +114,26 @@ class LossTerms:
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "fewer"
         if "alike" in invariant.claim:
             return Finding(
-                f"In golden as many losses went backward for each forward pass of a model in every step; in the "
-                f"candidate there is a step with {seen}: a backward pass is left out.",
-                "as many losses for each forward pass in every step",
+                "In the golden run every training step had the same number of losses for each forward pass of a "
+                f"model; in the candidate there is a step with {seen}: a backward pass is missing.",
+                "the same number of losses for each forward pass in every step",
                 seen,
                 deviation=Deviation.FEWER,
             )
         least = invariant.claim["at_least"]
         if invariant.claim["passes"] == ACCUMULATED:
             return Finding(
-                f"In golden an optimizer step came after backward passes over at least {least} losses, in the "
-                f"candidate after {seen}: a backward pass is left out, or gradients are accumulated over fewer.",
+                f"In the golden run each optimizer step came after backward passes over at least {least} losses; in "
+                f"the candidate one comes after {seen}: a backward pass is missing, or gradients accumulate over "
+                "fewer.",
                 f"at least {least} losses",
                 seen,
                 value=seen,
                 deviation=Deviation.FEWER,
             )
         return Finding(
-            f"In golden the loss was a sum of at least {least} terms that carry gradients; in the candidate {seen} "
-            f"{'does' if seen == '1' else 'do'}: a term is detached or gone.",
+            f"In the golden run the loss was a sum of at least {least} terms that have gradients; in the candidate "
+            f"{seen} {'has' if seen == '1' else 'have'}: a term is detached or missing.",
             f"at least {least} terms",
             seen,
             value=seen,

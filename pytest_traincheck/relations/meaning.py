@@ -53,7 +53,7 @@ class Place(Enum):
     RATE = "rate"
     """Learning rates as they are."""
     COURSE = "course"
-    """Learning rates, told by what the schedule is relative to."""
+    """Learning rates, relative to what the schedule is relative to."""
     AGREEMENT = "agreement"
     """Whether ranks have the same."""
     NUMBER = "number"
@@ -102,7 +102,7 @@ class Change(Enum):
 
 
 class Excuse(Enum):
-    """What replay must have shown for a broken rule to be none: that something is told in other words."""
+    """What replay must have shown for a broken rule to be none: that something is written in other words."""
 
     NONE = "none"
     """Nothing excuses it."""

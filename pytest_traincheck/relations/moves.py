@@ -80,10 +80,10 @@ class Moves:
         claim = invariant.claim
         names = listed(variable_names(run, examples, broken))
         if claim["per"] == "run":
-            seen = examples.observed[int(broken[0])] if examples.observed is not None else "otherwise"
+            seen = examples.observed[int(broken[0])] if examples.observed is not None else "a different number of times"
             return Finding(
-                f"{names} changed {_times(claim['times'])} outside training in golden; in the candidate {seen}: "
-                "weights are merged, exchanged or restored differently.",
+                f"{names} changed {_times(claim['times'])} outside training in the golden run; in the candidate "
+                f"{seen}: weights are merged, exchanged or restored differently.",
                 f"changes {_times(claim['times'])} outside training",
                 f"changes {seen}",
             )
@@ -95,13 +95,14 @@ class Moves:
             is_copy = _is_copy(process, int(examples.variable[first]))
             copy = " (in no optimizer: a copy such as an EMA)" if is_copy else ""
             return Finding(
-                f"{names}{copy} changed in {place} of golden; in the candidate {_how_rarely(examples, broken, step)}.",
+                f"{names}{copy} changed in {place} of the golden run, but {_how_rarely(examples, broken, step)} in "
+                "the candidate.",
                 f"changes in {place}",
                 f"unchanged: {names}",
                 deviation=Deviation.LACKING,
             )
         return Finding(
-            f"{names} never changed in golden; in the candidate the value changes at step {step}.",
+            f"{names} never changed in the golden run; in the candidate the value changes at step {step}.",
             "constant",
             f"changes: {names}",
             deviation=Deviation.EXTRA,

@@ -59,8 +59,8 @@ class Renewed:
         claim = invariant.claim
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "most of it"
         return Finding(
-            f"In golden most of the input {argument(claim['input'])} of the model was new in every training step; in "
-            f"the candidate {seen} is the same as a step before: examples are drawn again, or not drawn anew.",
+            f"In the golden run most of the input {argument(claim['input'])} of the model was new in every training "
+            f"step; in the candidate {seen} is the same as a step before: the same examples are used again.",
             "mostly new in every step",
             f"{seen} the same as a step before",
         )

@@ -2,8 +2,8 @@
 
 The condition is part of the rule: only a call whose inputs, parameters and random state are golden's, within rounding,
 owes golden's result. Another seed, other data or another order of random draws meet it nowhere, so nothing is claimed.
-After the first deviation the inputs are golden's no more, so that the root is told and not what follows. What was
-recorded, how calls are matched and how far apart two results may be is in the package `replay`.
+After the first deviation the inputs differ from the golden run's, so the cause is reported and not what follows.
+What was recorded, how calls are matched and how far apart two results may be is in the package `replay`.
 """
 
 from __future__ import annotations

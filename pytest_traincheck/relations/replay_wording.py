@@ -1,35 +1,38 @@
-"""What `Replay` says: its rules, and the place where golden's result did not come."""
+"""What `Replay` says: its rules, and the place where the golden run's result did not come."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_traincheck.relations.base import Finding, listed
 from pytest_traincheck.relations.meaning import Deviation
 from pytest_traincheck.replay import Claim
-from pytest_traincheck.trace.slots import argument, part_of_batch, parts_of_batch
+from pytest_traincheck.trace.slots import argument, is_singular, part_of_batch, parts_of_batch
 
 _RULES = {
-    "module": "In the first steps, every module of `{subject}` returns what it did in golden where inputs, parameters "
-    "and random state are the same",
-    "function": "In the first steps, functions called outside of every model return what they did in golden where they "
-    "are given the same",
-    "batch": "In the first steps, a batch that holds golden's examples is golden's as a whole",
-    "together": "In the first steps, a batch of golden's rows has the same rows side by side as in golden",
-    "told": "In the first steps, `{subject}` is told the same numbers as in golden where everything before it is the "
+    "module": "In the first steps, every module of `{subject}` returns the same as in the golden run if its inputs, "
+    "parameters and random state are the same",
+    "function": "In the first steps, functions called outside of every model return the same as in the golden run if "
+    "their arguments are the same",
+    "batch": "In the first steps, all tensors of a batch are those of the golden run if the batch holds the same "
+    "examples",
+    "together": "In the first steps, a batch with the same rows as in the golden run pairs them in the same way",
+    "told": "In the first steps, `{subject}` is given the same numbers as in the golden run if everything before it is "
+    "the same",
+    "loss": "In the first steps, `{subject}` starts from the same loss as in the golden run if batch, parameters and "
+    "random state are the same",
+    "gradient": "In the first steps, `{subject}` leaves the same gradients as in the golden run if everything before "
+    "it is the same",
+    "given": "In the first steps, `{subject}` is given the same gradients as in the golden run if everything before it "
+    "is the same",
+    "step": "In the first steps, `{subject}` updates parameters as in the golden run if values and gradients are the "
     "same",
-    "loss": "In the first steps, `{subject}` starts from the same loss as in golden where batch, parameters and random "
-    "state are the same",
-    "gradient": "In the first steps, `{subject}` leaves the same gradients as in golden where everything before it is "
-    "the same",
-    "given": "In the first steps, `{subject}` is given the same gradients as in golden where everything before it is "
-    "the same",
-    "step": "In the first steps, `{subject}` updates parameters as in golden where values and gradients are the same",
-    "variable": "In the first steps, a training step leaves the same parameters and buffers as in golden where batch, "
-    "gradients and updates are the same",
-    "initial": "Parameters and buffers begin with the same values as in golden where the same random numbers are drawn",
+    "variable": "In the first steps, parameters and buffers have the same values after a training step as in the "
+    "golden run if batch, gradients and updates are the same",
+    "initial": "Parameters and buffers begin with the same values as in the golden run if the same random numbers are "
+    "drawn",
 }
 
 
@@ -41,49 +44,55 @@ def rule(what: str, subject: str, when: str) -> str:
 
 def deviation(subject: str, claim: Claim, first_source: str) -> Finding:
     """What a claim that does not hold says; `first_source` is where in the user's code its first difference shows."""
-    found = _DEVIATIONS[claim.what](
-        subject, claim, f"; the first difference shows at {first_source}" * bool(first_source)
-    )
+    found = _DEVIATIONS[claim.what](subject, claim, f"; the first difference is at {first_source}" * bool(first_source))
     finite = claim.values is None or math.isfinite(claim.values[1])
     return found if finite else replace(found, deviation=Deviation.NOT_FINITE)
 
 
 def _result(_subject: str, claim: Claim, place: str) -> Finding:
-    what, does = (claim.beside, "weighs other scores") if claim.beside else ("result", "returns something else")
+    what, does = (
+        (claim.beside, "applies softmax to different scores")
+        if claim.beside
+        else ("result", "returns a different result")
+    )
     return Finding(
-        f"`{claim.name}` {does} than in golden, though inputs, parameters and random state are the "
+        f"`{claim.name}` {does} than in the golden run, though inputs, parameters and random state are the "
         f"same{_inside(claim)}.",
-        f"{what} as recorded, from the same inputs, parameters and random state",
+        f"the recorded {what}, from the same inputs, parameters and random state",
         f"{what} {_apart(claim)}{place}",
     )
 
 
 def _batch(_subject: str, claim: Claim, _place: str) -> Finding:
-    kept, other = part_of_batch(claim.beside), parts_of_batch(claim.names)
+    kept, other = part_of_batch(claim.beside, claim.roles), parts_of_batch(claim.names, claim.roles)
     return Finding(
-        f"`{claim.name}` returns a batch with golden's {kept}, but another {other}: what belongs together no longer "
-        "does.",
+        f"`{claim.name}` returns a batch in which {kept} {_is([claim.beside], claim)} as in the golden run, but "
+        f"{other} {_is(claim.names, claim)} different: parts of the same example no longer belong together.",
         f"{kept} with {other} as recorded",
-        f"the same {kept} with another {other}",
+        f"the same as recorded: {kept}; different: {other}",
     )
 
 
 def _together(_subject: str, claim: Claim, _place: str) -> Finding:
-    kept, other = part_of_batch(claim.beside), parts_of_batch(claim.names)
+    kept, other = part_of_batch(claim.beside, claim.roles), parts_of_batch(claim.names, claim.roles)
     return Finding(
-        f"`{claim.name}` returns a batch with golden's rows of {kept} and of {other}, but other rows side by side: "
-        "what belongs together no longer does.",
-        f"each row of {kept} beside its own of {other}",
-        f"rows of {kept} beside those of others",
+        f"`{claim.name}` returns a batch with the same rows of {kept} and of {other} as in the golden run, but pairs "
+        "them differently: parts of the same example no longer belong together.",
+        f"each row of {kept} beside its own row of {other}",
+        f"rows of {kept} beside rows of {other} that belong to other examples",
     )
 
 
-def _told(_subject: str, claim: Claim, _place: str) -> Finding:
+def _is(paths: Sequence[str], claim: Claim) -> str:
+    return "is" if is_singular(paths, claim.roles) else "are"
+
+
+def _scheduled(_subject: str, claim: Claim, _place: str) -> Finding:
     names = ", ".join(argument(name) for name in claim.names)
     golden, candidate = _values(claim)
-    numbers = f", {candidate} instead of {golden}" if candidate else " than in golden"
+    numbers = f", {candidate} instead of {golden}" if candidate else " than in the golden run"
     return Finding(
-        f"`{claim.name}` is told another {names}{numbers}, though everything before it is the same.",
+        f"`{claim.name}` is given a different {names}{numbers}, though everything before it is the same.",
         f"{names} {golden or 'as recorded'}",
         f"{names} {candidate or _apart(claim)}",
     )
@@ -91,11 +100,11 @@ def _told(_subject: str, claim: Claim, _place: str) -> Finding:
 
 def _loss(_subject: str, claim: Claim, _place: str) -> Finding:
     golden, candidate = _values(claim)
-    numbers = f", {candidate} instead of {golden}" if candidate else " than in golden"
+    numbers = f", {candidate} instead of {golden}" if candidate else " than in the golden run"
     return Finding(
-        f"`backward` starts from another loss{numbers}, though batch, parameters and random state are the same"
+        f"`backward` starts from a different loss{numbers}, though batch, parameters and random state are the same"
         f"{_inside(claim)}.",
-        f"loss {golden or 'as recorded'} of the same batch and parameters",
+        f"loss {golden or 'as recorded'}, from the same batch and parameters",
         f"loss {candidate}, {_apart(claim)}" if candidate else f"loss {_apart(claim)}",
     )
 
@@ -103,20 +112,20 @@ def _loss(_subject: str, claim: Claim, _place: str) -> Finding:
 def _gradient(_subject: str, claim: Claim, _place: str) -> Finding:
     if claim.name.endswith(".step"):
         title = (
-            f"`{claim.name}` is given other gradients than in golden, though `backward` left the same: "
-            f"{listed(claim.names)}."
+            f"`{claim.name}` is given different gradients of {listed(claim.names)} than in the golden run, though "
+            "`backward` computed the same."
         )
     else:
         title = (
-            f"`{claim.name}` leaves other gradients than in golden, though the loss and everything before it are the "
-            f"same: {listed(claim.names)}."
+            f"`{claim.name}` leaves different gradients of {listed(claim.names)} than in the golden run, though the "
+            "loss and everything before it are the same."
         )
     return Finding(title, "gradients as recorded", _off(claim, "gradient"), variables=claim.names)
 
 
 def _step(subject: str, claim: Claim, _place: str) -> Finding:
     return Finding(
-        f"`{subject}` updates {listed(claim.names)} otherwise than in golden, though values, gradients and "
+        f"`{subject}` updates {listed(claim.names)} differently than in the golden run, though values, gradients and "
         "hyperparameters are the same.",
         "update as recorded",
         _off(claim, "update"),
@@ -126,8 +135,8 @@ def _step(subject: str, claim: Claim, _place: str) -> Finding:
 
 def _variable(_subject: str, claim: Claim, _place: str) -> Finding:
     return Finding(
-        f"{listed(claim.names)} {'has' if len(claim.names) == 1 else 'have'} other values than in golden after a "
-        "training step, though its batch, gradients and updates are the same.",
+        f"{listed(claim.names)} {'has' if len(claim.names) == 1 else 'have'} different values than in the golden run "
+        "after a training step, though the batch, gradients and updates of the step are the same.",
         "change as recorded",
         _off(claim, "change"),
         variables=claim.names,
@@ -136,8 +145,8 @@ def _variable(_subject: str, claim: Claim, _place: str) -> Finding:
 
 def _initial(_subject: str, claim: Claim, _place: str) -> Finding:
     return Finding(
-        f"{listed(claim.names)} {'begins' if len(claim.names) == 1 else 'begin'} with other values than in golden, "
-        "though the same random numbers are drawn.",
+        f"{listed(claim.names)} {'begins' if len(claim.names) == 1 else 'begin'} with different values than in the "
+        "golden run, though the same random numbers are drawn.",
         "initial values as recorded",
         f"`{claim.names[0]}` {_apart(claim)}",
         variables=claim.names,
@@ -149,7 +158,7 @@ _DEVIATIONS: Mapping[str, Callable[[str, Claim, str], Finding]] = {
     "function": _result,
     "batch": _batch,
     "together": _together,
-    "told": _told,
+    "told": _scheduled,
     "loss": _loss,
     "gradient": _gradient,
     "step": _step,
@@ -179,13 +188,13 @@ def _off(claim: Claim, what: str) -> str:
 
 
 def _apart(claim: Claim) -> str:
-    return f"{_share(claim.off)} off, where rounding explains {_share(claim.allowed)}"
+    return f"differs by {_share(claim.off)}, where rounding explains {_share(claim.allowed)}"
 
 
 def _share(value: float) -> str:
     """0.0012 as `0.12 %`."""
     if value > 10:
-        return f"{value:.3g} times golden's size" if value < 1e6 else "beyond comparison"
+        return f"{value:.3g} times the golden run's size" if value < 1e6 else "more than a million times its size"
     if value >= 0.0995:
         return f"{100 * value:.0f} %"
     return f"{100 * value:.2g} %" if value >= 1e-6 else "less than 0.0001 %"

@@ -48,19 +48,17 @@ class Restored:
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         restored = bool(invariant.claim["restored"])
-        cause = (
-            ": the state of the optimizer was not restored" if restored else ": it carries state from somewhere else"
-        )
+        cause = ": the state of the optimizer was not restored" if restored else ": the state comes from somewhere else"
         return Finding(
-            f"In golden `{invariant.claim['optimizer']}` took its first step {_with(restored)}; in the candidate it "
-            f"takes it {_with(not restored)}{cause}.",
+            f"In the golden run `{invariant.claim['optimizer']}` took its first step {_with(restored)}; in the "
+            f"candidate it takes it {_with(not restored)}{cause}.",
             _with(restored),
             _with(not restored),
         )
 
 
 def _with(restored: bool) -> str:
-    return "with the state of earlier steps" if restored else "without any state"
+    return "with restored state (momentum, moments, step counts)" if restored else "without any state"
 
 
 def _subject(process: Process, row: int) -> str:

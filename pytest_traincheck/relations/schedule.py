@@ -1,4 +1,4 @@
-"""Schedule: the learning rate takes the same course in every run, told by its base.
+"""Schedule: the learning rate takes the same course in every run, relative to its base.
 
 The base (`lr` as the optimizer was made with it, or `max_lr` of a scheduler that has one) and the course relative to
 it are decided in two places of a program, so they are two claims: a smaller rate breaks the one, a longer warm-up the
@@ -36,7 +36,7 @@ LIMIT = 32
 SHOWN = 8
 """Steps that a sentence shows."""
 BY_SCHEDULER = "scheduler steps"
-"""What rates are told by where a gradient scaler skips steps as the data has it, while the schedule goes on."""
+"""What rates are counted by where a gradient scaler skips steps as the data has it, while the schedule goes on."""
 DIGITS = 12
 """Significant digits of a factor; a quotient of two rates is exact to about fifteen."""
 
@@ -99,7 +99,7 @@ class Schedule:
         if len(set(known)) == 1:
             return f"{what} stays {_constant(claim, known[0])}{when}."
         way = " with the steps of its schedulers" if claim.get("by") else ""
-        return f"{what} goes {_listed(_course(claim))}{_unit(claim)}{way}{when}."
+        return f"{what} takes the values {_listed(_course(claim))}{_unit(claim)}{way}{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
@@ -108,7 +108,7 @@ class Schedule:
         if is_base(claim):
             was = text_of(claim["value"])
             return Finding(
-                f"`{claim['base']}` of {_whom(claim)} was {was} in golden, is {seen} in the candidate.",
+                f"`{claim['base']}` of {_whom(claim)} was {was} in the golden run and is {seen} in the candidate.",
                 f"{claim['base']} = {was}",
                 f"{claim['base']} = {seen}",
                 value=seen,
@@ -122,11 +122,11 @@ class Schedule:
         was, unit = f"{course[number]:.6g}", _unit(claim)
         known = sorted({value for value in course if value is not None})
         place = f"after {plural(number, 'step')} of its schedulers" if claim.get("by") else f"at its step {number}"
-        now = f"is {seen}{unit} {place} in the candidate"
-        title = f"The learning rate of {_whom(claim)} stayed {_constant(claim, known[0])} in golden, {now}."
+        now = f"and is {seen}{unit} {place} in the candidate"
+        title = f"The learning rate of {_whom(claim)} stayed {_constant(claim, known[0])} in the golden run {now}."
         if len(known) > 1:
             what = f"The learning-rate schedule of {_whom(claim)}"
-            title = f"{what} gave {was}{unit} {place} in golden, gives {seen} in the candidate."
+            title = f"{what} gave {was}{unit} {place} in the golden run and gives {seen} in the candidate."
         rates = _schedules(process, step.optimizer)[int(claim["group"])]
         whole = _relative(claim, process, step.optimizer, rates)
         return Finding(
@@ -143,7 +143,7 @@ def is_base(claim: Mapping[str, Any]) -> bool:
 
 
 def is_relative(claim: Mapping[str, Any]) -> bool:
-    """Whether a claim is about a course that is told by its base."""
+    """Whether a claim is about a course that is relative to its base."""
     return "factors" in claim
 
 

@@ -49,8 +49,8 @@ class Shuffled:
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         return Finding(
-            "In golden the batches of training were drawn in random order; in the candidate they come in the order of "
-            "the dataset (see `shuffle` and `sampler` of the DataLoader).",
+            "In the golden run the batches of training were drawn in random order; in the candidate they come in the "
+            "order of the dataset (see `shuffle` and `sampler` of the DataLoader).",
             "drawn in random order",
             "in the order of the dataset",
         )

@@ -84,8 +84,8 @@ class Total:
         if claim["of"] == STEPS:
             return f"{spoken} is called {_times(total)} in a run{when}."
         if claim["of"] == EVALUATIONS:
-            return f"{spoken} is called at {plural(total, 'point')} of a run or more{when}."
-        return f"{spoken} is given {plural(total, 'example')} in a run or more{when}."
+            return f"{spoken} is called at {total} or more points of a run{when}."
+        return f"{spoken} is given {total} or more examples in a run{when}."
 
     def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
@@ -93,16 +93,16 @@ class Total:
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "0"
         if claim["of"] == EVALUATIONS:
             return Finding(
-                f"In golden {spoken} was called at {plural(total, 'point')} of a run or more, before, between or after "
-                f"its steps; in the candidate at {seen}: evaluations were left out.",
-                f"called at {plural(total, 'point')} or more",
+                f"In the golden run {spoken} was called at {total} or more points, before, between or after the "
+                f"training steps; in the candidate at {seen}: evaluations are missing.",
+                f"called at {total} or more points",
                 f"called at {seen}",
                 deviation=Deviation.FEWER,
             )
         if claim["of"] == EXAMPLES:
             return Finding(
-                f"In golden {spoken} was given {plural(total, 'example')} in a run or more; in the candidate {seen}.",
-                f"given {plural(total, 'example')} or more",
+                f"In the golden run {spoken} was given {total} or more examples; in the candidate {seen}.",
+                f"given {total} or more examples",
                 f"given {seen}",
                 deviation=Deviation.FEWER,
             )
@@ -111,12 +111,12 @@ class Total:
         golden = f"{plural(total, 'step')} in every run"
         if early:
             return Finding(
-                f"The candidate made {made} ({spoken}), golden always {total}: its run ends early.",
+                f"The candidate made {made} ({spoken}), the golden run {total}: the candidate's run ends early.",
                 golden,
                 f"ended after {plural(int(found), 'step')}",
                 deviation=Deviation.CUT_SHORT,
             )
-        return Finding(f"The candidate made {made} ({spoken}), golden always {total}.", golden, f"{found} steps")
+        return Finding(f"The candidate made {made} ({spoken}), the golden run {total}.", golden, f"{found} steps")
 
 
 def _times(total: int) -> str:

@@ -11,7 +11,7 @@ from pytest_traincheck.golden.recording import TRAINING
 from pytest_traincheck.replay.align import aligned
 from pytest_traincheck.replay.passed_on import weighs_otherwise
 from pytest_traincheck.replay.sides import INFINITE, Call, Side, Tensor, apart
-from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, carried, epsilon
+from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, epsilon, passed_on
 
 SCORES = "scores"
 """What of a module is not golden's where its result does not show it."""
@@ -111,7 +111,7 @@ class Calls:
         if any(results[slot].shape != others[slot].shape for slot in results):
             return Compared(golden, candidate, Status.NOT_COMPARABLE, given, why="result")
         off = max(apart(results[slot], others[slot]) for slot in results)
-        allowed = allowance(eps, self._terms[golden.index], self._inside[golden.index]) + carried(given)
+        allowed = allowance(eps, self._terms[golden.index], self._inside[golden.index]) + passed_on(given)
         status = Status.SAME if off == 0 else Status.DRIFTED if off <= allowed else Status.DEVIATES
         return Compared(golden, candidate, status, given, off, allowed)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from pytest_traincheck.replay.difference import Difference, first_within, first_
 from pytest_traincheck.replay.flow import Flow
 from pytest_traincheck.replay.parting import Parting, parting
 from pytest_traincheck.replay.point import Point
+from pytest_traincheck.replay.roles import roles_of_batch
 from pytest_traincheck.replay.sides import Call, Side, phases
 from pytest_traincheck.trace import Run
 
@@ -47,6 +48,8 @@ class Claim:
     allowed: float
     names: tuple[str, ...] = ()
     beside: str = ""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """Of a batch: what its parts are for, by path, as far as the golden run shows it."""
     values: tuple[float, float] | None = None
     first: Difference | None = None
     first_row: int = -1
@@ -153,7 +156,7 @@ def _claims(calls: Calls, candidate: Recorded, process: int, unstable: frozenset
     for point in Flow(calls).points():
         claim = _of_point(calls, point, candidate, process)
         if claim.key in unstable:
-            return  # No golden run told what follows: each ended here, as a walk does at what deviates.
+            return  # No golden run shows what follows: each ended here, as a walk does at what deviates.
         yield claim
 
 
@@ -199,6 +202,7 @@ def _of_point(calls: Calls, point: Point, candidate: Recorded, process: int) -> 
         allowed=point.allowed,
         names=names,
         beside=point.beside,
+        roles=roles_of_batch(calls.golden, golden) if golden.kind == "data" and not point.holds else {},
         values=_values(calls, golden, point.candidate) if point.what in ("loss", "told") else None,
         first=first,
     )
@@ -211,7 +215,7 @@ def _subject(point: Point) -> str:
 
 
 def _values(calls: Calls, golden: Call, candidate: Call) -> tuple[float, float] | None:
-    """The losses of both, or what both schedulers are told, where each is one number."""
+    """The losses of both, or what both schedulers are given, where each is one number."""
     ours = list(calls.golden.inputs.get(golden.index, {}).values())
     theirs = list(calls.candidate.inputs.get(candidate.index, {}).values())
     if len(ours) == len(theirs) == 1 and ours[0].size == theirs[0].size == 1:

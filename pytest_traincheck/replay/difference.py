@@ -1,4 +1,4 @@
-"""The first thing within a call, or a step, that is not as in golden: where to look for the reason."""
+"""The first thing within a call, or a step, that is different from the golden run: where to look for the reason."""
 
 from __future__ import annotations
 
@@ -41,12 +41,14 @@ def _first(calls: Calls, among: Iterable[Call]) -> Difference | None:
         name = _name(golden)
         if found.why == "arguments":
             changed = _changed(golden.arguments, found.candidate.arguments)
-            return Difference(found.candidate, f"`{name}` is called with {changed or 'other arguments'}")
+            return Difference(found.candidate, f"`{name}` is called with {changed or 'different arguments'}")
         if found.why == "random":
-            return Difference(found.candidate, f"`{name}` draws other random numbers")
+            return Difference(found.candidate, f"`{name}` draws different random numbers")
         if f"in.{found.why}" in calls.golden.inputs.get(golden.index, {}):
-            return Difference(found.candidate, f"the first call with another input is `{name}` ({argument(found.why)})")
-        return Difference(found.candidate, f"the first call with other parameters is `{name}` (`{found.why}`)")
+            return Difference(
+                found.candidate, f"the first call with a different input is `{name}` ({argument(found.why)})"
+            )
+        return Difference(found.candidate, f"the first call with different parameters is `{name}` (`{found.why}`)")
     return None
 
 
@@ -71,7 +73,7 @@ def _differing(candidate: Call, who: str, ours: Counter[str], theirs: Counter[st
     if gone:
         parts.append(f"does not call {_listed(gone)}")
     if new:
-        parts.append(f"calls {_listed(new)}, which golden did not")
+        parts.append(f"calls {_listed(new)}, which the golden run did not")
     return Difference(candidate, f"{who} {' and '.join(parts)}")
 
 

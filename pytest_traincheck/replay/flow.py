@@ -16,7 +16,7 @@ from pytest_traincheck.replay.calls import Calls
 from pytest_traincheck.replay.initial import initial_values
 from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.sides import INFINITE, Call, Side, Tensor, apart, moved_apart
-from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, carried, carried_by_signs, epsilon
+from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, epsilon, passed_on, passed_on_by_signs
 
 _CALLS = 64
 """Calls that the tolerance of what a whole step computes allows for."""
@@ -81,7 +81,7 @@ class Flow:
             counterpart = self._calls.pairs.get(index)
             if golden.kind == "scheduler":
                 if counterpart is not None:
-                    yield from self._told(golden, self._candidate.calls[counterpart], start, eps, given)
+                    yield from self._scheduled(golden, self._candidate.calls[counterpart], start, eps, given)
                 continue
             if counterpart is None:
                 yield None
@@ -193,11 +193,11 @@ class Flow:
 
     # what a step gives
 
-    def _told(
+    def _scheduled(
         self, golden: Call, candidate: Call, start: tuple[float, float], eps: float, given: float
     ) -> Iterator[Point]:
-        """The numbers that a scheduler is told. Metrics such as an accuracy jump where what they are computed from only
-        drifts, so all that came before must be golden's exactly.
+        """The numbers that a scheduler is given. Metrics such as an accuracy jump where what they are computed from
+        only drifts, so all that came before must be golden's exactly.
         """
         ours = self._golden.inputs.get(golden.index, {})
         theirs = self._candidate.inputs.get(candidate.index, {})
@@ -216,7 +216,7 @@ class Flow:
         if not ours or ours.keys() != theirs.keys() or self._in_another_order(golden):
             return None
         off = max(apart(tensor, theirs[slot]) for slot, tensor in ours.items())
-        return Point("loss", golden, candidate, off, allowance(eps, _CALLS, _CALLS) + carried(given))
+        return Point("loss", golden, candidate, off, allowance(eps, _CALLS, _CALLS) + passed_on(given))
 
     def _in_another_order(self, backward: Call) -> bool:
         """Whether a model is given in this place of the step what golden's was given in another."""
@@ -251,7 +251,7 @@ class Flow:
             if ours is None:
                 continue
             if theirs is None or ours.shape != theirs.shape:
-                return None  # a gradient that did not arrive is told by other rules
+                return None  # a gradient that did not arrive is what other rules report
             found[name] = ours, apart(ours, theirs)
         sizes = [ours.norm / math.sqrt(max(ours.size, 1)) for ours, _ in found.values() if math.isfinite(ours.norm)]
         scale = max(sizes, default=0.0)
@@ -259,7 +259,7 @@ class Flow:
         excess = {}
         for name, (ours, off) in found.items():
             noise = floor * scale * math.sqrt(ours.size) / ours.norm if ours.norm else INFINITE
-            excess[name] = off, allowance(eps, _CALLS, _CALLS) + carried(given) + noise
+            excess[name] = off, allowance(eps, _CALLS, _CALLS) + passed_on(given) + noise
         return _worst("gradient", golden, candidate, excess)
 
     def _models_stepped(self, golden: Call) -> tuple[str, ...]:
@@ -286,14 +286,14 @@ class Flow:
         excess = {}
         for name, value, moved, change in self._moved(("parameter",), begin, end):
             gradients = self._values("gradient", name, begin)
-            noisy, faint = 0.0, 0.0
+            noisy, negligible = 0.0, 0.0
             if gradients is not None:
-                noisy, faint = apart(*gradients), gradients[0].faint / max(gradients[0].size, 1)
+                noisy, negligible = apart(*gradients), gradients[0].negligible / max(gradients[0].size, 1)
             if noisy > agreement(epsilon("float32")):
                 self._drift = INFINITE  # what follows from this update owes nothing
                 continue
-            signs = carried_by_signs(noisy, faint, max(value.size, 1))
-            excess[name] = moved, _rounding(value, change) + signs + carried(given)
+            signs = passed_on_by_signs(noisy, negligible, max(value.size, 1))
+            excess[name] = moved, _rounding(value, change) + signs + passed_on(given)
             self._stepped[name] = end
             self._drift = max(self._drift, moved)
         return _worst("step", golden, candidate, excess)
@@ -335,7 +335,7 @@ class Flow:
         if not self._calls.same_draws(start, end):
             return None
         excess = {}
-        extra = carried_by_signs(max(given, self._drift))
+        extra = passed_on_by_signs(max(given, self._drift))
         for name, value, moved, change in self._moved(("parameter", "buffer"), begin, end):
             excess[name] = moved, _rounding(value, change) + extra
         return _worst("variable", golden, candidate, excess)

@@ -1,21 +1,23 @@
 """Where two runs of one command and one seed went apart: the first step that is given something else, and why.
 
-That a run parted is told by the forward pass: most of its calls are given other inputs, parameters or random numbers
-than golden's. A call that was rewritten, moved or renamed has no counterpart or other arguments; that parts nothing.
+That a run went another way shows in the forward pass: most of its calls are given other inputs, parameters or random
+numbers than golden's. A call that was rewritten, moved or renamed has no counterpart or other arguments; that parts
+nothing.
 Why it parted is looked for before that place, and the earliest difference is named: what begins otherwise, draws that
 golden does not make, a batch, what a model is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_traincheck.golden.recording import ENTRY
 from pytest_traincheck.replay.calls import Calls, Compared, Status
+from pytest_traincheck.replay.roles import roles_of_batch
 from pytest_traincheck.replay.sides import Call, Side, apart
 from pytest_traincheck.replay.tolerance import agreement, allowance, epsilon
-from pytest_traincheck.trace.slots import argument, parts_of_batch
+from pytest_traincheck.trace.slots import argument, is_singular, parts_of_batch
 
 _STRUCTURE = ("arguments", "result")
 """Reasons why a call cannot be compared that say how it is written, not what it is given."""
@@ -78,13 +80,13 @@ def _given(calls: Calls, symptom: Compared) -> _Cause:
     call, why, trained = symptom.golden, symptom.why, False
     name = f"`{call.module or call.name}`"
     if why == "random":
-        what = f"random numbers: {name} draws others than in golden"
+        what = f"random numbers: {name} draws different ones"
     elif f"in.{why}" not in calls.golden.inputs.get(call.index, {}):
-        what, trained = f"parameters: {name} has another `{why}` than in golden", call.window > 0
+        what, trained = f"parameters: {name} has a different `{why}`", call.window > 0
     elif _in_another_order(calls, symptom):
-        what = f"model input: {name} is given golden's {argument(why)} in another order"
+        what = f"model input: {name} is given the same {argument(why)} in a different order"
     else:
-        what = f"model input: {name} is given another {argument(why)} than in golden"
+        what = f"model input: {name} is given a different {argument(why)}"
     return _Cause(symptom.candidate.begin, symptom.candidate.window, what, trained)
 
 
@@ -116,9 +118,7 @@ def _beginning(calls: Calls, symptom: Compared) -> Iterator[_Cause]:
         loaded = [call.begin for call in theirs.calls.values() if call.kind == "data"]
         more = f" and {len(other) - 1} more" if len(other) > 1 else ""
         begin = "begins" if len(other) == 1 else "begin"
-        yield _Cause(
-            min([looked, *loaded]) - 0.5, 0, f"initial values: `{name}`{more} {begin} with others than golden's"
-        )
+        yield _Cause(min([looked, *loaded]) - 0.5, 0, f"initial values: `{name}`{more} {begin} with different ones")
 
 
 def _random(calls: Calls, symptom: Compared) -> Iterator[_Cause]:
@@ -140,7 +140,7 @@ def _random(calls: Calls, symptom: Compared) -> Iterator[_Cause]:
         candidate = others[place + 1] if place + 1 < len(others) else None
         at = candidate[0] if candidate is not None else others[place][0]
         seeded = last < 0 or not (_draw(calls.golden, golden) or _draw(calls.candidate, candidate))
-        what = "the generator is set otherwise than in golden" if seeded else _draws(calls, golden, candidate)
+        what = "the generator is seeded differently" if seeded else _draws(calls, golden, candidate)
         yield _Cause(at, _window(calls.candidate, at), f"random numbers of {_generator(name)}: {what}")
 
 
@@ -153,14 +153,14 @@ def _draws(calls: Calls, golden: tuple[float, int] | None, candidate: tuple[floa
     ours, theirs = _draw(calls.golden, golden), _draw(calls.candidate, candidate)
     if theirs is None:
         assert ours is not None
-        return f"golden's draw by `{ours[0]}` is not made"
+        return f"`{ours[0]}` does not draw, as it does in the golden run"
     if ours is None:
-        return f"`{theirs[0]}` draws, and golden draws no more"
+        return f"`{theirs[0]}` draws where the golden run draws nothing more"
     if ours[0] != theirs[0]:
-        return f"`{theirs[0]}` draws where in golden `{ours[0]}` does"
+        return f"`{theirs[0]}` draws where `{ours[0]}` does in the golden run"
     if ours[1] != theirs[1]:
-        return f"`{theirs[0]}` draws {theirs[1]} numbers, in golden {ours[1]}"
-    return f"`{theirs[0]}` draws other numbers than in golden"
+        return f"`{theirs[0]}` draws {theirs[1]} numbers, in the golden run {ours[1]}"
+    return f"`{theirs[0]}` draws different numbers"
 
 
 def _draw(side: Side, state: tuple[float, int] | None) -> tuple[str, int] | None:
@@ -190,7 +190,8 @@ def _batches(calls: Calls, symptom: Compared) -> Iterator[_Cause]:
         differ = [slot for slot in parts if apart(parts[slot], made[slot]) > agreement(epsilon(parts[slot].dtype))]
         if differ:
             call = theirs.calls[other]
-            yield _Cause(call.begin, call.window, f"{_place_of_batch(number)}: {_parts(differ, list(parts))}")
+            roles = roles_of_batch(ours, batch)
+            yield _Cause(call.begin, call.window, f"{_place_of_batch(number)}: {_parts(differ, list(parts), roles)}")
             return
 
 
@@ -198,12 +199,13 @@ def _place_of_batch(number: int) -> str:
     return "first batch" if not number else f"batch {number + 1}"
 
 
-def _parts(differ: Sequence[str], parts: Sequence[str]) -> str:
+def _parts(differ: Sequence[str], parts: Sequence[str], roles: Mapping[str, str]) -> str:
     wrong, kept = ([slot.removeprefix("out.") for slot in parts if (slot in differ) is side] for side in (True, False))
     if wrong == ["out"]:
-        return "it is not golden's"
-    text = f"{parts_of_batch(wrong)} {'differs' if len(wrong) == 1 else 'differ'}"
-    return f"{text}, {parts_of_batch(kept)} {'is' if len(kept) == 1 else 'are'} golden's" if kept else text
+        return "it differs from the golden run's"
+    text = f"{parts_of_batch(wrong, roles)} {'differs' if is_singular(wrong, roles) else 'differ'}"
+    are = "is" if is_singular(kept, roles) else "are"
+    return f"{text}, {parts_of_batch(kept, roles)} {are} as in the golden run" if kept else text
 
 
 def _window(side: Side, at: float) -> int:

@@ -31,7 +31,7 @@ class Tensor:
     dtype: str
     shape: str
     size: int
-    faint: int
+    negligible: int
     """Elements of a gradient that are next to nothing beside the others."""
     digest: int
     norm: float
@@ -98,7 +98,9 @@ class Side:
     def _read(self, recording: Recording, process: int) -> None:
         strings = recording.strings
         for index, row in _rows(recording.sketches, process):
-            _, call, at, slot_text, dtype, shape, variable, kind, size, faint, digest, norm, mean, projections = row
+            _, call, at, slot_text, dtype, shape, variable, kind, size, negligible, digest, norm, mean, projections = (
+                row
+            )
             if not self.since <= at < self._until:
                 continue
             slot = strings[slot_text]
@@ -118,7 +120,7 @@ class Side:
                 self.together.setdefault(call, {})[slot] = digest
             else:
                 tensor = Tensor(
-                    at, strings[dtype], strings[shape], size, faint, digest, norm, mean, tuple(projections), index
+                    at, strings[dtype], strings[shape], size, negligible, digest, norm, mean, tuple(projections), index
                 )
                 if head == "var":
                     name = (strings[kind], strings[variable])

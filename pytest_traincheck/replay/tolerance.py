@@ -53,14 +53,14 @@ def agreement(eps: float) -> float:
     return _ROUNDED * eps if eps > COARSE else _GREATEST * eps
 
 
-def carried(off: float) -> float:
+def passed_on(off: float) -> float:
     """What inputs that are `off` apart add to the distance of the results of a smooth function."""
     return _AMPLIFIED * off
 
 
-def carried_by_signs(off: float, faint: float = 0.0, size: float = math.inf) -> float:
-    """The same for the update of an optimizer that normalises its gradients, `size` elements of which a share `faint`
-    is close to zero: where they are not exactly golden's, such elements change their sign, and move as far as all
-    others. One may always do so.
+def passed_on_by_signs(off: float, negligible: float = 0.0, size: float = math.inf) -> float:
+    """The same for the update of an optimizer that normalises its gradients, `size` elements of which a share
+    `negligible` is close to zero: where they are not exactly golden's, such elements change their sign, and move as far
+    as all others. One may always do so.
     """
-    return _SIGNS * (math.sqrt(off) + math.sqrt(faint) + math.sqrt(1 / size)) if off else 0.0
+    return _SIGNS * (math.sqrt(off) + math.sqrt(negligible) + math.sqrt(1 / size)) if off else 0.0

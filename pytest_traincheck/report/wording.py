@@ -190,16 +190,18 @@ def output_lines(error: RunError, shown: int = OUTPUT_LINES_SHOWN) -> list[str]:
 
 
 def agreement(result: CheckResult) -> str:
-    """How many modules computed what golden's did, and how far the rest is off; empty where nothing was compared."""
+    """How many modules computed what those of the golden run did, and how far off the rest is; empty where nothing was
+    compared.
+    """
     compared = [item for item in result.modules if item.status != "not comparable"]
     if not compared:
         return ""
     parts = [f"{sum(item.status == 'same' for item in compared)} of {plural(len(compared), 'module')} the same"]
-    for status, words in (("drifted", "drifted"), ("deviates", "deviate")):
+    for status, words in (("drifted", "up to rounding"), ("deviates", "different")):
         found = [item for item in compared if item.status == status]
         if found:
             worst = max(found, key=lambda item: item.off)
-            parts.append(f"{len(found)} {words}, at most {share(worst.off)} ({one_line(worst.path)})")
+            parts.append(f"{len(found)} {words} (at most {share(worst.off)} off: {one_line(worst.path)})")
     rest = len(result.modules) - len(compared)
     return ", ".join(parts) + (f"; {rest} not comparable" if rest else "")
 
@@ -209,13 +211,13 @@ def coverage(result: CheckResult) -> str:
     found = result.coverage
     if found is None or not found.comparisons:
         return ""
-    text = f"{found.made} of {plural(found.comparisons, 'comparison')} with golden took place"
+    text = f"{found.made} of {plural(found.comparisons, 'comparison')} with the golden run took place"
     text += f" ({_percent(found.share)})"
     if found.repeats is False:
-        text += f"; golden's own runs do not repeat with one seed, so {_percent(found.floor)} are due"
+        text += f"; two golden runs with the same seed differ, so {_percent(found.floor)} are expected"
     # A warning says it all.
-    told = any(item.kind == "coverage" for item in result.warnings)
-    return f"{text}; {parted(result)}" if found.parted is not None and not told else text
+    warned = any(item.kind == "coverage" for item in result.warnings)
+    return f"{text}; {parted(result)}" if found.parted is not None and not warned else text
 
 
 def not_covered(result: CheckResult) -> str:
@@ -236,7 +238,7 @@ def parted(result: CheckResult) -> str:
     if result.coverage is not None and result.coverage.excuse == place.what:
         return one_line(place.what)
     at = f", at {place.source}" if place.source else ""
-    return one_line(f"the runs part in step {place.step}{at}: {place.what}")
+    return one_line(f"the runs first differ in step {place.step}{at}: {place.what}")
 
 
 def _percent(share: float) -> str:
@@ -278,7 +280,7 @@ def seconds(value: float) -> str:
 
 
 def renamed(result: CheckResult, most: int = 4) -> str:
-    """What the candidate calls otherwise, the first few; empty where names are the same."""
-    pairs = [f"`{candidate}` is golden's `{golden}`" for candidate, golden in result.renamed[:most]]
+    """What the candidate calls by other names, the first few; empty where names are the same."""
+    pairs = [f"`{candidate}` is `{golden}` in the golden run" for candidate, golden in result.renamed[:most]]
     more = len(result.renamed) - len(pairs)
     return ", ".join([*pairs, *([f"and {more} more"] if more else [])])

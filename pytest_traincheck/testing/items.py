@@ -24,7 +24,7 @@ from pytest_traincheck.testing import wording
 from pytest_traincheck.testing.checks import CHECKS
 from pytest_traincheck.testing.failure import TraincheckFailure, representation
 from pytest_traincheck.testing.learned import PROPERTY, refusal
-from pytest_traincheck.testing.selection import CARRIED, COVERAGE, ERROR, RAN, carried
+from pytest_traincheck.testing.selection import COVERAGE, ERROR, RAN, REPORTED, reported_name
 from pytest_traincheck.testing.settings import settings_of
 from pytest_traincheck.workflow.intended import is_meant
 
@@ -131,7 +131,7 @@ class PipelineItem(TraincheckItem):
 
     def carries(self, incidents: Sequence[Incident]) -> None:
         """Note that the outcome of this item tells of incidents: what no item tells of, the session has to."""
-        self.user_properties += [(CARRIED, carried(self.spec.name, incident.id)) for incident in incidents]
+        self.user_properties += [(REPORTED, reported_name(self.spec.name, incident.id)) for incident in incidents]
 
     def incident_properties(self, incidents: Sequence[Incident]) -> None:
         first = incidents[0].root
@@ -174,7 +174,7 @@ class RanItem(PipelineItem):
     def runtest(self) -> None:
         result = self.check()
         if result.errors:
-            self.user_properties.append((CARRIED, carried(self.spec.name, ERROR)))
+            self.user_properties.append((REPORTED, reported_name(self.spec.name, ERROR)))
             self.properties(sentence=result.errors[0].message)
             raise TraincheckFailure(wording.errors_text(result), result.errors[0].message)
         homeless = [
@@ -202,7 +202,7 @@ class CoverageItem(PipelineItem):
         share = "" if found is None else f"{found.made} of {found.comparisons}"
         self.properties(coverage=share, sentence=warnings[0].title if warnings else "")
         if any(item.fails for item in warnings):
-            self.user_properties.append((CARRIED, carried(self.spec.name, COVERAGE)))
+            self.user_properties.append((REPORTED, reported_name(self.spec.name, COVERAGE)))
             raise TraincheckFailure(wording.strict_text(warnings, result), one_line(warnings[0].title))
         if warnings:
             pytest.skip(f"warning: {warning(warnings[0])}")

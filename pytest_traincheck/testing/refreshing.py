@@ -80,7 +80,7 @@ class RefreshSession:
             self.config.workeroutput[WORKER_KEY] = sent  # type: ignore[attr-defined]
             return
         try:
-            # Workers end in any order; what is told does not depend on it.
+            # Workers end in any order; what is reported does not depend on it.
             self.goldens = {**dict(sorted(self.goldens.items())), **own}
             self._finish(session)
         finally:

@@ -1,7 +1,7 @@
 """Incidents whose items were not selected: `-k`, `--lf`, `--deselect` and node ids leave items out, not what happened.
 
-A pipeline runs as a whole when its first item needs it. Each item that fails tells of certain incidents; what none of
-the items that ran tells of is told by the session, as a failure of the golden file.
+A pipeline runs as a whole when its first item needs it. Each item that fails reports certain incidents; what none of
+the items that ran reports is reported by the session, as a failure of the golden file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pytest_traincheck.golden.wording import one_line, plural
 from pytest_traincheck.testing import wording
 from pytest_traincheck.testing.failure import TraincheckFailure, representation
 
-CARRIED = "traincheck_carries"
+REPORTED = "traincheck_carries"
 """Property of a report: an incident that its outcome tells of. It travels from an xdist worker by itself."""
 
 RAN = "ran"
@@ -32,21 +32,21 @@ ERROR = "error"
 """Stands for an incident where the runs gave no result."""
 
 
-def carried(pipeline: str, incident: str) -> str:
+def reported_name(pipeline: str, incident: str) -> str:
     """The value of the property: a pipeline, and an incident's id or `ERROR`."""
     return f"{pipeline} {incident}"
 
 
 @dataclass
-class Told:
-    """What the items that ran told of: incidents by `carried`, as failures or as failures that were expected."""
+class Reported:
+    """What the items that ran have reported: incidents by name, as failures or as failures that were expected."""
 
     failed: set[str] = field(default_factory=set)
     expected: set[str] = field(default_factory=set)
 
     def note(self, report: pytest.TestReport) -> None:
         """Take in the report of one item."""
-        found = {str(value) for key, value in report.user_properties if key == CARRIED}
+        found = {str(value) for key, value in report.user_properties if key == REPORTED}
         if report.failed:
             self.failed |= found
         elif hasattr(report, "wasxfail"):
@@ -57,34 +57,35 @@ class Told:
         names = _names(result)
         return bool(names) and names <= self.expected and not names & self.failed
 
-    def untold(self, result: CheckResult) -> tuple[str, ...]:
-        """Ids of the result's incidents, or `ERROR`, that no item told of."""
-        told = self.failed | self.expected
-        return tuple(name.rpartition(" ")[2] for name in sorted(_names(result)) if name not in told)
+    def unreported(self, result: CheckResult) -> tuple[str, ...]:
+        """Ids of the result's incidents, or `ERROR`, that no item reported."""
+        reported = self.failed | self.expected
+        return tuple(name.rpartition(" ")[2] for name in sorted(_names(result)) if name not in reported)
 
 
 def _names(result: CheckResult) -> set[str]:
     if result.errors:
-        return {carried(result.pipeline, ERROR)}
-    names = {carried(result.pipeline, incident.id) for incident in result.incidents}
-    return names | ({carried(result.pipeline, COVERAGE)} if any(item.fails for item in result.warnings) else set())
+        return {reported_name(result.pipeline, ERROR)}
+    found = [incident.id for incident in result.incidents]
+    found += [COVERAGE] if any(item.fails for item in result.warnings) else []
+    return {reported_name(result.pipeline, name) for name in found}
 
 
-def failure_of(result: CheckResult, untold: Sequence[str], path: Path, node: str) -> list[pytest.TestReport]:
+def failure_of(result: CheckResult, unreported: Sequence[str], path: Path, node: str) -> list[pytest.TestReport]:
     """The failure of a golden file whose items that ran do not tell all that its run came to, as reports of pytest.
 
     `node` is the file's own node id: a session that follows with `--lf` collects the file again, and then runs all of
     its items.
     """
-    if ERROR in untold:
+    if ERROR in unreported:
         sentence = f"the pipeline did not run, and the item that says so was not selected: {RAN}"
         text = f"{sentence[0].upper()}{sentence[1:]}.\n\n{wording.errors_text(result)}"
-    elif set(untold) == {COVERAGE}:
+    elif set(unreported) == {COVERAGE}:
         sentence = f"too few comparisons took place, and the item that says so was not selected: {COVERAGE}"
         failing = [item for item in result.warnings if item.fails]
         text = f"{sentence[0].upper()}{sentence[1:]}.\n\n{wording.strict_text(failing, result)}"
     else:
-        incidents = [incident for incident in result.incidents if incident.id in untold]
+        incidents = [incident for incident in result.incidents if incident.id in unreported]
         subjects = list(dict.fromkeys(one_line(incident.root.invariant.subject) for incident in incidents))
         items = "an item that was" if len(subjects) == 1 else "items that were"
         count, named = plural(len(incidents), "incident"), ", ".join(subjects)

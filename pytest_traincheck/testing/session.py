@@ -29,7 +29,7 @@ from pytest_traincheck.testing.items import GoldenFile, Plan, TraincheckItem
 from pytest_traincheck.testing.learned import learned_of
 from pytest_traincheck.testing.notes import is_complete, notes
 from pytest_traincheck.testing.refreshing import RefreshSession
-from pytest_traincheck.testing.selection import Told, failure_of
+from pytest_traincheck.testing.selection import Reported, failure_of
 from pytest_traincheck.testing.settings import Settings, settings_of
 from pytest_traincheck.workflow.exceptions import judge_exceptions, today
 
@@ -163,7 +163,7 @@ class Session:
     collected: set[str] = field(default_factory=set)
     from_workers: dict[str, CheckResult] = field(default_factory=dict)
     exceptions: set[str] = field(default_factory=set)
-    told: Told = field(default_factory=Told)
+    reported: Reported = field(default_factory=Reported)
     written: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     """Workflow commands for GitHub, written last."""
@@ -235,16 +235,16 @@ class Session:
         done = yield
         if not self.settings.refresh and not hasattr(self.config, "workerinput"):
             for result in self.check_results():
-                if untold := self.told.untold(result):
+                if unreported := self.reported.unreported(result):
                     path = golden_path(self.loaded.store, result.pipeline)
                     node = _node_id(path, self.config.rootpath)
                     session.testscollected += 1  # It is counted with the items, in pytest's progress and its totals.
-                    for report in failure_of(result, untold, path, node):
+                    for report in failure_of(result, unreported, path, node):
                         self.config.hook.pytest_runtest_logreport(report=report)
         return done
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.told.note(report)
+        self.reported.note(report)
         if report.failed:
             self.exceptions.update(str(value) for key, value in report.user_properties if key == EXCEPTION)
 
@@ -328,7 +328,7 @@ class Session:
         """Before pytest's own sections, so that the cause is what a person reads first."""
         results = self.results()
         if results or self.written or self.notes:
-            expected = {result.pipeline for result in results if self.told.is_expected(result)}
+            expected = {result.pipeline for result in results if self.reported.is_expected(result)}
             summary.show(terminalreporter, results, (), (*self.notes, *self.written), self.commands, expected)
         return (yield)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+_NO_ROLES: Mapping[str, str] = {}
 
 
 def argument(path: str) -> str:
@@ -11,19 +13,23 @@ def argument(path: str) -> str:
     return f"`{name}{''.join(f'[{part}]' if part.isdigit() else f'.{part}' for part in rest)}`"
 
 
-def part_of_batch(path: str) -> str:
-    """`labels` as "`labels`"; `1`, of a batch that is a tuple, as "part 1"; `0.x` as "`x` in part 0"."""
-    first, _, rest = path.partition(".")
-    if not first.isdigit():
+def part_of_batch(path: str, roles: Mapping[str, str] = _NO_ROLES) -> str:
+    """`labels` as "`labels`"; `1`, of a batch that is a tuple, as "`batch[1]`".
+
+    `roles` says what parts are for, where that is known; then it is "the targets (`batch[1]`)". A name tells it itself.
+    """
+    if not path.partition(".")[0].isdigit():
         return argument(path)
-    if not rest:
-        return f"part {first}"
-    return f"{part_of_batch(rest)} in part {first}"
+    place = argument(f"batch.{path}")
+    return f"the {roles[path]} ({place})" if path in roles else place
 
 
-def parts_of_batch(paths: Sequence[str]) -> str:
-    """Several of them: "parts 1 and 2", or "`mask`, `labels` and part 3"."""
-    if len(paths) > 1 and all(path.isdigit() for path in paths):
-        return f"parts {', '.join(paths[:-1])} and {paths[-1]}"
-    *others, last = [part_of_batch(path) for path in paths]
+def parts_of_batch(paths: Sequence[str], roles: Mapping[str, str] = _NO_ROLES) -> str:
+    """Several of them: "`mask`, `labels` and `batch[3]`"."""
+    *others, last = [part_of_batch(path, roles) for path in paths]
     return f"{', '.join(others)} and {last}" if others else last
+
+
+def is_singular(paths: Sequence[str], roles: Mapping[str, str] = _NO_ROLES) -> bool:
+    """Whether a sentence about `parts_of_batch` has its verb in the singular."""
+    return len(paths) == 1 and (paths[0] not in roles or not paths[0].partition(".")[0].isdigit())

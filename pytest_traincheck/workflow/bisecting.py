@@ -171,17 +171,17 @@ class _Search:
     ) -> BisectReport:
         first = next((item for item in tested if item.commit.hash == search.first_bad), None)
         if first is not None and first.result is not None:
-            first = replace(first, result=self._told(first.result, rule, ends[0].short, first.commit.short))
+            first = replace(first, result=self._remembered(first.result, rule, ends[0].short, first.commit.short))
         possible = tuple(describe_commit(search.tree, commit) for commit in search.possible)
         return BisectReport(self.request.spec.name, rule, *ends, tested, first, possible, golden.notes)
 
-    def _told(self, result: CheckResult, rule: str, good: str, commit: str) -> CheckResult:
+    def _remembered(self, result: CheckResult, rule: str, good: str, commit: str) -> CheckResult:
         """The result of the first bad commit, with commands about the incident that was looked for."""
         incident, config = incident_of(result, rule), self.request.config
         alone = replace(result, incidents=(incident,)) if incident is not None else result
-        told = replace(result, commands=with_commands_at(alone, config, good, commit).commands)
-        remember(config, told)
-        return told
+        found = replace(result, commands=with_commands_at(alone, config, good, commit).commands)
+        remember(config, found)
+        return found
 
 
 def _require_run(result: CheckResult) -> None:

@@ -65,7 +65,7 @@ def check_stored(
                 notes=(
                     *result.notes,
                     f"the golden of {spec.name!r} was learned from another command, so only its transferable rules "
-                    f"were checked; `traincheck refresh {spec.name}` learns it anew",
+                    f"were checked; `traincheck refresh {spec.name}` learns it again",
                 ),
             )
         result = with_commands(since_golden(result, golden.commit, path, plan.cwd), config, STORED)

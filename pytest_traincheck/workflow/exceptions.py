@@ -43,9 +43,9 @@ def problem(entry: Accept, config: Config, known: Sequence[Invariant] | None, da
     what = f"The accepted exception `{entry.name}` of {entry.owner}"
     if entry.expires < day:
         title = f"{what} expired on {entry.expires}."
-        now = f"{day}: mend what it excuses and delete it, or agree on a new date"
+        now = f"{day}: fix what it excuses and delete it, or agree on a new date"
     elif known is not None and not any(matches(entry, rule) for rule in known):
-        title = f"{what} matches no rule of any golden any more."
+        title = f"{what} matches no rule of any golden."
         now = "no rule has this id or subject: delete it"
     else:
         return None
@@ -61,7 +61,7 @@ def problem(entry: Accept, config: Config, known: Sequence[Invariant] | None, da
         when=(),
         scope=Scope.PINNED,
         kind=Kind.CONFIG,
-        sentence=f"{what} is for a rule that there is, until {entry.expires}.",
+        sentence=f"{what} is for a rule that exists, until {entry.expires}.",
     )
     return Violation(
         rule,
@@ -106,6 +106,6 @@ def needless(config: Config, results: Sequence[CheckResult], day: datetime.date)
         if entry.expires >= day and Verdict.HELD in found and not {Verdict.ACCEPTED, Verdict.VIOLATED} & set(found):
             notes.append(
                 f"the accepted exception {entry.name!r} of {entry.owner} was not needed: what it excuses held; "
-                "delete it when that is mended"
+                "delete it when that is fixed"
             )
     return tuple(notes)

@@ -43,7 +43,7 @@ def _block(item: Relearned, accepted: Sequence[Incident]) -> str:
     if item.reason:
         lines += ["", *wrap(one_line(item.reason), WIDTH, indent="> ", first="> ")]
     if accepted:
-        lines += ["", f"**Accepted**: {plural(len(accepted), 'incident')} against the golden of before.", ""]
+        lines += ["", f"**Accepted**: {plural(len(accepted), 'incident')} against the previous golden.", ""]
         for incident in accepted:
             lines += wrap(f"`{incident.id}` {one_line(incident.root.title)}", WIDTH, indent="  ", first="- ")
     return "\n".join(lines) + (f"\n{rest}" if rest else "")
@@ -56,7 +56,7 @@ def _numbers(item: Relearned) -> tuple[str, ...]:
     listed = ", ".join(map(str, files))
     if item.changed:
         return (f"the numbers of this platform lie beside it; commit both: {listed}",)
-    return (f"the numbers of this platform were learned anew: {listed}",)
+    return (f"the numbers of this platform were learned again: {listed}",)
 
 
 def refused_text(refused: Mapping[str, Sequence[Incident]], command: Command) -> str:
@@ -64,7 +64,7 @@ def refused_text(refused: Mapping[str, Sequence[Incident]], command: Command) ->
     total = sum(map(len, refused.values()))
     blocks = [render_incident_text(incident, width=WIDTH) for incidents in refused.values() for incident in incidents]
     them = "this incident" if total == 1 else "these incidents"
-    lines = [f"Not refreshed: {them} against the stored golden would be accepted unseen. Nothing was written."]
+    lines = [f"Not refreshed: {them} against the stored golden would be accepted without a look. Nothing was written."]
     for pipeline, incidents in refused.items():
         for incident in incidents:
             lines += ["", *wrap(incident_line(pipeline, incident), WIDTH, indent="  ", first="")]

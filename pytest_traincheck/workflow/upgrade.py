@@ -78,9 +78,9 @@ def upgrade(
         return found
     # The same words mean the same tomorrow, when HEAD has moved on.
     code = source.commit[:12] if source.is_ref else ref if ref != str(config.root) else ""
-    told = with_upgrade_commands(found.last, config, environments.options, code)
-    remember(config, told)
-    return found.with_last(told)
+    last = with_upgrade_commands(found.last, config, environments.options, code)
+    remember(config, last)
+    return found.with_last(last)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class _Upgrade:
         wanted = [(Code.GOLDEN, Libraries.NEW)]
         if differs:
             wanted += [(Code.CANDIDATE, Libraries.OLD), (Code.CANDIDATE, Libraries.NEW)]
-        cells = _told_apart(tuple(self._cell(learned, code, libraries) for code, libraries in wanted))
+        cells = _distinguished(tuple(self._cell(learned, code, libraries) for code, libraries in wanted))
         return replace(
             empty,
             reference=CheckResult(self.spec.name, golden=learned.side),
@@ -189,7 +189,7 @@ class _Upgrade:
         )
 
 
-def _told_apart(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+def _distinguished(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
     """The cells; in the last, what library and code broke stands apart, without changed lines beside the library's."""
     result = regrouped(cells)
     cells = tuple(replace(cell, result=result) if cell is last_cell(cells) else cell for cell in cells)

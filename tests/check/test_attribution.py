@@ -68,21 +68,21 @@ def four(library: CheckResult, code: CheckResult, both: CheckResult) -> list[Cel
             FAILED,
             CLEAN,
             FAILED,
-            "The library alone broke it: golden's code does not run through with the new libraries.",
+            "The library alone broke it: the golden code does not run to its end with the new libraries.",
             (),
         ),
         (
             broken(LOSS),
             CLEAN,
             CLEAN,
-            "The new libraries break golden's code, and the candidate's code is ready for them: together they pass.",
+            "The new libraries break the golden code, and the candidate code is ready for them: together they pass.",
             (),
         ),
         (
             CLEAN,
             FAILED,
             CLEAN,
-            "The candidate's code fails with the old libraries and passes with the new ones: merge both together.",
+            "The candidate code fails with the old libraries and passes with the new ones: merge both together.",
             (),
         ),
     ],
@@ -148,7 +148,7 @@ def test_one_change_alone_is_left_as_it_is() -> None:
     [
         (CLEAN, "The new libraries broke nothing."),
         (broken(LOSS), "The library alone broke it."),
-        (FAILED, "The library alone broke it: the code does not run through with the new libraries."),
+        (FAILED, "The library alone broke it: the code does not run to its end with the new libraries."),
     ],
 )
 def test_where_the_code_is_the_same_there_is_one_cell(result: CheckResult, sentence: str) -> None:

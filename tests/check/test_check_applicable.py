@@ -9,7 +9,7 @@ from judgements import broken, describe, rule, violations
 from training_story import CLIP, DROPOUT, LINEAR, F, Layer, Loop, Recorder
 
 from pytest_traincheck.check import CheckOutcome
-from pytest_traincheck.check.applicable import Kinship, kinship, why_not
+from pytest_traincheck.check.applicable import Program, program_of, why_not
 from pytest_traincheck.check.result import InvariantVerdict, Verdict
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.workflow.judging import vacuous
@@ -40,25 +40,25 @@ def verdict_on(outcome: CheckOutcome, sentence: str) -> InvariantVerdict:
 
 def test_what_a_candidate_is_to_the_golden(recorder: Recorder) -> None:
     golden, same, other = recorder.golden(Loop()), recorder.record(Loop(seed=7)), recorder.record(OTHER)
-    assert kinship(golden, same, same_spec=True) is Kinship.SAME
-    assert kinship(golden, same, same_spec=False) is Kinship.VARIATION
-    assert kinship(golden, other, same_spec=False) is Kinship.FOREIGN
+    assert program_of(golden, same, same_spec=True) is Program.SAME
+    assert program_of(golden, same, same_spec=False) is Program.VARIATION
+    assert program_of(golden, other, same_spec=False) is Program.OTHER
     # Whoever says that it is the same is believed: a model may be rewritten.
-    assert kinship(golden, other, same_spec=True) is Kinship.SAME
+    assert program_of(golden, other, same_spec=True) is Program.SAME
 
 
-@pytest.mark.parametrize(("kept", "expected"), [(3, Kinship.VARIATION), (2, Kinship.VARIATION), (1, Kinship.FOREIGN)])
-def test_half_of_the_parameters_make_a_variation(recorder: Recorder, kept: int, expected: Kinship) -> None:
+@pytest.mark.parametrize(("kept", "expected"), [(3, Program.VARIATION), (2, Program.VARIATION), (1, Program.OTHER)])
+def test_half_of_the_parameters_make_a_variation(recorder: Recorder, kept: int, expected: Program) -> None:
     """Of other sizes, as a wider model has them, and beside new ones."""
     names = ("a.weight", "b.weight", "c.weight", "d.weight")
     golden = recorder.golden(Loop(parameters=dict.fromkeys(names, (3, 3))))
     wider = dict.fromkeys((*names[:kept], "e.weight", "f.weight", "g.weight", "h.weight"), (9, 9))
-    assert kinship(golden, recorder.record(Loop(parameters=wider)), same_spec=False) is expected
+    assert program_of(golden, recorder.record(Loop(parameters=wider)), same_spec=False) is expected
 
 
 def test_a_golden_that_knows_no_model_was_learned_from_several_programs(recorder: Recorder) -> None:
     golden = replace(recorder.golden(Loop()), models={})
-    assert kinship(golden, recorder.record(OTHER), same_spec=False) is Kinship.VARIATION
+    assert program_of(golden, recorder.record(OTHER), same_spec=False) is Program.VARIATION
 
 
 # Which rules are checked
@@ -67,20 +67,20 @@ def test_a_golden_that_knows_no_model_was_learned_from_several_programs(recorder
 @pytest.mark.parametrize(
     ("relation", "claim", "scope", "spoken_of"),
     [
-        ("Count", {}, Scope.PINNED, {Kinship.SAME}),
-        ("EventContain", {}, Scope.PINNED, {Kinship.SAME}),
-        ("Count", {}, Scope.TRANSFERABLE, {Kinship.SAME, Kinship.VARIATION}),
-        ("APIOutput", {"dtype": "bfloat16"}, Scope.TRANSFERABLE, {Kinship.SAME, Kinship.VARIATION}),
-        ("APIOutput", {"finite": True}, Scope.TRANSFERABLE, set(Kinship)),
-        ("Accumulate", {}, Scope.TRANSFERABLE, set(Kinship)),
-        ("EventContain", {}, Scope.TRANSFERABLE, set(Kinship)),
-        ("CollectiveOrder", {}, Scope.TRANSFERABLE, set(Kinship)),
-        ("Bounded", {}, Scope.TRANSFERABLE, set(Kinship)),
+        ("Count", {}, Scope.PINNED, {Program.SAME}),
+        ("EventContain", {}, Scope.PINNED, {Program.SAME}),
+        ("Count", {}, Scope.TRANSFERABLE, {Program.SAME, Program.VARIATION}),
+        ("APIOutput", {"dtype": "bfloat16"}, Scope.TRANSFERABLE, {Program.SAME, Program.VARIATION}),
+        ("APIOutput", {"finite": True}, Scope.TRANSFERABLE, set(Program)),
+        ("Accumulate", {}, Scope.TRANSFERABLE, set(Program)),
+        ("EventContain", {}, Scope.TRANSFERABLE, set(Program)),
+        ("CollectiveOrder", {}, Scope.TRANSFERABLE, set(Program)),
+        ("Bounded", {}, Scope.TRANSFERABLE, set(Program)),
     ],
 )
-def test_rules_by_kinship(relation: str, claim: dict[str, object], scope: Scope, spoken_of: set[Kinship]) -> None:
+def test_rules_by_program(relation: str, claim: dict[str, object], scope: Scope, spoken_of: set[Program]) -> None:
     invariant = Invariant(relation, "torch", claim, (), scope, Kind.BEHAVIOUR, "Something holds.", 24, 3)
-    assert {kin for kin in Kinship if not why_not(invariant, kin)} == spoken_of
+    assert {program for program in Program if not why_not(invariant, program)} == spoken_of
 
 
 def test_a_variation_is_held_to_what_does_not_depend_on_arguments(recorder: Recorder) -> None:
@@ -98,7 +98,7 @@ def test_another_program_is_not_held_to_habits(recorder: Recorder) -> None:
     assert not outcome.incidents, describe(outcome.incidents)
     clips, pinned = verdict_on(outcome, CLIPS), rule(golden, "`AdamW[Net]` holds parameters of `Net` only.")
     assert (clips.verdict, clips.applicable) == (Verdict.NOT_TRIGGERED, False)
-    assert clips.reason == "a habit of the one program it was learned from, and the candidate is another"
+    assert clips.reason == "learned from one program and not general, and the candidate is a different program"
     assert "pinned to the golden's own command" in verdict_on(outcome, pinned.sentence).reason
 
 
@@ -142,7 +142,7 @@ def test_a_golden_of_which_no_rule_applies_is_no_pass(recorder: Recorder) -> Non
     (error,) = vacuous(outcome.verdicts)
     assert error.message == (
         f"none of {len(pinned.invariants)} rules of the golden could be checked ({len(pinned.invariants)} not "
-        "triggered: pinned to the golden's own command, and the candidate ran another)"
+        "triggered: pinned to the golden's own command, and the candidate ran a different one)"
     )
     assert "traincheck refresh" in error.remedy
 

@@ -300,7 +300,7 @@ def _check_validated(recorder: Recorder, how: str) -> CheckOutcome:
 def test_training_on_the_validation_set_is_one_incident_that_says_so(recorder: Recorder, how: str) -> None:
     incidents = _check_validated(recorder, how).incidents
     assert len(incidents) == 1, describe(incidents)
-    assert "trains where golden evaluated" in incidents[0].root.title
+    assert "trains where the golden run evaluated" in incidents[0].root.title
     assert incidents[0].consequences
 
 

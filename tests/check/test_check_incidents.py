@@ -82,7 +82,7 @@ def test_one_step_left_out_is_one_incident_although_every_count_of_its_window_do
     outcome = recorder.check(recorder.golden(Loop()), Loop(skip_step=(3,)))
     (incident,) = outcome.incidents
     assert (incident.root.invariant.subject, incident.root.step) == ("torch.autograd.backward", 3)
-    assert "an optimizer step was left out" in incident.root.title
+    assert "an optimizer step is missing" in incident.root.title
 
 
 def test_a_scheduler_before_the_first_step_is_the_cause_of_the_rates_that_differ(recorder: Recorder) -> None:

@@ -190,7 +190,7 @@ def test_a_mistake_in_what_was_put_together_is_told_with_the_names_of_golden(
     (incident,) = forgotten.incidents
     assert incident.root.variables == ("Student.out.weight", "Student.out.bias")
     trains = check(APART, Distillation(together=together, made=made, teacher_trains=True))
-    assert "golden called `Teacher` in eval mode" in trains.incidents[0].root.title
+    assert "the golden run called `Teacher` in eval mode" in trains.incidents[0].root.title
 
 
 def test_a_mistake_in_what_was_taken_apart_is_told_with_the_names_of_golden(check: Any) -> None:

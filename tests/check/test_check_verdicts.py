@@ -37,7 +37,7 @@ def test_violated_rules_have_violations_and_no_others(recorder: Recorder) -> Non
 
 def test_a_context_that_never_came_up_is_not_triggered(recorder: Recorder) -> None:
     golden = recorder.golden(Loop())
-    evaluation = rule(golden, "In evaluation a model is called without recording gradients.")
+    evaluation = rule(golden, "In evaluation, models are called without recording gradients.")
     verdict, reason = verdict_on(recorder.check(golden, Loop(evaluate_after=())), evaluation)
     assert (verdict, reason) == (Verdict.NOT_TRIGGERED, "its context never came up in this run")
 

@@ -105,7 +105,7 @@ def test_an_initialiser_that_draws_fewer_numbers_warns_and_fails_under_strict(pi
     assert "net: passed - " in out
     assert ", 1 warning" in out
     assert "another seed" not in out
-    place = "random numbers of torch: `normal_` draws 144 numbers, in golden 288"
+    place = "random numbers of torch: `normal_` draws 144 numbers, in the golden run 288"
     assert content["coverage"]["parted"] == {"what": place, "step": 0, "source": "train.py:19"}
     assert content["coverage"]["share"] == 0.0
     (warning,) = content["warnings"]
@@ -137,7 +137,7 @@ def test_pytest_shows_it_as_an_item_of_its_own(pipeline: Pipeline, request: pyte
     named = [] if request.config.pluginmanager.has_plugin("traincheck") else ["-p", "pytest_traincheck.plugin"]
     done = pipeline.repository.call("pytest", *named, "--traincheck", "-rs")
     assert done.returncode == 0, done.stdout
-    assert "warning: The candidate ran golden's command with golden's seed" in " ".join(done.stdout.split())
+    assert "warning: The candidate ran the golden run's command with its seed" in " ".join(done.stdout.split())
     config = pipeline.repository.path / "pyproject.toml"
     former = config.read_text()
     config.write_text(f"[tool.traincheck]\nstrict = true\n{former}")
@@ -171,4 +171,4 @@ def test_a_golden_that_does_not_repeat_says_so_and_expects_little(tmp_path: Path
     assert status == 0, out
     assert content["warnings"] == []
     assert content["coverage"]["floor"] < 0.1
-    assert "golden's own runs do not repeat with one seed" in out
+    assert "two golden runs with the same seed differ with one seed" in out

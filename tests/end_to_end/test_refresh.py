@@ -195,7 +195,7 @@ def test_an_acceptance_is_for_the_rate_that_was_shown(project: Project) -> None:
     other = project.call("check")
     assert other.returncode == 1
     text = " ".join(other.stdout.split())
-    assert "`torch.optim.SGD(lr)` was 0.1 in golden, is 0.0001 in the candidate." in text
+    assert "`torch.optim.SGD(lr)` was 0.1 in the golden run and is 0.0001 in the candidate." in text
     assert "vision accepted 0.05 for" in text
     unknown = project.call("refresh", "net", "--accept", rate)
     assert unknown.returncode == 2

@@ -28,7 +28,7 @@ def test_every_sort_of_condition(golden: Golden) -> None:
     when = (Exists("root"), Exists("optimizer", negated=True), Same("child", "root"), both)
     text = render(replace(golden, invariants=(replace(golden.invariants[0], when=when),)))
     assert (
-        "when there is a root, and there is no optimizer, and child is the root, "
+        "when there is a model, and there is no optimizer, and it is directly in the model, "
         "and not (stage is eval and rank is other)\n"
     ) in text
 

@@ -18,7 +18,9 @@ NET = "golden_invariants/net.jsonl"
 REPLAY = Invariant(
     "Replay", "Net", {"of": "module"}, (), Scope.PINNED, Kind.NUMERIC, "every module returns what it did", 8, 1
 )
-WARNED = Warned("coverage", "only 2 of 40 comparisons with golden took place; the runs part in step 0", "train.py:7")
+WARNED = Warned(
+    "coverage", "only 2 of 40 comparisons with the golden run took place; the runs first differ in step 0", "train.py:7"
+)
 
 
 @pytest.fixture
@@ -52,8 +54,8 @@ def test_a_warning_skips_it_with_the_reason_and_is_shown(replayed, results):
     result.stdout.fnmatch_lines(
         [
             "net: passed - * 1 warning",
-            "warning:*only 2 of 40 comparisons with golden took place*At train.py:7.",
-            "coverage:*2 of 40 comparisons with golden took place (5.0 %)",
+            "warning:*only 2 of 40 comparisons with the golden run took place*At train.py:7.",
+            "coverage:*2 of 40 comparisons with the golden run took place (5.0 %)",
             f"SKIPPED*{NET}:*warning: only 2 of 40 comparisons*",
         ]
     )
@@ -75,8 +77,10 @@ def test_under_strict_it_fails_with_the_commands(replayed, results):
 
 
 def test_it_is_skipped_where_nothing_was_due(replayed, results):
-    other = Coverage(40, 0, 1.0, True, Parted("seed 3 instead of golden's 0"), 40, "seed 3 instead of golden's 0")
+    other = Coverage(
+        40, 0, 1.0, True, Parted("seed 3 instead of 0 in the golden run"), 40, "seed 3 instead of 0 in the golden run"
+    )
     replayed.set(replace(results["passed"]("net"), coverage=other), golden=False)
     result = replayed.run("--traincheck", f"{NET}::coverage", "-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED*not compared: seed 3 instead of golden's 0"])
+    result.stdout.fnmatch_lines(["SKIPPED*not compared: seed 3 instead of 0 in the golden run"])

@@ -22,15 +22,26 @@ SHAPES = {
     "conv.weight": (32, 16, 3, 3), "conv.bias": (32,), "norm.weight": (32,), "norm.bias": (32,),
     "fc.weight": (10, 512), "fc.bias": (10,), "scale": (1,),
 }  # fmt: skip
-GRADIENTS = "The norm of each parameter's gradient at the first step of `CNN` is within golden's band."
-ALL_GRADIENTS = "The scale of all gradients of `CNN` together at the first step is within golden's band."
-INITIAL = "The root mean square of each parameter of `CNN` after initialisation is within golden's band."
-MEANS = "The mean of each parameter of `CNN` after initialisation, where it is not noise, is within golden's band."
-INPUTS = "The root mean square of each input of `CNN` in its first training step is within golden's band."
-OUTPUTS = "The root mean square of each module's output in the first training step of `CNN` is within golden's band."
-LOSSES = "The loss of the first training step is within golden's band."
-UPDATES = "The size of each parameter's first update in `CNN`, relative to the parameter, is within golden's band."
-ALL_UPDATES = "The scale of the first updates of all parameters of `CNN` together is within golden's band."
+GRADIENTS = "The norm of each parameter's gradient at the first step of `CNN` is within the band of the golden runs."
+ALL_GRADIENTS = "The scale of all gradients of `CNN` together at the first step is within the band of the golden runs."
+INITIAL = "The root mean square of each parameter of `CNN` after initialisation is within the band of the golden runs."
+MEANS = (
+    "The mean of each parameter of `CNN` after initialisation, where it is more than chance around zero, "
+    "is within the band of the golden runs."
+)
+INPUTS = "The root mean square of each input of `CNN` in its first training step is within the band of the golden runs."
+OUTPUTS = (
+    "The root mean square of each module's output in the first training step of `CNN` "
+    "is within the band of the golden runs."
+)
+LOSSES = "The loss of the first training step is within the band of the golden runs."
+UPDATES = (
+    "The size of each parameter's first update in `CNN`, relative to the parameter, "
+    "is within the band of the golden runs."
+)
+ALL_UPDATES = (
+    "The scale of the first updates of all parameters of `CNN` together is within the band of the golden runs."
+)
 
 
 @dataclass(frozen=True)
@@ -196,11 +207,13 @@ def test_a_scaled_loss_is_seen_in_all_gradients_together(numbers: Numbers, facto
     assert len(outcome.incidents) == 1, describe(outcome.incidents)
     titles = found(outcome)
     way = "larger" if factor > 1 else "smaller"
-    assert titles[0].startswith("The loss that backward starts from gives ")
+    assert titles[0].startswith("The loss that backward starts from is ")
     assert way in titles[0]
     pooled = next(title for title in titles if title.startswith("All gradients of `CNN` together are "))
     assert pooled.endswith(
-        "times as large as in golden at step 0." if factor > 1 else "times smaller than in golden at step 0."
+        "times as large as in the golden runs at step 0."
+        if factor > 1
+        else "times smaller than in the golden runs at step 0."
     )
     # Each parameter by itself scatters too much to tell.
     assert not [title for title in titles if title.startswith("The gradient of ")]
@@ -222,9 +235,9 @@ def test_one_gradient_that_is_off_is_named_with_its_factor(numbers: Numbers) -> 
     golden = numbers.golden(Numeric())
     outcome = numbers.check(golden, Numeric(seed=9, gradient={"fc.weight": 0.01, "conv.weight": 0.1}))
     (violation,) = violations(outcome, "Band")
-    assert violation.title.startswith("The gradient of `CNN.fc.weight` has norm 0.00")
+    assert violation.title.startswith("The gradient of `CNN.fc.weight` has a norm of 0.00")
     assert " at step 0, " in violation.title
-    assert " times smaller than in golden (0." in violation.title
+    assert " times smaller than in the golden runs (0." in violation.title
     assert violation.title.endswith("; 1 more is outside.")
     assert violation.variables == ("CNN.fc.weight", "CNN.conv.weight")
     assert violation.candidate.startswith("`CNN.fc.weight` 0.00")
@@ -233,14 +246,14 @@ def test_one_gradient_that_is_off_is_named_with_its_factor(numbers: Numbers) -> 
 
 def test_a_gradient_that_is_not_finite_is_outside(numbers: Numbers) -> None:
     outcome = numbers.check(numbers.golden(Numeric()), Numeric(seed=9, nonfinite=("fc.bias",)))
-    assert any("`CNN.fc.bias` has norm a value that is not finite at step 0" in title for title in found(outcome))
+    assert any("`CNN.fc.bias` has a norm of NaN or infinity at step 0" in title for title in found(outcome))
 
 
 def test_another_initialisation_is_found(numbers: Numbers) -> None:
     outcome = numbers.check(numbers.golden(Numeric()), Numeric(seed=9, init={"fc.weight": 2.0}))
     (title,) = found(outcome)
     assert title.startswith("`CNN.fc.weight` is initialised with a root mean square of 0.0")
-    assert ", 2.0 times larger than in golden (0.05" in title
+    assert ", 2.0 times larger than in the golden runs (0.05" in title
 
 
 def test_a_few_elements_say_nothing_about_their_scale(numbers: Numbers) -> None:
@@ -252,7 +265,7 @@ def test_constants_stay_constants(numbers: Numbers) -> None:
     golden = numbers.golden(Numeric())
     assert any("`CNN.norm.weight`" in title for title in found(numbers.check(golden, Numeric(seed=9, ones=1.02))))
     (title,) = found(numbers.check(golden, Numeric(seed=9, ones=-1.0)))
-    assert title.startswith("`CNN.norm.weight` is initialised with a mean of -1, where golden has 1, ")
+    assert title.startswith("`CNN.norm.weight` is initialised with a mean of -1, where the golden runs have 1, ")
     (title,) = found(numbers.check(golden, Numeric(seed=9, zeroed=("conv.weight",)).but(ones=1.0)))[:1]
     assert "is initialised with a root mean square of" in title
 
@@ -260,7 +273,7 @@ def test_constants_stay_constants(numbers: Numbers) -> None:
 def test_zero_stays_zero(numbers: Numbers) -> None:
     outcome = numbers.check(numbers.golden(Numeric()), Numeric(seed=9, zeroed=()))
     assert any(
-        title.startswith("`CNN.norm.bias` is initialised with a root mean square of 1, where golden has zero")
+        title.startswith("`CNN.norm.bias` is initialised with a root mean square of 1, where the golden runs have zero")
         for title in found(outcome)
     )
 
@@ -283,7 +296,7 @@ def test_updates_and_activations(numbers: Numbers) -> None:
     golden = numbers.golden(Numeric(spread=0.05))
     (title,) = found(numbers.check(golden, Numeric(seed=9, spread=0.05, activation=4.0)))
     assert title.startswith("The output of `CNN.")
-    assert "times larger than in golden" in title
+    assert "times larger than in the golden runs" in title
     titles = found(numbers.check(golden, Numeric(seed=9, spread=0.05, update=0.1)))
     assert any(title.startswith("The first updates of all parameters of `CNN` together are ") for title in titles)
     assert any(title.startswith("The first update of `CNN.") for title in titles)
@@ -294,7 +307,7 @@ def test_inputs_of_another_scale(numbers: Numbers) -> None:
     golden = numbers.golden(Numeric(spread=0.05))
     (title,) = found(numbers.check(golden, Numeric(seed=9, spread=0.05, given=10.0)))
     assert title.startswith("The input `CNN(images)` has a root mean square of ")
-    assert "times larger than in golden" in title
+    assert "times larger than in the golden runs" in title
     assert not found(numbers.check(golden, Numeric(seed=9, spread=0.05, given=0.55)))
 
 

@@ -51,7 +51,7 @@ def test_a_constant_that_changed(recorder: Recorder) -> None:
     outcome = recorder.judge(golden, lambda t: compiled(t, NORM + "1e-05", NORM + "0.01"))
     violation = broken(outcome, RULE)
     assert violation.title == (
-        f"`{F}layer_norm(eps)` was 1e-05 in golden, is 0.01 in the candidate, in a compiled region."
+        f"`{F}layer_norm(eps)` was 1e-05 in the golden run and is 0.01 in the candidate, in a compiled region."
     )
     assert (violation.golden, violation.candidate, violation.count) == ("eps = 1e-05", "eps = 0.01", 1)
 

@@ -37,7 +37,7 @@ def test_another_clip_norm_is_one_config_incident(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(clip=5.0))
     (incident,) = outcome.incidents
     assert incident.kind is Kind.CONFIG
-    assert incident.root.title == f"`{CLIP}(max_norm)` was 1 in golden, is 5 in the candidate."
+    assert incident.root.title == f"`{CLIP}(max_norm)` was 1 in the golden run and is 5 in the candidate."
     assert (incident.root.step, incident.root.source) == (0, "train.py:14")
 
 

@@ -24,7 +24,7 @@ def test_dtype_and_finite_losses_are_learned(recorder: Recorder) -> None:
 def test_a_dtype_that_fell_back(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop(autocast="bfloat16")), Loop())
     violation = broken(outcome, f"`{F}linear` returns bfloat16.")
-    assert violation.title == f"`{F}linear` returned bfloat16 in golden; in the candidate it returns float32."
+    assert violation.title == f"`{F}linear` returned bfloat16 in the golden run; in the candidate it returns float32."
     assert (violation.step, violation.module) == (0, "Net.fc1")
 
 
@@ -108,8 +108,8 @@ def test_clipping_that_is_given_no_gradients(recorder: Recorder) -> None:
     violation = broken(outcome, NORM_ABOVE_ZERO)
     assert (violation.step, violation.count, violation.source) == (2, 2, "train.py:14")
     assert violation.title == (
-        f"`{CLIP}` returned a norm above 0 in golden; in the candidate it returns 0: it is given no gradients, and "
-        "clips nothing."
+        f"`{CLIP}` returned a norm above 0 in the golden run; in the candidate it returns 0: it is given no "
+        "gradients, and clips nothing."
     )
 
 
@@ -152,8 +152,8 @@ def test_autocast_that_does_not_reach_into_a_compiled_region(recorder: Recorder)
     outcome = recorder.judge(golden, lambda t: compiled(t, F + "linear=bfloat16", F + "linear=float32"))
     violation = broken(outcome, IN_GRAPHS)
     assert violation.title == (
-        f"`{F}linear` returned bfloat16 in golden; in the candidate it returns float32 in a compiled region (see "
-        "`torch.autocast`)."
+        f"`{F}linear` returned bfloat16 in the golden run; in the candidate it returns float32 in a compiled region "
+        "(see `torch.autocast`)."
     )
     assert violation.count == 1
 

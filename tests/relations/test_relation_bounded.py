@@ -12,7 +12,7 @@ from training_story import Measured, Recorder, Training
 
 from pytest_traincheck.golden.model import Kind, Scope
 
-ROWS = "All tensors of a batch have the same number of rows, no more than the batch size."
+ROWS = "All tensors of a batch have the same number of rows, at most the batch size."
 TOKENS = "`__main__.Decoder.generate` returns no more new tokens than `max_new_tokens`."
 SIZE = 8
 
@@ -59,7 +59,9 @@ def test_the_batch_size_is_a_setting(recorder: Recorder) -> None:
         (Scope.PINNED, Kind.CONFIG)
     ]
     outcome = recorder.judge(golden, lambda t: loaded(t, lead=4, last=4, size=4))
-    assert titles(outcome, "Bounded") == ["The batch size of training was 8 in golden, is 4 in the candidate."]
+    assert titles(outcome, "Bounded") == [
+        "The batch size of training was 8 in the golden run and is 4 in the candidate."
+    ]
     (violation,) = violations(outcome, "Bounded")
     assert (violation.step, violation.golden, violation.candidate) == (0, "batch_size = 8", "batch_size = 4")
 
@@ -99,16 +101,16 @@ def test_the_batch_size_of_an_evaluation_may_change(recorder: Recorder) -> None:
 def test_a_collate_function_that_makes_two_rows_of_one_example(recorder: Recorder) -> None:
     outcome = recorder.judge(recorder.learn(loaded), lambda t: loaded(t, lead=16, last=16))
     assert titles(outcome, "Bounded") == [
-        "In golden all tensors of a batch had one number of rows, at most the batch size; in the candidate the batch "
-        "has 16 rows for at most 8 examples."
+        "In the golden run all tensors of a batch had the same number of rows, at most the batch size; in the "
+        "candidate the batch has 16 rows for at most 8 examples."
     ]
 
 
 def test_tensors_of_a_batch_that_do_not_fit_together(recorder: Recorder) -> None:
     outcome = recorder.judge(recorder.learn(loaded), lambda t: loaded(t, lead=-1))
     assert titles(outcome, "Bounded") == [
-        "In golden all tensors of a batch had one number of rows, at most the batch size; in the candidate the batch "
-        "has tensors with different numbers of rows."
+        "In the golden run all tensors of a batch had the same number of rows, at most the batch size; in the "
+        "candidate the batch has tensors with different numbers of rows."
     ]
 
 
@@ -119,7 +121,7 @@ def test_tensors_of_a_batch_that_do_not_fit_together(recorder: Recorder) -> None
             {"dict": {"input_ids": tensor(8, 5), "mask": tensor(5, 8), "scale": 2.0, "count": tensor()}},
             "8 in `input_ids`, 5 in `mask`",
         ),
-        ({"tuple": [tensor(8, 5), 2.0, tensor(5, 8)]}, "8 in part 0, 5 in part 2"),
+        ({"tuple": [tensor(8, 5), 2.0, tensor(5, 8)]}, "8 in `batch[0]`, 5 in `batch[2]`"),
     ],
 )
 def test_tensors_that_do_not_fit_together_are_named(recorder: Recorder, summary: dict[str, Any], said: str) -> None:
@@ -139,8 +141,8 @@ def test_tensors_that_do_not_fit_together_are_named(recorder: Recorder, summary:
             t.step(optimizer)
 
     assert titles(recorder.judge(recorder.learn(loaded), named), "Bounded") == [
-        "In golden all tensors of a batch had one number of rows, at most the batch size; in the candidate the batch "
-        f"has different numbers of rows: {said}."
+        "In the golden run all tensors of a batch had the same number of rows, at most the batch size; in the "
+        f"candidate the batch has different numbers of rows: {said}."
     ]
 
 
@@ -165,8 +167,8 @@ def test_generation_stops_at_its_limit(recorder: Recorder) -> None:
 def test_generation_that_runs_over(recorder: Recorder) -> None:
     outcome = recorder.judge(recorder.learn(generating), lambda t: generating(t, new=(12, 13, 13)))
     assert titles(outcome, "Bounded") == [
-        "`__main__.Decoder.generate` returned no more new tokens than `max_new_tokens` in golden; in the candidate it "
-        "returns 13 where 12 were asked for."
+        "`__main__.Decoder.generate` returned no more new tokens than `max_new_tokens` in the golden run; in the "
+        "candidate it returns 13 where 12 were asked for."
     ]
 
 

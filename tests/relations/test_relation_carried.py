@@ -10,7 +10,7 @@ from training_story import Measured, Recorder, Training
 
 from pytest_traincheck.golden.model import Scope
 
-RULE = "`AdamW[Net]` takes each further step with the state of the step before."
+RULE = "`AdamW[Net]` keeps its state (momentum, moments, step counts) from step to step."
 Counts = Sequence[int]
 """For how many parameters there is state, step by step."""
 
@@ -41,9 +41,9 @@ def test_state_that_is_cleared(recorder: Recorder) -> None:
     violation = broken(outcome, RULE)
     assert (violation.step, violation.count) == (2, 2)
     assert violation.title == (
-        "In golden `AdamW[Net]` took each further step with the state (momentum, moments, step counts) of the step "
-        "before; in the candidate it takes one without any state: between two steps the state was cleared, replaced "
-        "or made anew."
+        "In the golden run `AdamW[Net]` kept its state (momentum, moments, step counts) from step to step; in the "
+        "candidate it takes a step without any state: before that step the state was cleared or replaced, or the "
+        "optimizer was made again."
     )
 
 

@@ -12,10 +12,10 @@ from training_story import Measured, Recorder, Training
 from pytest_traincheck.golden.model import Scope
 
 REDUCE, BROADCAST, BARRIER = (f"torch.distributed.{name}" for name in ("all_reduce", "broadcast", "barrier"))
-TOGETHER = f"Where one rank calls `{REDUCE}`, all ranks of its group do, in the same order."
-DTYPE = f"All ranks of a group call `{REDUCE}` with the same dtype."
-NUMBER = f"All ranks of a group call `{REDUCE}` with the same number of elements."
-SHARED = f"After `{REDUCE}` all ranks of the group hold the same content."
+TOGETHER = f"If one rank calls `{REDUCE}`, all ranks of its process group do, in the same order."
+DTYPE = f"All ranks of a process group call `{REDUCE}` with the same dtype."
+NUMBER = f"All ranks of a process group call `{REDUCE}` with the same number of elements."
+SHARED = f"After `{REDUCE}` all ranks of the process group have the same values."
 
 
 def collective(
@@ -67,8 +67,8 @@ def test_ranks_that_call_different_things_at_the_same_place(recorder: Recorder) 
 
     outcome = recorder.judge(recorder.learn(told(lambda t, _s: collective(t)), ranks=2), told(confused), ranks=2)
     assert titles(outcome, "CollectiveOrder") == [
-        f"In golden all ranks called `{REDUCE}` together; in the candidate they call {REDUCE} on rank 0, {BROADCAST} "
-        "on rank 1 at the same place."
+        f"In the golden run all ranks called `{REDUCE}` together; in the candidate they call different things: "
+        f"{REDUCE} on rank 0, {BROADCAST} on rank 1."
     ]
     assert outcome.incidents[0].root.step == 2
 
@@ -80,20 +80,20 @@ def test_a_rank_that_calls_less(recorder: Recorder) -> None:
 
     outcome = recorder.judge(recorder.learn(told(lambda t, _s: collective(t)), ranks=2), told(lazy), ranks=2)
     (title,) = titles(outcome, "CollectiveOrder")
-    assert f"they call {REDUCE} on rank 0, nothing on rank 1 at the same place" in title
+    assert f"they call different things: {REDUCE} on rank 0, nothing on rank 1." in title
 
 
 def test_another_dtype_or_size_on_one_rank(recorder: Recorder) -> None:
     golden = recorder.learn(told(lambda t, _step: collective(t)), ranks=2)
     half = told(lambda t, _step: collective(t, dtype="float16" if t.rank else "float32"))
     assert titles(recorder.judge(golden, half, ranks=2), "CollectiveOrder") == [
-        f"In golden all ranks called `{REDUCE}` with the same dtype; in the candidate they differ: float32 on rank 0, "
-        "float16 on rank 1."
+        f"In the golden run all ranks called `{REDUCE}` with the same dtype; in the candidate it differs: float32 "
+        "on rank 0, float16 on rank 1."
     ]
     ragged = told(lambda t, _step: collective(t, size=12 + t.rank))
     assert titles(recorder.judge(golden, ragged, ranks=2), "CollectiveOrder") == [
-        f"In golden all ranks called `{REDUCE}` with the same number of elements; in the candidate they differ: 12 on "
-        "rank 0, 13 on rank 1."
+        f"In the golden run all ranks called `{REDUCE}` with the same number of elements; in the candidate it "
+        "differs: 12 on rank 0, 13 on rank 1."
     ]
 
 
@@ -110,7 +110,7 @@ def test_a_result_that_is_not_the_same_everywhere(recorder: Recorder) -> None:
         recorder.learn(GOOD, ranks=2), told(lambda t, step: collective(t, content=(t.rank, step))), ranks=2
     )
     assert titles(outcome, "CollectiveOrder") == [
-        f"After `{REDUCE}` all ranks held the same content in golden; in the candidate it differs between ranks."
+        f"After `{REDUCE}` all ranks had the same values in the golden run; in the candidate they differ between ranks."
     ]
 
 

@@ -78,7 +78,7 @@ def test_one_rank_in_the_middle_that_differs_is_seen(recorder: Recorder) -> None
 
 # Memory of their own
 
-APART = "Different parameters do not share memory."
+APART = "No two parameters share memory."
 
 
 def measured_at_first(t: Training, *sharing: str) -> None:
@@ -106,8 +106,8 @@ def test_parameters_that_were_laid_over_each_other(recorder: Recorder) -> None:
     violation = broken(outcome, APART)
     assert violation.variables == ("Net.fc2.weight",)
     assert violation.title == (
-        "Different parameters had memory of their own in golden; in the candidate `Net.fc2.weight` share the memory of "
-        "others: what is written to one is written to both."
+        "In the golden run no two parameters shared memory; in the candidate `Net.fc2.weight` share memory with "
+        "other parameters: what is written to one is written to both."
     )
 
 

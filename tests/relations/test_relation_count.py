@@ -133,10 +133,10 @@ def _gan(t: Training, *, both: bool = False) -> None:
 
 def test_a_generator_step_that_also_steps_the_discriminator(recorder: Recorder) -> None:
     golden = learn([recorder.tell(_gan), recorder.tell(_gan, seed=1)], pipeline="gan")
-    assert "After a backward pass one optimizer steps, not several." in sentences(golden, "Count")
+    assert "After a backward pass only one optimizer steps." in sentences(golden, "Count")
     assert not check_run(golden, recorder.tell(_gan, seed=5), same_spec=True).incidents
     outcome = check_run(golden, recorder.tell(lambda t: _gan(t, both=True)), same_spec=True)
-    violation = broken(outcome, "After a backward pass one optimizer steps, not several.")
+    violation = broken(outcome, "After a backward pass only one optimizer steps.")
     assert "`AdamW[Discriminator]` and `AdamW[Generator]`" in violation.title, describe(outcome.incidents)
 
 
@@ -192,7 +192,7 @@ def test_a_norm_measured_by_clipping_without_a_bound_is_no_clipping(recorder: Re
     assert not [item for item in violations(outcome) if item.invariant.subject == CLIP]
 
 
-MASKED = "A masking function is called at least once in every training step."
+MASKED = "A masking function (`masked_fill`, or attention with a mask) is called at least once in every training step."
 ATTENTION = F + "scaled_dot_product_attention"
 
 
@@ -212,7 +212,8 @@ def test_a_mask_that_vanished(recorder: Recorder) -> None:
     assert MASKED in sentences(golden, "Count")
     violation = broken(recorder.judge(golden, lambda t: masking(t, "")), MASKED)
     assert violation.title == (
-        "A masking function was called at least once in every training step of golden; the candidate never calls it."
+        "A masking function (`masked_fill`, or attention with a mask) was called at least once in every training "
+        "step of the golden run; the candidate never calls it."
     )
 
 
@@ -296,7 +297,7 @@ def test_a_training_that_takes_no_step(recorder: Recorder) -> None:
     outcome = recorder.judge(recorder.learn(stepping), lambda t: stepping(t, steps=False))
     (incident,) = outcome.incidents
     assert incident.root.title == (
-        "`torch.optim.AdamW.step` was called at least once in every run of golden; the candidate never calls it."
+        "`torch.optim.AdamW.step` was called at least once in every golden run; the candidate never calls it."
     )
 
 
@@ -323,12 +324,12 @@ def test_a_scaler_that_skips_every_step_is_named(recorder: Recorder) -> None:
     sentence = "`torch.optim.AdamW.step` is called at least once in every run."
     assert sentence in sentences(golden, "Count")
     assert broken(recorder.judge(golden, lambda t: scaled(t, steps=False)), sentence).title == (
-        "`torch.optim.AdamW.step` was called at least once in every run of golden; the candidate never calls it: "
+        "`torch.optim.AdamW.step` was called at least once in every golden run; the candidate never calls it: "
         "`torch.amp.GradScaler` skips every step, as it does while scaled gradients overflow."
     )
     # Without a scaler nobody skips anything.
     title = broken(recorder.judge(golden, lambda t: scaled(t, scaler=False)), sentence).title
-    assert title.endswith("of golden; the candidate never calls it.")
+    assert title.endswith("golden run; the candidate never calls it.")
 
 
 SCHEDULED = f"`{STEP_LR}.step` is called exactly once in every training step."
@@ -365,7 +366,7 @@ def test_a_scheduler_beside_a_scaler_that_vanished(recorder: Recorder) -> None:
     outcome = recorder.judge(golden, Scaled(overflows, lambda _iteration: 0).tell)
     (incident,) = outcome.incidents
     assert incident.root.title == (
-        f"`{STEP_LR}.step` was called at least once in every run of golden; the candidate never calls it."
+        f"`{STEP_LR}.step` was called at least once in every golden run; the candidate never calls it."
     )
 
 
@@ -390,7 +391,7 @@ def of_ranks(*restores: bool) -> Callable[[Training], None]:
 
 
 RESTORED = "torch.nn.Module.load_state_dict"
-BY_ONE = f"`{RESTORED}` is called at least once in every run, by one rank or more."
+BY_ONE = f"`{RESTORED}` is called at least once in every run, by at least one rank."
 
 
 def test_what_one_rank_alone_does(recorder: Recorder) -> None:
@@ -400,7 +401,7 @@ def test_what_one_rank_alone_does(recorder: Recorder) -> None:
         assert not violations(check_run(golden, recorder.tell(fine, ranks=2), same_spec=True))
     outcome = check_run(golden, recorder.tell(of_ranks(False, False), ranks=2), same_spec=True)
     assert broken(outcome, BY_ONE).title == (
-        f"`{RESTORED}` was called at least once in every run of golden; the candidate never calls it."
+        f"`{RESTORED}` was called at least once in every golden run; the candidate never calls it."
     )
     single = check_run(golden, recorder.tell(of_ranks(False)), same_spec=True)
     assert BY_ONE not in [item.invariant.sentence for item in single.verdicts if item.verdict is Verdict.VIOLATED]

@@ -53,7 +53,7 @@ def test_frozen_parameters_in_the_optimizer(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(frozen=("fc1.bias",), held=tuple(PARAMETERS)))
     assert broken(outcome, TRAINABLE).variables == ("Net.fc1.bias",)
     frozen = broken(outcome, "Parameters are trainable.")
-    assert frozen.title == "`Net.fc1.bias` was trainable in golden, is frozen in the candidate."
+    assert frozen.title == "`Net.fc1.bias` was trainable in the golden run and is frozen in the candidate."
     assert frozen.invariant.kind is Kind.CONFIG
     assert len(outcome.incidents) == 1, describe(outcome.incidents)
 
@@ -145,8 +145,8 @@ def test_a_layer_in_a_plain_list_is_forgotten(recorder: Recorder) -> None:
     violation = broken(outcome, EACH_ONCE)
     assert violation.variables == ("Linear.weight",)
     assert violation.title == (
-        "Every trainable parameter was in exactly one optimizer in golden; in the candidate `Linear.weight` is in no "
-        "optimizer."
+        "Every trainable parameter was in exactly one optimizer in the golden run; in the candidate `Linear.weight` "
+        "is in no optimizer."
     )
 
 

@@ -47,8 +47,8 @@ def test_logits(recorder: Recorder) -> None:
 def test_a_softmax_in_front_of_cross_entropy(recorder: Recorder) -> None:
     outcome = recorder.judge(recorder.learn(given("cross_entropy", "other")), given("cross_entropy", "softmax"))
     assert titles(outcome, "DataFlow") == [
-        f"In golden loss functions were given logits; in the candidate `{F}cross_entropy` is given probabilities (the "
-        "output of `softmax`)."
+        f"In the golden run loss functions were given logits; in the candidate `{F}cross_entropy` is given "
+        "probabilities (the output of `softmax`)."
     ]
 
 
@@ -71,7 +71,7 @@ def test_logits_where_log_probabilities_belong(recorder: Recorder) -> None:
     """`nll_loss` on raw scores trains towards nonsense and looks fine."""
     outcome = recorder.judge(recorder.learn(given("nll_loss", "log_softmax")), given("nll_loss", "other"))
     assert titles(outcome, "DataFlow") == [
-        f"In golden loss functions were given logits; in the candidate `{F}nll_loss` is given raw numbers."
+        f"In the golden run loss functions were given logits; in the candidate `{F}nll_loss` is given raw numbers."
     ]
 
 
@@ -120,8 +120,8 @@ def test_the_next_token(recorder: Recorder) -> None:
 def test_labels_that_are_shifted_twice_or_not_at_all(recorder: Recorder, shift: int, words: str) -> None:
     outcome = recorder.judge(recorder.learn(targeting([1] * 6)), targeting([shift] * 6))
     assert titles(outcome, "DataFlow") == [
-        "In golden the targets of the loss were the model's input 1 token ahead; in the candidate they are the input "
-        f"{words}: labels are shifted differently."
+        "In the golden run the targets of the loss were the model's input 1 token ahead; in the candidate they are "
+        f"the input {words}: labels are shifted differently."
     ]
 
 
@@ -172,7 +172,8 @@ def test_the_same_position_ids_in_every_call(recorder: Recorder) -> None:
 def test_position_ids_that_begin_somewhere_else(recorder: Recorder) -> None:
     outcome = recorder.judge(recorder.learn(ARANGE), looking_up(lambda _t, _step: "1 2 3 4"))
     assert titles(outcome, "DataFlow") == [
-        "In golden the indices of `Net.positions` were the same in every call; in the candidate they are different."
+        "In the golden run the indices of `Net.positions` were the same in every call; in the candidate they are "
+        "different."
     ]
 
 
@@ -182,7 +183,8 @@ def test_a_mask_that_is_another(recorder: Recorder) -> None:
         recorder.learn(triangle), looking_up(lambda _t, _s: "ones", "content.attn_mask", ATTENTION)
     )
     assert titles(outcome, "DataFlow") == [
-        "In golden the attention mask of `Net.attention` was the same in every call; in the candidate it is different."
+        "In the golden run the attention mask of `Net.attention` was the same in every call; in the candidate it "
+        "is different."
     ]
 
 
@@ -219,7 +221,7 @@ def test_position_ids_count_up(recorder: Recorder) -> None:
 def test_position_ids_that_do_not_count_from_zero(recorder: Recorder, first: int) -> None:
     outcome = recorder.judge(recorder.learn(counting(0)), counting(first))
     assert titles(outcome, "DataFlow") == [
-        "In golden the indices of `Net.positions` count up from 0 in every row; in the candidate they do not."
+        "In the golden run the indices of `Net.positions` count up from 0 in every row; in the candidate they do not."
     ]
 
 
@@ -228,12 +230,12 @@ def test_a_causal_mask_and_one_that_lets_the_future_be_seen(recorder: Recorder) 
     assert "The mask of `Net.attention` hides all later positions, in training." in sentences(golden)
     assert not titles(recorder.judge(golden, hiding(1)), "DataFlow")
     assert titles(recorder.judge(golden, hiding(0)), "DataFlow") == [
-        "In golden the mask of `Net.attention` hides all later positions; in the candidate it does not."
+        "In the golden run the mask of `Net.attention` hides all later positions; in the candidate it does not."
     ]
     reverse = recorder.learn(hiding(0, "pattern.attn_mask"))
     assert titles(recorder.judge(reverse, hiding(1, "pattern.attn_mask")), "DataFlow") == [
-        "In golden the attention mask of `Net.attention` lets some later positions be seen; in the candidate it hides "
-        "all of them."
+        "In the golden run the attention mask of `Net.attention` lets some later positions be seen; in the "
+        "candidate it hides all of them."
     ]
 
 

@@ -50,8 +50,8 @@ def test_one_batch_over_and_over(recorder: Recorder) -> None:
     """The iterator was made anew in every step, or `next(iter(loader))` stands in the loop."""
     outcome = recorder.judge(recorder.learn(NEW), feeding(lambda t, _step: t.seed))
     assert titles(outcome, "Distinct") == [
-        "In golden the inputs of the model differ between training steps; in the candidate they are the same as in "
-        "step 0."
+        "In the golden run the inputs of the model differ between training steps; in the candidate they are the "
+        "same as in step 0."
     ]
     (violation,) = outcome.incidents[0].violations
     assert violation.step == 1
@@ -71,8 +71,8 @@ def test_a_loader_that_repeats_its_batches(recorder: Recorder) -> None:
 
     outcome = recorder.judge(recorder.learn(Measured().tell), repeats)
     assert titles(outcome, "Distinct") == [
-        "In golden the batches of the DataLoader differ between training steps; in the candidate they are the same as "
-        "in step 0."
+        "In the golden run the batches of the DataLoader differ between training steps; in the candidate they are "
+        "the same as in step 0."
     ]
 
 
@@ -152,8 +152,8 @@ def test_an_epoch_in_the_same_order_as_the_one_before(recorder: Recorder) -> Non
     assert LOADED in sentences(golden)
     outcome = recorder.judge(golden, lambda t: in_epochs(t, lambda _epoch, number: number))
     assert titles(outcome, "Distinct") == [
-        "In golden the batches of the DataLoader differ between training steps; in the candidate they are the same as "
-        "in step 0, an epoch earlier: data is not shuffled anew (see `set_epoch`)."
+        "In the golden run the batches of the DataLoader differ between training steps; in the candidate they are "
+        "the same as in step 0, an epoch earlier: the data is not shuffled again (see `set_epoch`)."
     ]
     (violation,) = outcome.incidents[0].violations
     assert (violation.step, violation.count) == (4, 4)
@@ -165,8 +165,8 @@ def test_batches_that_repeat_within_an_epoch_have_nothing_to_do_with_epochs(reco
     endless = recorder.judge(golden, lambda t: in_epochs(t, lambda _epoch, number: number, ends=False))
     for outcome in (within, endless):
         assert titles(outcome, "Distinct") == [
-            "In golden the batches of the DataLoader differ between training steps; in the candidate they are the same "
-            "as in step 0."
+            "In the golden run the batches of the DataLoader differ between training steps; in the candidate they "
+            "are the same as in step 0."
         ]
 
 
@@ -174,8 +174,8 @@ def test_batches_that_repeat_within_an_epoch_have_nothing_to_do_with_epochs(reco
 
 GENERATOR = "Torch's random state differs between training steps."
 AGAIN = (
-    "In golden torch's random state differs between training steps; in the candidate it is the same as in step 1: the "
-    "same numbers are drawn again, or none."
+    "In the golden run torch's random state differs between training steps; in the candidate it is the same as in "
+    "step 1: the same numbers are drawn again, or none."
 )
 
 
@@ -282,8 +282,8 @@ def test_one_view_twice(recorder: Recorder) -> None:
     """`view = augment(image); return view, view` has nothing to contrast."""
     outcome = recorder.judge(recorder.learn(paired), lambda t: paired(t, lambda step: int(step > 1)))
     assert titles(outcome, "Distinct") == [
-        "In golden no two tensors of a batch had the same content; in the candidate some do: views, or inputs and "
-        "targets, are one and the same."
+        "In the golden run no two tensors of a batch had the same content; in the candidate some do: two views, or "
+        "inputs and targets, are the same."
     ]
     (violation,) = violations(outcome, "Distinct")
     assert (violation.step, violation.count) == (2, 4)
@@ -313,7 +313,7 @@ def test_ranks_that_see_the_same_data(recorder: Recorder) -> None:
     """A `DistributedSampler` is missing."""
     outcome = recorder.judge(recorder.learn(NEW, ranks=2), feeding(lambda t, step: (t.seed, step)), ranks=2)
     assert titles(outcome, "Distinct") == [
-        "In golden the inputs of the model differ between ranks; in the candidate they are the same."
+        "In the golden run the inputs of the model differ between ranks; in the candidate they are the same."
     ]
 
 
@@ -339,10 +339,10 @@ def test_streams_of_the_ranks_are_one_or_several_on_purpose(recorder: Recorder) 
     assert (SAME_STREAM in sentences(own), OTHER_STREAM in sentences(own)) == (False, True)
     assert not titles(recorder.judge(shared, together, ranks=2), "Distinct")
     assert titles(recorder.judge(shared, apart, ranks=2), "Distinct") == [
-        "In golden torch's random state is the same on all ranks; in the candidate it differs between ranks."
+        "In the golden run torch's random state is the same on all ranks; in the candidate it differs between ranks."
     ]
     assert titles(recorder.judge(own, together, ranks=2), "Distinct") == [
-        "In golden torch's random state differs between ranks; in the candidate it is the same."
+        "In the golden run torch's random state differs between ranks; in the candidate it is the same."
     ]
 
 
@@ -402,14 +402,16 @@ def test_workers_that_inherit_one_stream(loading: Loading) -> None:
     """Augmentation with numpy and without a `worker_init_fn`: every worker draws the same numbers."""
     outcome = loading.check(loading.golden(seeded), lambda seed, epoch, _worker: (seed, epoch))
     assert titles(outcome, "Distinct") == [
-        "In golden numpy's random state differs between the workers of a DataLoader; in the candidate it is the same."
+        "In the golden run numpy's random state differs between the workers of a DataLoader; in the candidate it "
+        "is the same."
     ]
 
 
 def test_workers_that_begin_every_epoch_alike(loading: Loading) -> None:
     outcome = loading.check(loading.golden(seeded), lambda seed, _epoch, worker: (seed, worker))
     assert titles(outcome, "Distinct") == [
-        "In golden numpy's random state differs between epochs of a DataLoader worker; in the candidate it is the same."
+        "In the golden run numpy's random state differs between epochs of a DataLoader worker; in the candidate it "
+        "is the same."
     ]
 
 

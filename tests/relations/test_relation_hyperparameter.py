@@ -23,14 +23,14 @@ def test_every_hyper_parameter_is_pinned_configuration(recorder: Recorder) -> No
 @pytest.mark.parametrize(
     ("change", "title"),
     [
-        ({"lr": 0.1}, "`torch.optim.AdamW(lr)` was 0.01 in golden, is 0.1 in the candidate."),
+        ({"lr": 0.1}, "`torch.optim.AdamW(lr)` was 0.01 in the golden run and is 0.1 in the candidate."),
         (
             {"hyper": {"weight_decay": 0.0}},
-            "`torch.optim.AdamW(weight_decay)` was 0.01 in golden, is 0 in the candidate.",
+            "`torch.optim.AdamW(weight_decay)` was 0.01 in the golden run and is 0 in the candidate.",
         ),
         (
             {"hyper": {"betas": {"tuple": [0.8, 0.999]}}},
-            "`torch.optim.AdamW(betas)` was [0.9, 0.999] in golden, is [0.8, 0.999] in the candidate.",
+            "`torch.optim.AdamW(betas)` was [0.9, 0.999] in the golden run and is [0.8, 0.999] in the candidate.",
         ),
     ],
 )

@@ -39,8 +39,8 @@ def test_an_initialisation_that_runs_again_and_again(recorder: Recorder) -> None
     """`self.apply(self._init_weights)` in every block: the innermost parameters get it once for each level."""
     outcome = recorder.judge(recorder.learn(built), lambda t: built(t, {"fc1.weight": 4, "fc1.bias": 4}))
     assert titles(outcome, "Initialised") == [
-        "In golden no parameter of `Net` was initialised more than once; in the candidate `torch.nn.init` runs 4 times "
-        "over `Net.fc1.weight`, `Net.fc1.bias`."
+        "In the golden run no parameter of `Net` was initialised more than once; in the candidate `torch.nn.init` "
+        "initialises `Net.fc1.weight`, `Net.fc1.bias` 4 times."
     ]
 
 

@@ -14,7 +14,7 @@ from pytest_traincheck.golden.model import Scope
 
 MEAN = "`backward` starts from the mean that the loss function returned."
 QUARTER = "`backward` starts from 1/4 times the mean that the loss function returned."
-PER_KEPT = "`backward` starts from the sum of the loss over the targets that count, divided by their number."
+PER_KEPT = "`backward` starts from the loss averaged over the targets that are not ignored."
 TARGETS = 8
 
 
@@ -53,9 +53,9 @@ def test_a_division_that_was_forgotten(recorder: Recorder) -> None:
     golden = recorder.learn(lambda t: scaled(t, 1 / 4, microbatches=4))
     outcome = recorder.judge(golden, lambda t: scaled(t, microbatches=4))
     assert titles(outcome, "LossScale") == [
-        "In golden `backward` started from 1/4 times the mean that the loss function returned, which averaged over the "
-        "4 micro-batches that a step accumulates; in the candidate the "
-        "factor is 1: the loss is scaled or normalised differently."
+        "In the golden run `backward` started from 1/4 times the mean that the loss function returned, which "
+        "averaged over the 4 micro-batches that a step accumulates; in the candidate the factor is 1: the loss is "
+        "scaled or normalised differently."
     ]
 
 
@@ -194,8 +194,8 @@ def test_a_mean_that_counts_the_padding(recorder: Recorder) -> None:
     outcome = recorder.judge(recorder.learn(summed), lambda t: summed(t, by="targets"))
     (title,) = titles(outcome, "LossScale")
     assert title == (
-        "In golden `backward` started from the sum of the loss over the targets that count, divided by their "
-        "number; in the candidate from 0.75 times that: the loss is scaled or normalised differently."
+        "In the golden run `backward` started from the loss averaged over the targets that are not ignored; in the "
+        "candidate from 0.75 times that: the loss is scaled or normalised differently."
     )
 
 

@@ -11,7 +11,7 @@ from training_story import Measured, Recorder, Training
 
 from pytest_traincheck.golden.model import Scope
 
-TWO = "The loss is a sum of at least 2 terms that carry gradients."
+TWO = "The loss is a sum of at least 2 terms that have gradients."
 THREE = TWO.replace("2", "3")
 
 
@@ -37,11 +37,11 @@ def test_a_detached_term(recorder: Recorder) -> None:
     """`loss = task + 0.1 * penalty.detach()` is the same number with half the gradients."""
     outcome = recorder.judge(recorder.learn(lambda t: summing(t, 3)), lambda t: summing(t, 1))
     assert titles(outcome, "LossTerms") == [
-        "In golden the loss was a sum of at least 3 terms that carry gradients; in the candidate 1 does: a term is "
-        "detached or gone."
+        "In the golden run the loss was a sum of at least 3 terms that have gradients; in the candidate 1 has: a "
+        "term is detached or missing."
     ]
     outcome = recorder.judge(recorder.learn(lambda t: summing(t, 3)), lambda t: summing(t, 2))
-    assert "in the candidate 2 do: a term" in titles(outcome, "LossTerms")[0]
+    assert "in the candidate 2 have: a term" in titles(outcome, "LossTerms")[0]
 
 
 def test_one_mean_over_a_sum_in_place_of_a_sum_of_means(recorder: Recorder) -> None:
@@ -158,9 +158,9 @@ def test_a_detach_that_is_missing(recorder: Recorder) -> None:
     golden = recorder.learn(lambda t: noting(t, REACH))
     outcome = recorder.judge(golden, lambda t: noting(t, "loss.reach=3 (24 elements); 5 (40 elements)"))
     assert titles(outcome, "LossTerms") == [
-        "In golden the terms of the loss sent gradients to sets of parameters with 16 and 24 elements; in the "
-        "candidate to sets of parameters with 24 and 40 elements: a `detach` is missing or misplaced, or the loss is "
-        "made of other terms."
+        "In the golden run the terms of the loss sent gradients to sets of parameters with 16 and 24 elements; in "
+        "the candidate to sets of parameters with 24 and 40 elements: a `detach` is missing or misplaced, or the "
+        "loss is made of different terms."
     ]
     assert violations(outcome, "LossTerms")[0].step == 0
 
@@ -183,8 +183,8 @@ def test_shapes_that_were_broadcast(recorder: Recorder) -> None:
     """`(values.unsqueeze(1) - returns) ** 2` is a table in place of a column; its mean is a number all the same."""
     outcome = recorder.judge(recorder.learn(lambda t: noting(t, MEANS)), lambda t: noting(t, "loss.means=64, 64"))
     assert titles(outcome, "LossTerms") == [
-        "In golden the means in the loss went over 8, 64 elements; in the candidate over 64, 64: shapes were "
-        "broadcast, or another dimension is averaged."
+        "In the golden run the means in the loss went over 8, 64 elements; in the candidate over 64, 64: shapes "
+        "were broadcast, or a different dimension is averaged."
     ]
 
 
@@ -208,7 +208,7 @@ def test_a_candidate_whose_graph_was_not_looked_at(recorder: Recorder) -> None:
     assert not titles(recorder.judge(golden, noting), "LossTerms")
 
 
-ACCUMULATED = "An optimizer step comes after backward passes over at least 3 losses."
+ACCUMULATED = "Each optimizer step comes after backward passes over at least 3 losses."
 
 
 def accumulating(
@@ -258,8 +258,8 @@ def test_a_backward_pass_that_is_left_out_of_several(recorder: Recorder) -> None
     (violation,) = violations(outcome, "LossTerms")
     assert (violation.step, violation.count) == (2, 1)
     assert violation.title == (
-        "In golden an optimizer step came after backward passes over at least 3 losses, in the candidate after 2: a "
-        "backward pass is left out, or gradients are accumulated over fewer."
+        "In the golden run each optimizer step came after backward passes over at least 3 losses; in the candidate "
+        "one comes after 2: a backward pass is missing, or gradients accumulate over fewer."
     )
 
 
@@ -289,7 +289,7 @@ def test_losses_that_are_all_there(recorder: Recorder, fine: Callable[[Training]
     ids=["as many as the data has", "as many as the optimizer likes", "one"],
 )
 def test_losses_that_nobody_counts(recorder: Recorder, story: Callable[[Training], None]) -> None:
-    assert not [text for text in sentences(recorder.learn(story)) if text.startswith("An optimizer step comes after")]
+    assert not [text for text in sentences(recorder.learn(story)) if text.startswith("Each optimizer step comes after")]
 
 
 def test_a_backward_pass_before_the_closure_that_is_left_out(recorder: Recorder) -> None:
@@ -300,10 +300,12 @@ def test_a_backward_pass_before_the_closure_that_is_left_out(recorder: Recorder)
 
     golden = recorder.learn(lambda t: accumulating(t, lambda _step: (1, 1), in_closure=1))
     (violation,) = violations(recorder.judge(golden, one_less), "LossTerms")
-    assert violation.title.startswith("In golden an optimizer step came after backward passes over at least 2 losses")
+    assert violation.title.startswith(
+        "In the golden run each optimizer step came after backward passes over at least 2 losses"
+    )
 
 
-ALIKE = "In every step as many losses go backward for each forward pass of a model in training."
+ALIKE = "Every training step has the same number of losses for each forward pass of a model."
 
 
 def rests(step: int) -> tuple[int, ...]:
@@ -329,8 +331,8 @@ def test_a_backward_pass_that_is_left_out_where_epochs_end_with_a_rest(recorder:
     (violation,) = violations(recorder.judge(golden, forgetful), "LossTerms")
     assert violation.step == 3
     assert violation.title == (
-        "In golden as many losses went backward for each forward pass of a model in every step; in the candidate there "
-        "is a step with 1 loss for 2 forward passes: a backward pass is left out."
+        "In the golden run every training step had the same number of losses for each forward pass of a model; in "
+        "the candidate there is a step with 1 loss for 2 forward passes: a backward pass is missing."
     )
 
 

@@ -149,8 +149,8 @@ def test_weights_that_stay_merged(recorder: Recorder) -> None:
     """An adapter that is merged and not taken out trains on top of itself."""
     outcome = recorder.judge(recorder.learn(exchanged), lambda t: exchanged(t, times=1))
     assert broken(outcome, EXCHANGED).title == (
-        "`Net.backbone.0.weight`, `Net.backbone.1.weight` changed twice outside training in golden; in the candidate "
-        "once: weights are merged, exchanged or restored differently."
+        "`Net.backbone.0.weight`, `Net.backbone.1.weight` changed twice outside training in the golden run; in the "
+        "candidate once: weights are merged, exchanged or restored differently."
     )
 
 

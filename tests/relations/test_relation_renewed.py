@@ -32,8 +32,8 @@ def test_what_is_drawn_anew_is_a_rule(recorder: Recorder) -> None:
 def test_negatives_that_are_drawn_from_the_same_seed_in_every_batch(recorder: Recorder) -> None:
     outcome = recorder.judge(recorder.learn(given), lambda t: given(t, (0.82, 0.79, 0.8)))
     assert titles(outcome, "Renewed") == [
-        "In golden most of the input `items` of the model was new in every training step; in the candidate 82 % of it "
-        "is the same as a step before: examples are drawn again, or not drawn anew."
+        "In the golden run most of the input `items` of the model was new in every training step; in the candidate "
+        "82 % of it is the same as a step before: the same examples are used again."
     ]
 
 

@@ -8,7 +8,7 @@ from training_story import Measured, Recorder, Training
 from pytest_traincheck.golden.model import Scope
 
 FRESH = "`AdamW[Net]` takes its first step without any state."
-RESUMED = "`AdamW[Net]` takes its first step with the state of earlier steps."
+RESUMED = "`AdamW[Net]` takes its first step with restored state (momentum, moments, step counts)."
 
 
 def starting(t: Training, held: int | None = 0) -> None:
@@ -38,16 +38,16 @@ def test_an_optimizer_that_forgets(recorder: Recorder) -> None:
     """The checkpoint's `optimizer` entry is no longer loaded, or is loaded into an optimizer that is replaced."""
     outcome = recorder.judge(recorder.learn(resuming), starting)
     assert titles(outcome, "Restored") == [
-        "In golden `AdamW[Net]` took its first step with the state of earlier steps; in the candidate it takes it "
-        "without any state: the state of the optimizer was not restored."
+        "In the golden run `AdamW[Net]` took its first step with restored state (momentum, moments, step counts); "
+        "in the candidate it takes it without any state: the state of the optimizer was not restored."
     ]
 
 
 def test_an_optimizer_that_carries_state_from_elsewhere(recorder: Recorder) -> None:
     outcome = recorder.judge(recorder.learn(starting), resuming)
     assert titles(outcome, "Restored") == [
-        "In golden `AdamW[Net]` took its first step without any state; in the candidate it takes it with the state of "
-        "earlier steps: it carries state from somewhere else."
+        "In the golden run `AdamW[Net]` took its first step without any state; in the candidate it takes it with "
+        "restored state (momentum, moments, step counts): the state comes from somewhere else."
     ]
 
 

@@ -9,7 +9,9 @@ from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Kind, Scope
 from pytest_traincheck.infer import learn
 
-HALVED = "The learning rate of `AdamW[Net]` (group 0) goes 1, 0.5, 0.25, 0.125, 0.0625, 0.03125 times its `lr`."
+HALVED = (
+    "The learning rate of `AdamW[Net]` (group 0) takes the values 1, 0.5, 0.25, 0.125, 0.0625, 0.03125 times its `lr`."
+)
 
 COURSE = "1, 0.5, 0.25, 0.125, 0.0625, 0.03125 times its `lr`"
 
@@ -25,8 +27,8 @@ def test_another_decay_shows_at_its_first_step(recorder: Recorder) -> None:
     violation = broken(outcome, HALVED)
     assert violation.step == 1
     assert violation.title == (
-        "The learning-rate schedule of `AdamW[Net]` (group 0) gave 0.5 times its `lr` at its step 1 in golden, gives "
-        "0.9 in the candidate."
+        "The learning-rate schedule of `AdamW[Net]` (group 0) gave 0.5 times its `lr` at its step 1 in the golden "
+        "run and gives 0.9 in the candidate."
     )
     assert violation.golden == "1, 0.5, 0.25, 0.125, 0.0625, 0.03125 times its `lr`"
     assert violation.candidate == (
@@ -57,8 +59,8 @@ def test_a_constant_rate_stays_constant(recorder: Recorder) -> None:
     violation = broken(recorder.check(golden, Loop()), sentence)
     assert violation.step == 1
     assert violation.title == (
-        "The learning rate of `AdamW[Net]` (group 0) stayed at its `lr` in golden, is 0.5 times its `lr` at its step 1 "
-        "in the candidate."
+        "The learning rate of `AdamW[Net]` (group 0) stayed at its `lr` in the golden run and is 0.5 times its `lr` "
+        "at its step 1 in the candidate."
     )
 
 
@@ -96,7 +98,7 @@ def test_the_scheduler_of_one_group_is_named(recorder: Recorder) -> None:
 
     golden = learn([recorder.tell(two_rates), recorder.tell(two_rates, seed=1)], pipeline="story")
     assert sorted(sentences(golden, "Schedule")) == [
-        *(f"The learning rate of `AdamW[Net]` (group {group}) goes {COURSE}." for group in (0, 1)),
+        *(f"The learning rate of `AdamW[Net]` (group {group}) takes the values {COURSE}." for group in (0, 1)),
         "`torch.optim.AdamW(lr)` of `AdamW[Net]` (group 0) is 0.1.",
         "`torch.optim.AdamW(lr)` of `AdamW[Net]` (group 1) is 0.01.",
     ]
@@ -114,16 +116,16 @@ def test_with_a_scaler_the_rate_goes_with_the_steps_of_the_scheduler(recorder: R
     golden = recorder.learn(Scaled(later).tell)
     (sentence,) = sentences(golden, "Schedule")
     assert sentence == (
-        "The learning rate of `AdamW[Net]` (group 0) goes 1, any, 0.25, any, 0.0625, 0.03125, 0.01562, 0.007812 times "
-        "its `lr` with the steps of its schedulers."
+        "The learning rate of `AdamW[Net]` (group 0) takes the values 1, any, 0.25, any, 0.0625, 0.03125, 0.01562, "
+        "0.007812 times its `lr` with the steps of its schedulers."
     )
     for seed in range(4):
         assert not violations(recorder.judge(golden, Scaled(later).tell, seed=seed), "Schedule")
     slower = recorder.judge(golden, Scaled(later, factor=0.9).tell)
     (violation,) = violations(slower, "Schedule")
     assert violation.title == (
-        "The learning-rate schedule of `AdamW[Net]` (group 0) gave 0.25 times its `lr` after 2 steps of its schedulers "
-        "in golden, gives 0.81 in the candidate."
+        "The learning-rate schedule of `AdamW[Net]` (group 0) gave 0.25 times its `lr` after 2 steps of its "
+        "schedulers in the golden run and gives 0.81 in the candidate."
     )
 
 

@@ -33,8 +33,8 @@ def test_random_order_is_a_rule(recorder: Recorder) -> None:
 def test_a_shuffle_that_got_lost(recorder: Recorder) -> None:
     outcome = recorder.judge(recorder.learn(loading), lambda t: loading(t, 0.0))
     assert titles(outcome, "Shuffled") == [
-        "In golden the batches of training were drawn in random order; in the candidate they come in the order of the "
-        "dataset (see `shuffle` and `sampler` of the DataLoader)."
+        "In the golden run the batches of training were drawn in random order; in the candidate they come in the "
+        "order of the dataset (see `shuffle` and `sampler` of the DataLoader)."
     ]
 
 

@@ -35,8 +35,8 @@ def gan(t: Training, *, rounds: int = 6, critic: int = 1) -> None:
 def test_what_is_learned(recorder: Recorder) -> None:
     found = sentences(recorder.golden(Loop()))
     assert f"`{STEP}` is called exactly 6 times in a run." in found
-    assert "`torch.nn.Module.forward` of `Net` in evaluation is called at 2 points of a run or more." in found
-    assert "`torch.nn.Module.forward` of `Net` in training is given 48 examples in a run or more." in found
+    assert "`torch.nn.Module.forward` of `Net` in evaluation is called at 2 or more points of a run." in found
+    assert "`torch.nn.Module.forward` of `Net` in training is given 48 or more examples in a run." in found
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_run_that_ends_early_is_one_incident(recorder: Recorder, loop: Loop) -
     outcome = recorder.check(recorder.golden(loop), loop.but(steps=3))
     (incident,) = outcome.incidents
     assert incident.root.title == (
-        f"The candidate made 3 optimizer steps (`{STEP}`), golden always 6: its run ends early."
+        f"The candidate made 3 optimizer steps (`{STEP}`), the golden run 6: the candidate's run ends early."
     ), describe(outcome.incidents)
     assert incident.root.step == 2
 
@@ -69,7 +69,7 @@ def test_two_optimizers(recorder: Recorder) -> None:
 
 def test_a_step_that_is_left_out_comes_first(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(skip_step=(1, 3)))
-    assert "an optimizer step was left out" in outcome.incidents[0].root.title
+    assert "an optimizer step is missing" in outcome.incidents[0].root.title
     assert "The candidate made 4 optimizer steps" in " ".join(totals(outcome))
     assert "early" not in " ".join(totals(outcome))
 
@@ -78,8 +78,8 @@ def test_an_evaluation_that_is_left_out(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(evaluate_after=(5,)))
     (incident,) = outcome.incidents
     assert incident.root.title == (
-        "In golden `torch.nn.Module.forward` of `Net` in evaluation was called at 2 points of a run or more, before, "
-        "between or after its steps; in the candidate at 1: evaluations were left out."
+        "In the golden run `torch.nn.Module.forward` of `Net` in evaluation was called at 2 or more points, "
+        "before, between or after the training steps; in the candidate at 1: evaluations are missing."
     )
 
 
@@ -90,7 +90,7 @@ def test_more_evaluations_are_nobodys_business(recorder: Recorder) -> None:
 
 def test_a_longer_run_is_another_run(recorder: Recorder) -> None:
     golden = recorder.golden(Loop())
-    assert f"The candidate made 11 optimizer steps (`{STEP}`), golden always 6." in totals(
+    assert f"The candidate made 11 optimizer steps (`{STEP}`), the golden run 6." in totals(
         recorder.check(golden, Loop(steps=11))
     )
     assert not recorder.check(golden, Loop(steps=11), same_spec=False).incidents

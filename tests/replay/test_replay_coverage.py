@@ -115,9 +115,9 @@ def test_the_same_run_again_is_compared_in_full(seeded: Seeded) -> None:
 @pytest.mark.parametrize(
     ("change", "place"),
     [
-        ({"wide": False}, "random numbers of torch: `normal_` draws 48 numbers, in golden 96"),
-        ({"drawn": 3}, "random numbers of torch: `rand` draws where in golden `random_` does"),
-        ({"flipped": True}, "first batch: parts 0 and 1 differ"),
+        ({"wide": False}, "random numbers of torch: `normal_` draws 48 numbers, in the golden run 96"),
+        ({"drawn": 3}, "random numbers of torch: `rand` draws where `random_` does in the golden run"),
+        ({"flipped": True}, "first batch: the inputs (`batch[0]`) and the targets (`batch[1]`) differ"),
     ],
     ids=["an initialiser draws fewer numbers", "one more draw before the loader", "another order of the data"],
 )
@@ -129,7 +129,8 @@ def test_a_run_with_goldens_seed_that_went_another_way_is_a_warning_with_the_pla
     assert outcome.coverage is not None
     found = outcome.coverage
     assert found.share < 0.1
-    assert (parted(found), found.parted and found.parted.step, found.parted and found.parted.told) == (place, 0, False)
+    assert found.parted is not None
+    assert (parted(found), found.parted.step, found.parted.reported) == (place, 0, False)
     (warning,) = warnings_of(found)
     assert warning.kind == "coverage"
     assert place in warning.title
@@ -137,7 +138,7 @@ def test_a_run_with_goldens_seed_that_went_another_way_is_a_warning_with_the_pla
     assert warning.source.partition(":")[0].endswith("test_replay_coverage.py")
     assert warnings_of(found, strict=True)[0].fails
     reasons = {item.reason for item in outcome.verdicts if item.verdict is Verdict.NOT_TRIGGERED}
-    assert "no call was given golden's inputs: the runs part in step 0" in reasons
+    assert "no call had the inputs of the golden run: the runs first differ in step 0" in reasons
     assert not any("seed" in reason for reason in reasons)
 
 
@@ -148,29 +149,29 @@ def test_what_a_rule_tells_needs_no_warning_beside_it(seeded: Seeded) -> None:
     assert "Replay" in {item.root.invariant.relation for item in outcome.incidents}
     assert parted(outcome.coverage).startswith("initial values of")
     assert outcome.coverage.parted is not None
-    assert outcome.coverage.parted.told
+    assert outcome.coverage.parted.reported
     assert not warned(outcome.coverage)
 
 
 def test_targets_that_do_not_belong_to_their_inputs_are_the_place(seeded: Seeded) -> None:
     found = covered(golden_of(seeded), seeded(small(shifted=True)))
-    assert parted(found) == "batch: part 1 differs, part 0 is golden's"
+    assert parted(found) == "batch: the targets (`batch[1]`) differ, the inputs (`batch[0]`) are as in the golden run"
 
 
 def test_another_seed_is_called_that_and_is_no_warning(seeded: Seeded) -> None:
     outcome = check_run(golden_of(seeded), seeded(small(5), 5), same_spec=True)
     assert outcome.coverage is not None
     assert outcome.coverage.share < 0.1
-    assert outcome.coverage.parted == Parted("seed 5 instead of golden's 0")
+    assert outcome.coverage.parted == Parted("seed 5 instead of 0 in the golden run")
     assert not warned(outcome.coverage)
     reasons = {item.reason for item in outcome.verdicts if item.verdict is Verdict.NOT_TRIGGERED}
-    assert "no call was given golden's inputs: seed 5 instead of golden's 0" in reasons
+    assert "no call had the inputs of the golden run: seed 5 instead of 0 in the golden run" in reasons
 
 
 def test_another_command_is_called_that_and_is_no_warning(seeded: Seeded) -> None:
     found = check_run(golden_of(seeded), seeded(small()), same_spec=False).coverage
     assert found is not None
-    assert found.parted == Parted("another command than golden's")
+    assert found.parted == Parted("a different command than that of the golden run")
     assert not warned(found)
 
 
@@ -181,7 +182,7 @@ def test_golden_that_does_not_repeat_asks_for_no_more_than_it_repeats(seeded: Se
     assert found.floor < 0.1
     assert not warned(found)
     (doubt,) = not_repeating(golden)
-    assert "not given the same twice" in doubt
+    assert "Two golden runs with the same seed differ" in doubt
     # What golden does repeat, its weights, is still expected.
     assert warned(covered(golden, seeded(small(chance=True, wide=False))))
 
@@ -190,7 +191,7 @@ def test_where_no_seed_was_run_twice_the_warning_says_that(seeded: Seeded) -> No
     golden = golden_of(seeded, again=False)
     assert not warned(covered(golden, seeded(small())))
     (warning,) = warnings_of(covered(golden, seeded(small(drawn=3))))
-    assert "Whether golden's own runs repeat is not known; `traincheck refresh` finds out." in warning.title
+    assert "Whether the golden run repeats itself is not known; `traincheck refresh` finds out." in warning.title
 
 
 def test_two_runs_of_one_seed_are_enough_to_know(seeded: Seeded) -> None:

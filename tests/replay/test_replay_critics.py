@@ -70,12 +70,12 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_the_loss_of_a_critic_that_ran_while_it_was_made(golden: Any, record: Record, drawn: int) -> None:
     """Whatever was drawn in between: the step begins with the first forward pass that is no trial."""
     found = replayed(golden, record(Adversaries(distance=1.25, drawn=drawn)))
-    assert [violation.title.partition(",")[0] for violation in found] == ["`backward` starts from another loss"]
+    assert [violation.title.partition(",")[0] for violation in found] == ["`backward` starts from a different loss"]
 
 
 def test_the_loss_of_a_generator_that_waits_for_five_steps_of_its_critic(golden: Any, record: Record) -> None:
     (found,) = replayed(golden, record(Adversaries(generator=1.25)))
-    assert found.title.startswith("`backward` starts from another loss")
+    assert found.title.startswith("`backward` starts from a different loss")
     assert "self.generator" in linecache.getline(__file__, int(found.source.rpartition(":")[2]))
 
 
@@ -92,5 +92,5 @@ def test_other_data_say_nothing(golden: Any, record: Record, change: dict[str, f
 
 def test_weights_that_are_not_clamped_after_each_step_of_a_critic(golden: Any, record: Record) -> None:
     found = replayed(golden, record(Adversaries(clamped=False)))
-    assert "have other values than in golden after a training step" in found[0].title
+    assert "have different values than in the golden run after a training step" in found[0].title
     assert "steps_c.step()" in linecache.getline(__file__, int(found[0].source.rpartition(":")[2]))

@@ -63,7 +63,7 @@ def test_an_argument_that_says_what_the_default_says(
         assert not titles(check_run(golden, record(train(seed=5)), same_spec=True))
     else:
         (title,) = titles(outcome)
-        assert "scaled_dot_product_attention(scale)` was None in golden" in title
+        assert "scaled_dot_product_attention(scale)` was None in the golden run" in title
 
 
 def test_a_sum_that_is_divided_afterwards(golden: Any, record: Record) -> None:
@@ -84,7 +84,7 @@ def test_a_small_change_of_a_setting_is_no_rounding(golden: Any, record: Record)
     """
     outcome = check_run(golden, record(train(eps=1e-6)), same_spec=True)
     (title,) = titles(outcome)
-    assert title == "`torch.nn.functional.layer_norm(eps)` was 1e-05 in golden, is 1e-06 in the candidate."
+    assert title == "`torch.nn.functional.layer_norm(eps)` was 1e-05 in the golden run and is 1e-06 in the candidate."
 
 
 def forgets_its_mask(after: int) -> Any:
@@ -106,7 +106,10 @@ def test_what_a_later_step_leaves_out_is_not_excused(record: Record) -> None:
     """The steps that are compared say nothing about the others."""
     golden = golden_of(record, steps=6)
     (title,) = titles(check_run(golden, record(train(steps=6, wrap=forgets_its_mask(3))), same_spec=True))
-    assert title.startswith("A masking function was called at least once in every training step of golden")
+    assert title.startswith(
+        "A masking function (`masked_fill`, or attention with a mask) was called at least "
+        "once in every training step of the golden run"
+    )
 
 
 class Noisy(torch.nn.Module):

@@ -104,7 +104,7 @@ def test_changed_lines_are_looked_for_in_the_module_whose_own_code_deviates(gold
 
 def test_what_the_loss_function_got_is_named(golden: Any, record: Record) -> None:
     (found,) = replayed(golden, record(train(loss=softmax_first)))
-    assert "the first call with another input is `torch.nn.functional.cross_entropy` (`input`)" in found.title
+    assert "the first call with a different input is `torch.nn.functional.cross_entropy` (`input`)" in found.title
     assert found.source.startswith("test_replay_finds.py:") or "test_replay_finds.py:" in found.source
 
 
@@ -134,7 +134,7 @@ def test_a_gradient_that_is_not_what_the_forward_pass_says(record: Record, monke
     monkeypatch.setattr(Model, "forward", Detached.forward)
     run = record(train())
     found = replayed(golden, run)
-    assert any("leaves other gradients" in item.title and "Model.words.weight" in item.title for item in found)
+    assert any("leaves different gradients" in item.title and "Model.words.weight" in item.title for item in found)
     assert claimed(check_run(golden, run, same_spec=True))
 
 
@@ -149,7 +149,7 @@ def test_initial_numbers_that_were_computed_otherwise(record: Record, monkeypatc
 
     monkeypatch.setattr(Model, "__init__", scaled)
     first, *_ = replayed(golden, record(train()))
-    assert first.title.startswith("`Model.head.weight` begins with other values than in golden")
+    assert first.title.startswith("`Model.head.weight` begins with different values than in the golden run")
 
 
 def loop(labels_of: Any, between: Any = id) -> Any:
@@ -175,8 +175,9 @@ def test_labels_that_belong_to_other_inputs(record: Record) -> None:
     golden = learn([record(loop(lambda labels: labels)) for _ in range(2)], pipeline="loader", seeds=(0, 1))
     (found,) = replayed(golden, record(loop(lambda labels: labels.roll(1))))
     assert found.title == (
-        "`torch.utils.data.DataLoader.__next__` returns a batch with golden's part 0, but another part 1: what belongs "
-        "together no longer does."
+        "`torch.utils.data.DataLoader.__next__` returns a batch in which the inputs (`batch[0]`) are as in the "
+        "golden run, but the targets (`batch[1]`) are different: parts of the same example no longer belong "
+        "together."
     )
 
 
@@ -198,7 +199,8 @@ def test_gradients_changed_before_the_step(record: Record) -> None:
     golden = learn([record(loop(lambda labels: labels)) for _ in range(2)], pipeline="loader", seeds=(0, 1))
     first, *_ = replayed(golden, record(loop(lambda labels: labels, halved)))
     assert first.title.startswith(
-        "`torch.optim.SGD.step` is given other gradients than in golden, though `backward` left"
+        "`torch.optim.SGD.step` is given different gradients of `Linear.weight`, `Linear.bias` than in the golden "
+        "run, though `backward` computed the same."
     )
 
 
@@ -215,7 +217,7 @@ def test_the_loss_of_the_model_that_is_trained_second(record: Record) -> None:
     golden = learn([record(both()), record(both())], pipeline="two", seeds=(0, 1))
     assert not replayed(golden, record(both()))
     top = replayed(golden, record(both(divisor=1.5)))[0]
-    assert top.title.startswith("`backward` starts from another loss")
+    assert top.title.startswith("`backward` starts from a different loss")
     assert top.step == 4
 
 
@@ -266,8 +268,9 @@ def test_labels_that_are_not_sorted_with_their_inputs(record: Record) -> None:
     golden = learn([record(classify()), record(classify())], pipeline="rows", seeds=(0, 1))
     top = replayed(golden, record(classify(longest_first)))[0]
     assert top.title == (
-        "`torch.utils.data.DataLoader.__next__` returns a batch with golden's rows of part 0 and of part 1, but other "
-        "rows side by side: what belongs together no longer does."
+        "`torch.utils.data.DataLoader.__next__` returns a batch with the same rows of the inputs (`batch[0]`) and "
+        "of the targets (`batch[1]`) as in the golden run, but pairs them differently: parts of the same example "
+        "no longer belong together."
     )
     assert not [
         item for item in replayed(golden, record(classify(pairs_longest_first))) if "side by side" in item.title
@@ -282,5 +285,5 @@ def test_a_scheduler_that_is_told_another_metric(record: Record) -> None:
     golden = learn([record(classify()), record(classify())], pipeline="told", seeds=(0, 1))
     assert not replayed(golden, record(classify()))
     (top,) = replayed(golden, record(classify(metric=accuracy)))
-    assert top.title.startswith("`torch.optim.lr_scheduler.ReduceLROnPlateau.step` is told another `metrics`, 0.")
+    assert top.title.startswith("`torch.optim.lr_scheduler.ReduceLROnPlateau.step` is given a different `metrics`, 0.")
     assert top.step == 1

@@ -116,8 +116,8 @@ def test_another_scale_is_found(record: Record, weigh: Weigh, dropout: float) ->
 
     first, *rest = replayed(golden, record(read(weigh, dropout)))
 
-    assert first.title.startswith("`Reader.attention` weighs other scores than in golden, ")
-    assert "the first call with another input is `torch.Tensor.masked_fill`" in first.title
+    assert first.title.startswith("`Reader.attention` applies softmax to different scores than in the golden run, ")
+    assert "the first call with a different input is `torch.Tensor.masked_fill`" in first.title
     assert first.candidate.startswith("scores ")
     lines, begin = inspect.getsourcelines(weigh)
     masked = begin + next(number for number, line in enumerate(lines) if "masked_fill" in line)

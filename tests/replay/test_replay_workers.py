@@ -129,9 +129,24 @@ def of_batches(golden: Golden, record: Record, story: Callable[[], None]) -> lis
 @pytest.mark.parametrize(
     ("before", "after", "wrong"),
     [
-        pytest.param(as_they_are, other_labels, "golden's part 0, but another part 1", id="labels"),
-        pytest.param(as_they_are, zeroed, "golden's part 1, but another part 0", id="inputs"),
-        pytest.param(augmented, augmented_too_much, "golden's part 1, but another part 0", id="augmentation"),
+        pytest.param(
+            as_they_are,
+            other_labels,
+            ("the inputs (`batch[0]`) are as in the golden run, but the targets (`batch[1]`) are different"),
+            id="labels",
+        ),
+        pytest.param(
+            as_they_are,
+            zeroed,
+            ("the targets (`batch[1]`) are as in the golden run, but the inputs (`batch[0]`) are different"),
+            id="inputs",
+        ),
+        pytest.param(
+            augmented,
+            augmented_too_much,
+            ("the targets (`batch[1]`) are as in the golden run, but the inputs (`batch[0]`) are different"),
+            id="augmentation",
+        ),
     ],
 )
 @pytest.mark.parametrize("workers", [0, 2])

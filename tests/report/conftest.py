@@ -208,12 +208,16 @@ def hostile() -> CheckResult:
 @pytest.fixture
 def uncovered(passed: CheckResult) -> CheckResult:
     """Golden's command and seed, and hardly anything could be compared."""
-    place = Parted("first batch: part 1 differs, part 0 is golden's", 1, "train/data.py:31")
+    place = Parted("first batch: `batch[1]` differs, `batch[0]` is as in the golden run", 1, "train/data.py:31")
     return replace(
         passed,
         coverage=Coverage(214, 3, 1.0, True, place, 211),
         warnings=(
-            Warned("coverage", "only 3 of 214 comparisons with golden took place; the runs part.", "train/data.py:31"),
+            Warned(
+                "coverage",
+                "only 3 of 214 comparisons with the golden run took place; the runs differ.",
+                "train/data.py:31",
+            ),
             Warned("golden", "The golden was learned from one seed."),
         ),
     )

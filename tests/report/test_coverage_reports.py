@@ -11,7 +11,7 @@ from pytest_traincheck.check.result import CheckResult, Coverage, Outcome
 from pytest_traincheck.report import github, html, json_report, junit
 from pytest_traincheck.report.terminal import render_result
 
-TITLE = "only 3 of 214 comparisons with golden took place; the runs part."
+TITLE = "only 3 of 214 comparisons with the golden run took place; the runs differ."
 
 
 def strict(result: CheckResult) -> CheckResult:
@@ -24,21 +24,25 @@ def test_the_terminal_says_it_above_the_counts(uncovered: CheckResult) -> None:
     assert lines[0] == "mnist: passed - 1 of 2 rules held, 2 warnings"
     assert f"warning:   {TITLE} At train/data.py:31." in lines
     assert "warning:   The golden was learned from one seed." in lines
-    assert "coverage:  3 of 214 comparisons with golden took place (1.4 %)" in lines
+    assert "coverage:  3 of 214 comparisons with the golden run took place (1.4 %)" in lines
 
 
 def test_beside_an_incident_the_place_stands_in_the_coverage(failed: CheckResult, uncovered: CheckResult) -> None:
     text = render_result(replace(failed, coverage=uncovered.coverage), width=200).plain
     assert text.index("1. ") < text.index("coverage:  3 of 214 comparisons")
-    assert "the runs part in step 1, at train/data.py:31: first batch: part 1 differs, part 0 is golden's" in text
+    place = "first batch: `batch[1]` differs, `batch[0]` is as in the golden run"
+    assert f"the runs first differ in step 1, at train/data.py:31: {place}" in text
     assert "warning:" not in text
 
 
 def test_golden_that_does_not_repeat_is_said_beside_the_share(passed: CheckResult) -> None:
     found = Coverage(200, 10, 0.02, repeats=False)
     text = " ".join(render_result(replace(passed, coverage=found)).plain.split())
-    assert "10 of 200 comparisons with golden took place (5.0 %); golden's own runs do not repeat" in text
-    assert "so 2.0 % are due" in text
+    assert (
+        "10 of 200 comparisons with the golden run took place (5.0 %); two golden runs with the same seed differ"
+        in text
+    )
+    assert "so 2.0 % are expected" in text
 
 
 def test_strict_fails(uncovered: CheckResult) -> None:
@@ -54,7 +58,7 @@ def test_the_json_keeps_to_the_contract(uncovered: CheckResult) -> None:
         "share": 0.014,
         "floor": 1.0,
         "parted": {
-            "what": "first batch: part 1 differs, part 0 is golden's",
+            "what": "first batch: `batch[1]` differs, `batch[0]` is as in the golden run",
             "step": 1,
             "source": "train/data.py:31",
         },
@@ -100,17 +104,17 @@ def test_junit_has_a_case_of_its_own(uncovered: CheckResult) -> None:
 
 
 def test_junit_skips_the_case_with_another_seed(passed: CheckResult) -> None:
-    found = Coverage(9, 0, 1.0, repeats=True, excuse="seed 3 instead of golden's 0")
+    found = Coverage(9, 0, 1.0, repeats=True, excuse="seed 3 instead of 0 in the golden run")
     skipped = cases(replace(passed, coverage=found))["coverage"].find("skipped")
     assert skipped is not None
-    assert skipped.get("message") == "not compared: seed 3 instead of golden's 0"
+    assert skipped.get("message") == "not compared: seed 3 instead of 0 in the golden run"
 
 
 def test_the_page_shows_a_card(uncovered: CheckResult) -> None:
     text = html.to_text([uncovered])
     assert 'class="card warning"' in text
     assert TITLE in text
-    assert "3 of 214 comparisons with golden took place" in text
+    assert "3 of 214 comparisons with the golden run took place" in text
 
 
 def test_github_shows_a_warning_or_under_strict_an_error(uncovered: CheckResult, tmp_path: Path) -> None:

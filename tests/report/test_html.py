@@ -67,7 +67,7 @@ def test_everything_a_reader_needs(failed: CheckResult) -> None:
     )
     assert "4.2 s" in page.text
     assert failed.notes[0] in page.text
-    assert "Distiller.student.f is golden's Student.f" in page.text
+    assert "Distiller.student.f is Student.f in the golden run" in page.text
 
 
 def test_only_what_differs_is_marked(failed: CheckResult) -> None:

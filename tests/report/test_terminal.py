@@ -43,7 +43,7 @@ def test_colour_changes_no_text(name: str, request: pytest.FixtureRequest) -> No
 
 
 def test_what_the_candidate_calls_otherwise_is_one_quiet_line(failed: CheckResult, passed: CheckResult) -> None:
-    pairs = [f"`Distiller.student.{name}` is golden's `Student.{name}`" for name in "abcd"]
+    pairs = [f"`Distiller.student.{name}` is `Student.{name}` in the golden run" for name in "abcd"]
     text = render_result(failed, 400)
     assert f"\nrenamed:   {', '.join(pairs)}, and 2 more\n" in text.plain
     assert [span.style for span in text.spans if "renamed:" in text.plain[span.start : span.end]] == ["dim"]

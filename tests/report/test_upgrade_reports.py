@@ -103,7 +103,7 @@ def test_one_column_where_the_code_is_the_same(one: UpgradeResult) -> None:
 
 def test_a_golden_that_does_not_run_is_an_error(no_golden: UpgradeResult) -> None:
     text = render_upgrade(no_golden, 80).plain
-    assert "tiny_gpt: ERROR - Golden's code does not run through with the old libraries." in text
+    assert "tiny_gpt: ERROR - The golden code does not run to its end with the old libraries." in " ".join(text.split())
     assert "No module named 'tokenisers'" in text
     assert document([no_golden])["verdict"] == "error"
 

@@ -134,10 +134,10 @@ def test_other_numbers_are_no_change_of_the_rules(config: Config) -> None:
     before = path.stat().st_mtime_ns
     text = learn_again(config, Machine(loss=4.6))
     assert text.startswith("net: no change")
-    assert f"the numbers of this platform were learned anew: {numbers_path(path, CPU)}" in text
+    assert f"the numbers of this platform were learned again: {numbers_path(path, CPU)}" in text
     assert path.stat().st_mtime_ns == before
     assert loss_of(check(config, Machine())) == 4.6
-    assert "learned anew" not in learn_again(config, Machine(loss=4.6))
+    assert "learned again" not in learn_again(config, Machine(loss=4.6))
 
 
 def test_damaged_numbers_are_one_clear_error(config: Config) -> None:

@@ -10,7 +10,7 @@ from pytest_traincheck.mutants.catalogue import Kind
 from pytest_traincheck.selftest.result import Fate, Mutant, SelftestResult, counted
 
 HEADINGS: Mapping[Fate, str] = {
-    Fate.SURVIVED: "survived: it trained otherwise, and the golden did not notice",
+    Fate.SURVIVED: "survived: it trained differently, and no rule noticed",
     Fate.KILLED: "killed: the check found it",
     Fate.CRASHED: "killed by the run itself: it did not finish",
     Fate.NOT_APPLICABLE: "not applicable: the pipeline has no place for it",

@@ -57,7 +57,7 @@ class UpgradeResult:
     @cached_property
     def attribution(self) -> Attribution:
         if not self.cells:
-            return Attribution("Golden's code does not run through with the old libraries.", ())
+            return Attribution("The golden code does not run to its end with the old libraries.", ())
         return attribute(self.cells)
 
     @property

@@ -29,7 +29,7 @@ def cell_of(result: UpgradeResult, code: Code, libraries: Libraries) -> Cell | N
 
 
 def codes_of(result: UpgradeResult) -> tuple[Code, ...]:
-    """The codes that are told apart: one where they are the same."""
+    """The codes that differ: one where they are the same."""
     both = any(cell.code is Code.CANDIDATE for cell in result.cells)
     return (Code.GOLDEN, Code.CANDIDATE) if both else (Code.GOLDEN,)
 

@@ -43,7 +43,7 @@ class SavedLast(Relation):
 
     def finding(self, invariant, run, examples, broken):
         return Finding(
-            title=f"`{invariant.subject}` was called after the last optimizer step in golden, and is not any more.",
+            title=f"`{invariant.subject}` was called after the last optimizer step in the golden run, and no longer is.",
             golden="saved after the last step",
             candidate="not saved after the last step",
             deviation=Deviation.MISPLACED,

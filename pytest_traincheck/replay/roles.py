@@ -1,0 +1,41 @@
+"""What the parts of a batch are for: the inputs of a model, or the targets of a loss, where the run shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from pytest_traincheck.golden.recording import ENTRY
+from pytest_traincheck.replay.sides import Call, Side, Tensor, apart
+
+INPUTS, TARGETS = "inputs", "targets"
+_TARGET = "in.target"
+"""What the loss functions of torch call the argument that holds the right answers."""
+
+
+def roles_of_batch(side: Side, batch: Call) -> Mapping[str, str]:
+    """What parts of a batch are for, by their paths.
+
+    A part is known by where it goes in the same step, as it is. One that is changed on the way, or that goes both ways
+    as the input of an autoencoder does, has no role; neither have two parts that go the same way.
+    """
+    parts = {slot.removeprefix("out."): part for slot, part in side.results.get(batch.index, {}).items()}
+    found = {role: [path for path, part in parts.items() if _is_among(part, given)]
+             for role, given in _given(side, batch).items()}  # fmt: skip
+    single = {paths[0]: role for role, paths in found.items() if len(paths) == 1}
+    return single if len(single) == sum(map(len, found.values())) else {}
+
+
+def _given(side: Side, batch: Call) -> Mapping[str, list[Tensor]]:
+    later = [call for call in side.calls.values() if call.window == batch.window and call.begin > batch.end]
+    return {
+        INPUTS: [tensor for call in later if call.flags & ENTRY for tensor in _other_than_targets(side, call)],
+        TARGETS: [side.inputs[call.index][_TARGET] for call in later if _TARGET in side.inputs.get(call.index, {})],
+    }
+
+
+def _other_than_targets(side: Side, call: Call) -> Iterator[Tensor]:
+    return (tensor for slot, tensor in side.inputs.get(call.index, {}).items() if slot != _TARGET)
+
+
+def _is_among(part: Tensor, given: list[Tensor]) -> bool:
+    return any(part.shape == tensor.shape and apart(part, tensor) == 0 for tensor in given)
