@@ -104,7 +104,12 @@ def told(found: Coverage, run: Run, compared: Comparison) -> Coverage:
 def _deviation(claim: Claim) -> str:
     """The place of a deviation; what it is, the broken rule says."""
     if claim.what == "batch":
-        kept, other = part_of_batch(claim.beside), parts_of_batch(claim.names)
+        if claim.names == ("out",):
+            return "batch: it is not golden's"
+        other = parts_of_batch(claim.names)
+        if not claim.beside:
+            return f"batch: {other} {'differs' if len(claim.names) == 1 else 'differ'}"
+        kept = part_of_batch(claim.beside)
         return f"batch: {other} {'differs' if len(claim.names) == 1 else 'differ'}, {kept} is golden's"
     if claim.what == "together":
         return f"batch: other rows side by side in {part_of_batch(claim.beside)} and {parts_of_batch(claim.names)}"

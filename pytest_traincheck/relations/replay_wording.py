@@ -59,12 +59,25 @@ def _result(_subject: str, claim: Claim, place: str) -> Finding:
 
 
 def _batch(_subject: str, claim: Claim, _place: str) -> Finding:
+    if not claim.beside:
+        return _whole_batch(claim)
     kept, other = part_of_batch(claim.beside), parts_of_batch(claim.names)
     return Finding(
         f"`{claim.name}` returns a batch with golden's {kept}, but another {other}: what belongs together no longer "
         "does.",
         f"{kept} with {other} as recorded",
         f"the same {kept} with another {other}",
+    )
+
+
+def _whole_batch(claim: Claim) -> Finding:
+    whole = claim.names == ("out",)
+    what = "another batch" if whole else f"a batch with another {parts_of_batch(claim.names)}"
+    return Finding(
+        f"`{claim.name}` returns {what} than in golden, though it is made of the same examples and with the same "
+        "random numbers.",
+        "the batch as recorded" if whole else f"{parts_of_batch(claim.names)} as recorded",
+        f"{'the batch' if whole else part_of_batch(claim.names[0])} {_apart(claim)}",
     )
 
 
