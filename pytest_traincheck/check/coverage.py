@@ -14,9 +14,9 @@ import numpy as np
 from pytest_traincheck.check.result import Coverage, Parted, Warned
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.recording import Recording
-from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.relations.base import listed
 from pytest_traincheck.replay import STEP, Claim, Comparison, Parting, compare_with_itself
+from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.slots import part_of_batch, parts_of_batch
 

@@ -8,7 +8,7 @@ import pytest
 from judgements import broken, rule, sentences, titles, violations
 from training_story import Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.rules.model import Scope
 
 RULE = "`AdamW[Net]` takes each further step with the state of the step before."
 Counts = Sequence[int]
