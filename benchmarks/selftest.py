@@ -31,7 +31,7 @@ from pytest_traincheck.check import check_run
 from pytest_traincheck.infer import learn
 from pytest_traincheck.selftest.identical import trained_alike
 from pytest_traincheck.trace import load_run
-from pytest_traincheck.workflow.judging import vacuous
+from pytest_traincheck.workflow.candidate import vacuous
 
 FIRST = ("gan", "lstm", "finetune", "ddp", "vit", "hf_gpt2")
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"

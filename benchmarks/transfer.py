@@ -14,8 +14,9 @@ sys.path.insert(0, str(REPOSITORY))
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.check.result import Verdict
-from pytest_traincheck.golden.model import Golden, Invariant, Scope
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn_transferable
+from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Run
 
 TEACHERS = ("mnist_cnn", "tiny_gpt", "gan", "finetune", "ddp")

@@ -6,7 +6,6 @@ is not named here is ours to change.
 
 from __future__ import annotations
 
-from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Invariant, Kind, Same, Scope
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.mutants.catalogue import Mistake
 from pytest_traincheck.relations.base import (
@@ -47,6 +46,8 @@ from pytest_traincheck.relations.context import (
 )
 from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Place, Words
 from pytest_traincheck.report.reporter import Reporter
+from pytest_traincheck.rules.conditions import Clause, Condition, Except, Exists, Same
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.process import OptimizerStep

@@ -1,7 +1,7 @@
 """The pytest plugin: options, the `traincheck` fixture, and the switch that registers the rest when it is asked for.
 
-Everything else lives in `pytest_traincheck.testing` and is imported only then: a session without `--traincheck` pays
-for this module and the names of its hooks.
+Everything else lives in `pytest_traincheck.pytest_plugin` and is imported only then: a session without `--traincheck`
+pays for this module and the names of its hooks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from pytest_traincheck import hookspecs
 
 if TYPE_CHECKING:
-    from pytest_traincheck.testing.fixture import Traincheck
+    from pytest_traincheck.pytest_plugin.fixture import Traincheck
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -71,7 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if any(config.getoption(name) or config.getini(name) for name in ("traincheck", "traincheck_refresh")):
-        from pytest_traincheck.testing.session import register
+        from pytest_traincheck.pytest_plugin.session import register
 
         register(config)
 
@@ -82,6 +82,6 @@ def traincheck(request: pytest.FixtureRequest) -> Iterator[Traincheck]:
 
     `with traincheck.pipeline("tiny_gpt", seed=0): train(steps=8)`
     """
-    from pytest_traincheck.testing.fixture import use
+    from pytest_traincheck.pytest_plugin.fixture import use
 
     yield from use(request)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.check.result import Incident, Violation
-from pytest_traincheck.golden.model import Golden, Invariant
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.rules.model import Invariant
 
 
 def sentences(golden: Golden, relation: str = "") -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from pytest_traincheck.golden.model import Golden, Invariant, Scope
+from pytest_traincheck.alignment.description import describe_models
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.relations import meaning_of
+from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Run
-from pytest_traincheck.trace.description import describe_models
 
 COMMON_SHARE = 0.5
 """Share of the golden's parameters, by model and name, that a variation of

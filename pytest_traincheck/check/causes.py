@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pytest_traincheck.check.decisions import decided_together
 from pytest_traincheck.check.result import Violation
-from pytest_traincheck.golden.model import Kind
 from pytest_traincheck.relations import relations
 from pytest_traincheck.relations.meaning import Change, Deviation, Place
+from pytest_traincheck.rules.model import Kind
 
 LATE_EFFECT = 3
 """From this layer on a violation speaks of an effect (of a call, on a variable, between ranks), which has a cause

@@ -14,9 +14,9 @@ import numpy as np
 from pytest_traincheck.check.result import Coverage, Parted, Warned
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.recording import Recording
-from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.relations.base import listed
 from pytest_traincheck.replay import STEP, Claim, Comparison, Parting, compare_with_itself
+from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.slots import is_singular, part_of_batch, parts_of_batch
 
@@ -107,7 +107,11 @@ def _deviation(claim: Claim) -> str:
     if claim.what in ("batch", "together"):
         kept, other = part_of_batch(claim.beside, roles), parts_of_batch(claim.names, roles)
     if claim.what == "batch":
+        if claim.names == ("out",):
+            return "batch: it differs from the golden run's"
         differ = "differs" if is_singular(claim.names, roles) else "differ"
+        if not claim.beside:
+            return f"batch: {other} {differ}"
         are = "is" if is_singular([claim.beside], roles) else "are"
         return f"batch: {other} {differ}, {kept} {are} as in the golden run"
     if claim.what == "together":

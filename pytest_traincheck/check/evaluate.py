@@ -6,19 +6,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_traincheck.check.alignment import align
+from pytest_traincheck.alignment.align import align
 from pytest_traincheck.check.applicable import program_of, why_not
 from pytest_traincheck.check.coverage import coverage, parted_at_deviation
 from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.result import Coverage, Incident, InvariantVerdict, ModuleAgreement, Verdict, Violation
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import Clause, Golden, Invariant
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations import Examples, Relation, meaning_of, relations
 from pytest_traincheck.relations.base import Measured, Replayed, filled, in_set_up, variable_names
 from pytest_traincheck.replay import Comparison, compare_run
+from pytest_traincheck.rules.conditions import Clause
+from pytest_traincheck.rules.model import Invariant
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Ints
 

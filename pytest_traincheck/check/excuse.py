@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_traincheck.golden.model import Invariant, Kind
 from pytest_traincheck.relations import Examples, meaning_of, vocabulary
 from pytest_traincheck.relations.meaning import Excuse
 from pytest_traincheck.replay import Claim, Comparison
+from pytest_traincheck.rules.model import Invariant, Kind
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Ints
 

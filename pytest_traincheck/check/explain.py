@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pytest_traincheck.check import causes
 from pytest_traincheck.check.result import Incident, Violation, incident_id
-from pytest_traincheck.golden.model import Kind
+from pytest_traincheck.rules.model import Kind
 
 
 def explain(violations: Sequence[Violation]) -> tuple[Incident, ...]:

@@ -10,9 +10,9 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from pytest_traincheck.golden.model import Invariant, Kind
 from pytest_traincheck.redaction import redacted
 from pytest_traincheck.relations import Deviation, Meaning, meaning_of
+from pytest_traincheck.rules.model import Invariant, Kind
 
 JSON_FORMAT = 1
 """Version of the JSON contract (`--json`)."""

@@ -22,8 +22,9 @@ from pytest_traincheck.check.result import (
     Violation,
     Warned,
 )
-from pytest_traincheck.golden.model import Invariant, Kind, Scope, condition_from_json
 from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.rules.conditions import condition_from_json
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 
 def to_plain(result: CheckResult) -> dict[str, Any]:

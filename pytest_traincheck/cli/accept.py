@@ -13,10 +13,10 @@ from pytest_traincheck.bundle import is_bundle, open_bundle
 from pytest_traincheck.cli import options
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.config import Config
-from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.report.layout import wrap
+from pytest_traincheck.text import plural
 from pytest_traincheck.workflow import last_check
-from pytest_traincheck.workflow.accepting import AcceptError, accept, resolve, terms
+from pytest_traincheck.workflow.accept import AcceptError, accept, resolve, terms
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -10,7 +10,7 @@ from pytest_traincheck.cli import options, output
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.report.bisect import Tested, render_end, render_tested, write_bisect_json
-from pytest_traincheck.workflow.bisecting import BisectRequest, EndFailed, bisect
+from pytest_traincheck.workflow.bisect import BisectRequest, EndFailed, bisect
 from pytest_traincheck.workflow.runs import RunFailed
 
 

@@ -13,7 +13,7 @@ from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.launch.sides import SideError, resolve_side
 from pytest_traincheck.workflow import INPUT_ERRORS, check_live, check_stored, read_stored
 from pytest_traincheck.workflow.exceptions import checked_rules, judge_exceptions, needless, stored_rules, today
-from pytest_traincheck.workflow.unused import unused_goldens, unused_text
+from pytest_traincheck.workflow.goldens import unused_goldens, unused_text
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

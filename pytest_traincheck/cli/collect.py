@@ -14,7 +14,7 @@ from pytest_traincheck.launch import run_directory
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.launch.run import RunRequest, RunStatus, execute
 from pytest_traincheck.redaction import redacted
-from pytest_traincheck.workflow.written import written_notes
+from pytest_traincheck.workflow.files_note import written_notes
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -10,7 +10,7 @@ from pytest_traincheck.cli import options, output
 from pytest_traincheck.config import DEFAULT_SEEDS, DEFAULT_TIMEOUT
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.workflow import INPUT_ERRORS, CompareRequest, compare
-from pytest_traincheck.workflow.judging import NO_RULES
+from pytest_traincheck.workflow.candidate import NO_RULES
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -13,9 +13,9 @@ from pytest_traincheck.cli.status import Status
 from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.chance import chance, not_repeating
-from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.run_directory import COLLECT_FILE, RUN_FILE
+from pytest_traincheck.text import plural
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -11,9 +11,9 @@ from pytest_traincheck.cli import options, output
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.workflow import Acceptance, Refresh, refresh
+from pytest_traincheck.workflow.goldens import unused_goldens, unused_text
 from pytest_traincheck.workflow.next_steps import PLACEHOLDER
 from pytest_traincheck.workflow.refresh_text import refresh_text, refused_text, shell
-from pytest_traincheck.workflow.unused import unused_goldens, unused_text
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

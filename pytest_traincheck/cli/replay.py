@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_traincheck.cli import options, output
 from pytest_traincheck.workflow import INPUT_ERRORS
-from pytest_traincheck.workflow.replaying import replay_bundle
+from pytest_traincheck.workflow.replay import replay_bundle
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_traincheck.golden.model import IN_PROCESS, Golden
-from pytest_traincheck.golden.wording import plural
+from pytest_traincheck.text import plural
 
 
 def chance(golden: Golden) -> tuple[str, ...]:

@@ -10,16 +10,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import (
-    FORMAT,
-    IGNORES_SEED,
-    Condition,
-    Golden,
-    Invariant,
-    Kind,
-    Scope,
-    condition_from_json,
-)
+from pytest_traincheck.golden.model import FORMAT, IGNORES_SEED, Golden
+from pytest_traincheck.rules.conditions import Condition, condition_from_json
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 LINE_LIMIT = 8 * 1024 * 1024
 """Bytes of the longest line that is read."""

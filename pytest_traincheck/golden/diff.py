@@ -8,9 +8,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Golden, Invariant, Scope
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.golden.provenance import provenance
 from pytest_traincheck.golden.renames import Renames, renamed, renames
-from pytest_traincheck.golden.wording import one_line, provenance
+from pytest_traincheck.rules.conditions import Clause, Condition, Except, Exists
+from pytest_traincheck.rules.model import Invariant, Scope
+from pytest_traincheck.text import one_line
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pytest_traincheck.golden.diff import Change, GoldenDiff
-from pytest_traincheck.golden.model import Invariant
 from pytest_traincheck.golden.renames import translated
-from pytest_traincheck.golden.wording import conditions, one_line, plural
+from pytest_traincheck.rules.model import Invariant
+from pytest_traincheck.rules.wording import conditions
+from pytest_traincheck.text import one_line, plural
 
 WIDTH = 80
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import FORMAT, IGNORES_SEED, Golden, Invariant
+from pytest_traincheck.golden.model import FORMAT, IGNORES_SEED, Golden
+from pytest_traincheck.rules.model import Invariant
 
 
 def encode(golden: Golden) -> bytes:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import filelock
 
+from pytest_traincheck.atomic import make_directory, replace_file
 from pytest_traincheck.disk import write_remedy
-from pytest_traincheck.golden.atomic import make_directory, replace_file
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.transaction import settle
-from pytest_traincheck.golden.wording import one_line
+from pytest_traincheck.text import one_line
 
 LOCK_NAME = ".traincheck.lock"
 """File in the store that writers lock; it stays behind, empty, and belongs into `.gitignore`."""

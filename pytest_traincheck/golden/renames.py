@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_traincheck.golden.model import Golden, Invariant, condition_from_json
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.rules.conditions import condition_from_json
+from pytest_traincheck.rules.model import Invariant
 
 Renames = tuple[tuple[str, str], ...]
 

@@ -7,8 +7,11 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import Golden, Invariant
-from pytest_traincheck.golden.wording import conditions, one_line, plural, provenance
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.golden.provenance import provenance
+from pytest_traincheck.rules.model import Invariant
+from pytest_traincheck.rules.wording import conditions
+from pytest_traincheck.text import one_line, plural
 
 
 def render(golden: Golden, subject: str | None = None) -> str:

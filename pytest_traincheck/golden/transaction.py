@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_traincheck.golden.atomic import make_directory, replace_file, sync_directory, write_new
+from pytest_traincheck.atomic import make_directory, replace_file, sync_directory, write_new
 
 PENDING = ".traincheck-pending"
 """Directory in the store with files that are as good as written."""

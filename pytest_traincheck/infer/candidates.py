@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Same
 from pytest_traincheck.infer.table import ContextTable, names_seen
 from pytest_traincheck.relations.base import ABSENT, COMPARABLE, PINNED_FIELDS, admitted
+from pytest_traincheck.rules.conditions import Clause, Condition, Except, Exists, Same
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 
 MIN_EXAMPLES = 2

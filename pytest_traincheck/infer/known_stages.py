@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Clause, Condition, Except
 from pytest_traincheck.infer.precondition import Precondition
 from pytest_traincheck.relations import Examples
+from pytest_traincheck.rules.conditions import Clause, Condition, Except
 
 STAGE = "stage"
 LOOPS = ("train", "eval")

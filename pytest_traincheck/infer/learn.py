@@ -7,18 +7,20 @@ from itertools import pairwise
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Condition, Golden, Invariant, Scope
+from pytest_traincheck.alignment.description import describe_models, describe_optimizers
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.infer.candidates import pins, required_support
 from pytest_traincheck.infer.known_stages import within_known_stages
 from pytest_traincheck.infer.precondition import Precondition, weakest_preconditions
 from pytest_traincheck.infer.seeds import ignores_seed, with_repeats
-from pytest_traincheck.infer.wording import when_text
+from pytest_traincheck.infer.sentence import when_text
 from pytest_traincheck.relations import Examples, Hypothesis, Relation, relations
 from pytest_traincheck.relations.base import Measured, Replayed, filled, in_set_up
+from pytest_traincheck.rules.conditions import Condition
+from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Run
-from pytest_traincheck.trace.description import describe_models, describe_optimizers
 
 
 def learn(

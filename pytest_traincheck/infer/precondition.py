@@ -15,7 +15,6 @@ from itertools import combinations
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Clause, Condition, Except
 from pytest_traincheck.infer.candidates import (
     Candidate,
     covering,
@@ -26,6 +25,7 @@ from pytest_traincheck.infer.candidates import (
 )
 from pytest_traincheck.infer.table import ContextTable, count_contexts
 from pytest_traincheck.relations.base import ABSENT, Examples
+from pytest_traincheck.rules.conditions import Clause, Condition, Except
 from pytest_traincheck.trace.labels import Bools
 
 MAX_CLAUSES = 3

@@ -8,13 +8,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Golden, Invariant, Scope
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer.candidates import required_support
 from pytest_traincheck.infer.known_stages import within_known_stages
 from pytest_traincheck.infer.precondition import weakest_preconditions
-from pytest_traincheck.infer.wording import when_text
+from pytest_traincheck.infer.sentence import when_text
 from pytest_traincheck.relations import Examples, Hypothesis, Relation, relations
 from pytest_traincheck.relations.base import PINNED_FIELDS, Measured
+from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Run
 
 MIN_PIPELINES = 3

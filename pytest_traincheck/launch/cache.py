@@ -14,7 +14,7 @@ from pathlib import Path
 import platformdirs
 from filelock import FileLock, Timeout
 
-from pytest_traincheck.golden.atomic import make_directory
+from pytest_traincheck.atomic import make_directory
 
 VARIABLE = "TRAINCHECK_CACHE_DIR"
 """Environment variable that names another place for everything that is cached."""

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from pytest_traincheck.golden.wording import one_line
+from pytest_traincheck.text import one_line
 
 
 class Progress(Protocol):

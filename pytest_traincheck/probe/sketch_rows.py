@@ -3,6 +3,9 @@
 For each tensor a hash of the set of its rows, and for each beside the largest one a hash of the set of pairs: a row of
 the largest tensor and the row in the same place. A batch whose rows come in another order has the same hashes; one
 whose inputs were sorted and whose labels were not has other pairs.
+
+A few rows of the largest tensor are looked at by themselves. They say whether a batch that is different is made of the
+same examples.
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ import torch
 
 from . import digest as content
 
-ROWS, PAIRS = "rows", "pairs"
-"""Slots: `rows.NAME`, and `pairs.LARGEST|NAME`."""
+ROWS, PAIRS, ROW = "rows", "pairs", "row"
+"""Slots: `rows.NAME`, `pairs.LARGEST|NAME`, and `row.NUMBER.NAME`."""
 
 _MOST_ROWS = 4096
 _MOST_BYTES = 1 << 26
+_SINGLE = 8
+_GOLDEN_RATIO = 0.6180339887498949
 _MIX = 0x9E3779B97F4A7C15
 _OTHER = 0xC2B2AE3D27D4EB4F
 _MASK = (1 << 64) - 1
@@ -39,6 +44,19 @@ def together(tensors: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str,
             yield f"{ROWS}.{name}", _of_set(_mixed(row) for row in rows)
             pairs = zip(first, rows, strict=True)
             yield f"{PAIRS}.{largest}|{name}", _of_set(_mixed(_mixed(one) + other * _OTHER) for one, other in pairs)
+
+
+def single_rows(batch: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Slots and some rows of the largest tensor of a batch, the same of every batch of its size. Call under `quiet()`.
+
+    They stand at uneven distances, so that what happens to every fourth row is seen in a fourth of them.
+    """
+    readable = [(name.lstrip("."), found) for name, tensor in batch if (found := _readable(tensor)) is not None]
+    if readable:
+        name, largest = max(readable, key=lambda pair: pair[1].nbytes)
+        count = largest.shape[0]
+        for number in sorted({int(place * _GOLDEN_RATIO % 1 * count) for place in range(_SINGLE)}):
+            yield f"{ROW}.{number}.{name}", largest[number]
 
 
 def _readable(tensor: torch.Tensor) -> torch.Tensor | None:

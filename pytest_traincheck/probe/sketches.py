@@ -20,7 +20,7 @@ from . import digest as content
 from . import numerics
 from .context import ENTRY, Call, ThreadState, quiet, unobservable
 from .sketch import Sketch, faint, sketch
-from .sketch_rows import together
+from .sketch_rows import single_rows, together
 from .sketch_scores import CENTRED, scores
 from .storages import Remembered, remembered
 from .summary import dtype_name
@@ -43,6 +43,9 @@ PHASES = 3
 """How often sketches begin, counting the first time."""
 LIMIT = 100_000
 """Rows of a process after which no more are written: one that takes no step would go on for ever."""
+
+BATCHES = 32
+"""Batches of a phase of which single rows are sketched: a script may go through all its data before its first step."""
 
 SECONDS = 3.0
 """What may be spent on the calls of inner modules and functions, and as much again on parameters and gradients. It is
@@ -74,6 +77,7 @@ class Sketches:
         self._random: dict[str, int] = {}
         self._phases_left = PHASES - 1
         self._for_calls = self._for_variables = SECONDS
+        self._batches_left = BATCHES
         self.wanted = self._steps > 0
 
     def stepped(self, optimizer: int, own: set[int], every: set[int]) -> None:
@@ -91,6 +95,7 @@ class Sketches:
         self._phases_left -= 1
         self._taken.clear()
         self._random.clear()
+        self._batches_left = BATCHES
         self.wanted = True
         with quiet(state):
             self._write(None, self._slot("phase", None, ()), 0, _NO_NUMBERS)
@@ -131,9 +136,17 @@ class Sketches:
             if call.api.type in _RESULTS:
                 self._tensors(call, "out", result)
             if call.api.type == "data":
-                for name, hashed in together(tensors("", result, _DEPTH)):
-                    self._write(call, self._slot(name, None, ()), 0, (0, hashed, 0.0, 0.0, _NO_PROJECTIONS))
+                self._rows_of(call, result)
             self._look_at_random(call)
+
+    def _rows_of(self, call: Call, batch: Any) -> None:
+        for name, hashed in together(tensors("", batch, _DEPTH)):
+            self._write(call, self._slot(name, None, ()), 0, (0, hashed, 0.0, 0.0, _NO_PROJECTIONS))
+        if self._batches_left > 0:
+            self._batches_left -= 1
+            for name, row in single_rows(tensors("", batch, _DEPTH)):
+                if (found := sketch(row)) is not None:
+                    self._write(call, self._slot(name, row.dtype, row.shape), 0, found)
 
     def _spent(self, state: ThreadState, call: Call) -> bool:
         """Whether a call goes unsketched: it is within a model, and too much has been spent on such calls.

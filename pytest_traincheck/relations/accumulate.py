@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label, step_context, variable_context
 from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place
+from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.gradients import Gradients, first_after

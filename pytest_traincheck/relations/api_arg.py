@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, optional
@@ -16,6 +15,7 @@ from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.defaults import without_defaults
 from pytest_traincheck.relations.meaning import Change, Excuse, Meaning, Place, Words, place_of_call
 from pytest_traincheck.relations.settings import Setting, Sort, argument_text
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.relations import quantities
 from pytest_traincheck.relations.band_fit import POOLED, fit
@@ -24,6 +23,7 @@ from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, opti
 from pytest_traincheck.relations.interval import trimmed_mean
 from pytest_traincheck.relations.meaning import Excuse, Meaning, Place
 from pytest_traincheck.relations.quantities import Readings, by_name, readings_of
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Ints
 

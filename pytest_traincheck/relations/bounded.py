@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, WHOLE, Form, list_of, one_of
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.distinct import before_training
 from pytest_traincheck.relations.meaning import Change, Meaning, Place
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.slots import part_of_batch

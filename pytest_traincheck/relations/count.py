@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, Form, one_of, optional
 from pytest_traincheck.relations.context import module_roots, rank_label, step_context
 from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Words, place_of_call
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.gradients import Gradients

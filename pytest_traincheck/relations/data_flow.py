@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, WHOLE, Form, one_of
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.meaning import Change, Excuse, Meaning, Place
 from pytest_traincheck.relations.vocabulary import F
+from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 

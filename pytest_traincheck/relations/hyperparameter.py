@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.base import (
     EMPTY,
     Examples,
@@ -23,6 +22,7 @@ from pytest_traincheck.relations.context import rank_label, variable_context
 from pytest_traincheck.relations.covered import construction_row
 from pytest_traincheck.relations.meaning import Meaning, Place, Words
 from pytest_traincheck.relations.settings import Setting, Sort, text_of
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.process import OptimizerStep

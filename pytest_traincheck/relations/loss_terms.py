@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import COUNT, TEXT, Form, one_of
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Place
+from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN

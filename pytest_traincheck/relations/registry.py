@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from pytest_traincheck.golden.model import Invariant
 from pytest_traincheck.plugins import Given, PluginError, implementations, items_of, packages
 from pytest_traincheck.relations import builtin
 from pytest_traincheck.relations.base import Meaningful, Relation, usual_meaning
 from pytest_traincheck.relations.meaning import Meaning
+from pytest_traincheck.rules.model import Invariant
 
 HOOK = "pytest_traincheck_relations"
 _METHODS = ("hypotheses", "examples", "sentence", "finding")

@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import TEXT, Form, one_of, optional
 from pytest_traincheck.relations.meaning import Excuse, Meaning, Place
 from pytest_traincheck.relations.replay_wording import KINDS, deviation, rule
 from pytest_traincheck.replay import Claim, against_itself, compare_run, record, settled
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Ints
 

@@ -64,12 +64,25 @@ def _result(_subject: str, claim: Claim, place: str) -> Finding:
 
 
 def _batch(_subject: str, claim: Claim, _place: str) -> Finding:
+    if not claim.beside:
+        return _whole_batch(claim)
     kept, other = part_of_batch(claim.beside, claim.roles), parts_of_batch(claim.names, claim.roles)
     return Finding(
         f"`{claim.name}` returns a batch in which {kept} {_is([claim.beside], claim)} as in the golden run, but "
         f"{other} {_is(claim.names, claim)} different: parts of the same example no longer belong together.",
         f"{kept} with {other} as recorded",
         f"the same as recorded: {kept}; different: {other}",
+    )
+
+
+def _whole_batch(claim: Claim) -> Finding:
+    whole = claim.names == ("out",)
+    what = "the batch" if whole else parts_of_batch(claim.names, claim.roles)
+    return Finding(
+        f"`{claim.name}` returns {'a different batch' if whole else f'a batch with different {what}'} than in the "
+        "golden run, though it is made of the same examples and with the same random numbers.",
+        f"{what} as recorded",
+        f"{what if whole else part_of_batch(claim.names[0], claim.roles)} {_apart(claim)}",
     )
 
 

@@ -13,8 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant, Kind, Scope
-from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import COUNT, NUMBER, NUMBER_OR_NULL, TEXT, Form, list_of, one_of, optional
 from pytest_traincheck.relations.context import rank_label
@@ -28,6 +26,8 @@ from pytest_traincheck.relations.hyperparameter import (
 )
 from pytest_traincheck.relations.meaning import Meaning, Place, Words
 from pytest_traincheck.relations.settings import Setting, Sort, course_text, text_of
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
+from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 

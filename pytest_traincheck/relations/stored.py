@@ -6,9 +6,10 @@ from pathlib import Path
 
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import Golden, Invariant
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.relations.claims import misfit
 from pytest_traincheck.relations.registry import relations
+from pytest_traincheck.rules.model import Invariant
 
 
 def wrong_claim(invariant: Invariant) -> str:

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pytest_traincheck.golden.model import Invariant, Scope
-from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import COUNT, TEXT, Form, one_of, optional
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.count import FORWARD, as_code, called_model, counted, name_and_owner, said_otherwise
 from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place
+from pytest_traincheck.rules.model import Invariant, Scope
+from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 

@@ -1,12 +1,13 @@
-"""Batches whose parts belong together: rows that stand side by side, labels that belong to their inputs."""
+"""Batches of golden's examples: all of their parts are golden's, and rows that stand side by side belong together."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pytest_traincheck.replay.calls import Calls
 from pytest_traincheck.replay.fetches import Fetch
+from pytest_traincheck.replay.likeness import Likeness
 from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.sides import INFINITE, PAIRS, ROWS, Call, Side, Tensor, apart
 from pytest_traincheck.replay.tolerance import agreement, epsilon
@@ -19,13 +20,16 @@ _BITS_OF_CLASSES, _BITS_OF_NUMBERS = 2.0, 8.0
 """The most bits that one element counts for: a class, a continuous number."""
 
 
-def paired_batches(calls: Calls, window: int, start: tuple[float, float]) -> Iterator[Point]:
+def paired_batches(calls: Calls, likeness: Likeness, window: int, start: tuple[float, float]) -> Iterator[Point]:
     """Batches that hold golden's examples: then all of their parts are golden's, as labels that belong to their inputs.
 
-    Those are batches of which the largest part is golden's, or which are made of the examples that golden chose and
-    have a part that says so: a dataset in another order has others in the same places. What is drawn while a batch is
-    made must be the same. Workers draw unseen as well, and so does any dataset from generators of its own, so golden
-    must have shown that such batches come again.
+    Those are batches of which the largest part is golden's, or which are made of the places that golden chose, and have
+    a part or rows that say so: a dataset in another order has other examples in the same places. What is drawn while a
+    batch is made must be the same. Workers draw unseen as well, and so does any dataset from generators of its own, so
+    golden must have shown that such batches come again.
+
+    What a dataset no longer prepares, as to scale images, the training step may do instead: then one of its calls is
+    given what golden's loader returned.
     """
     ours, theirs = calls.golden, calls.candidate
     for golden in ours.calls.values():
@@ -45,15 +49,47 @@ def paired_batches(calls: Calls, window: int, start: tuple[float, float]) -> Ite
         elif not calls.same_draws(since, (golden.end, candidate.end)):
             return
         off = {slot: apart(tensor, made[slot]) for slot, tensor in batch.items()}
-        largest = max(tensor.size for tensor in batch.values())
-        kept = [slot for slot in batch if off[slot] == 0 and batch[slot].size == largest and _telling(batch[slot])]
-        if not kept and _of_the_same(calls, golden, candidate):
-            kept = [slot for slot in batch if off[slot] == 0 and _information(batch[slot]) >= _ENOUGH]
+        kept = _known_by(calls, likeness, golden, candidate, off)
+        if kept is None:
+            continue
         wrong = [slot for slot in batch if off[slot] > agreement(epsilon(batch[slot].dtype))]
-        if kept:
-            names = tuple(slot.removeprefix("out.") for slot in wrong)
-            worst = max(off[slot] for slot in wrong) if wrong else 0.0
-            yield Point("batch", golden, candidate, worst, 0.0, names, kept[0].removeprefix("out."))
+        wrong = [slot for slot in wrong if not _made_later(calls, batch[slot], candidate)]
+        names = tuple(slot.removeprefix("out.") for slot in wrong)
+        worst = max((off[slot] for slot in wrong), default=0.0)
+        yield Point("batch", golden, candidate, worst, 0.0, names, kept.removeprefix("out."))
+
+
+def _known_by(calls: Calls, likeness: Likeness, golden: Call, candidate: Call, off: Mapping[str, float]) -> str | None:
+    """The part by which a batch is known to hold golden's examples; empty where single rows say it, None where nothing
+    does.
+    """
+    batch, made = calls.golden.results[golden.index], calls.candidate.results[candidate.index]
+    largest = max(tensor.size for tensor in batch.values())
+    kept = [slot for slot in batch if off[slot] == 0 and batch[slot].size == largest and _telling(batch[slot])]
+    if kept or not _of_the_same(calls, golden, candidate):
+        return kept[0] if kept else None
+    kept = [slot for slot in batch if off[slot] == 0 and _information(batch[slot]) >= _ENOUGH]
+    if kept:
+        return kept[0]
+    alike = all(_alike(batch[slot], made[slot]) for slot in batch)
+    return "" if alike and likeness.same_examples(golden, candidate) else None
+
+
+def _alike(tensor: Tensor, other: Tensor) -> bool:
+    """Whether two parts of a batch can hold the same examples: padding, cropping and other dtypes change what they are
+    made of, and not which they are.
+    """
+    return tensor.dtype == other.dtype and tensor.shape.split("x")[1:] == other.shape.split("x")[1:]
+
+
+def _made_later(calls: Calls, part: Tensor, candidate: Call) -> bool:
+    """Whether some call in the step of a batch is given what golden's loader returned."""
+    if _information(part) < _ENOUGH:
+        return False
+    step = (call for call in calls.candidate.calls.values() if call.window == candidate.window)
+    given = (calls.candidate.inputs.get(call.index, {}) for call in step if call.begin > candidate.end)
+    limit = agreement(epsilon(part.dtype))
+    return any(apart(part, tensor) <= limit for tensors in given for tensor in tensors.values())
 
 
 def _side_by_side(golden: Side, candidate: Side, batch: Call, other: Call) -> Iterator[Point]:

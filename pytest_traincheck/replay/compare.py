@@ -266,7 +266,8 @@ def settled(first: Recorded, others: Sequence[Recorded], platform: str = "") -> 
 
 
 def _batches(comparison: Comparison) -> set[str]:
-    return {claim.key for claim in comparison.claims if claim.what == BATCH}
+    """Places of batches that are known by what is in them."""
+    return {claim.key for claim in comparison.claims if claim.what == BATCH and claim.beside}
 
 
 def with_repeats(golden: Recording, again: Sequence[Recorded], platform: str = "") -> Recording:

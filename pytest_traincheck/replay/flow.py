@@ -14,6 +14,7 @@ from pytest_traincheck.golden.recording import ENTRY, GRAD, TRAINING
 from pytest_traincheck.replay.batches import paired_batches
 from pytest_traincheck.replay.calls import Calls
 from pytest_traincheck.replay.initial import initial_values
+from pytest_traincheck.replay.likeness import Likeness
 from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.sides import INFINITE, Call, Side, Tensor, apart, moved_apart
 from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, epsilon, passed_on, passed_on_by_signs
@@ -33,6 +34,7 @@ class Flow:
         self._calls = calls
         self._golden = calls.golden
         self._candidate = calls.candidate
+        self._likeness = Likeness(calls)
         self._broken = False
         self._drift = 0.0
         """How far apart an update of this step was, of those that are within their tolerance."""
@@ -66,7 +68,7 @@ class Flow:
     def _step(self, window: int) -> Iterator[Point | None]:
         """The points of one step in order; None where what follows cannot be compared."""
         start = self._start(window)
-        batches = list(paired_batches(self._calls, window, start))
+        batches = list(paired_batches(self._calls, self._likeness, window, start))
         yield from batches
         if not all(point.holds for point in batches):
             return

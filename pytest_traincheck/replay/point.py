@@ -22,7 +22,7 @@ class Point:
     allowed: float
     names: tuple[str, ...] = ()
     beside: str = ""
-    """Of a batch: the part of it that is golden's."""
+    """Of a batch: the part of it that is golden's; empty where none says which examples it holds."""
 
     @property
     def holds(self) -> bool:

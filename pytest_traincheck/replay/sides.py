@@ -19,8 +19,8 @@ from pytest_traincheck.replay.fetches import Fetch
 INFINITE = math.inf
 CENTRED = "centred"
 """Slot of what a softmax weighs: its input, less what it ignores."""
-ROWS, PAIRS = "rows", "pairs"
-"""Slots of hashes of a batch: the rows of a tensor, and the rows of two tensors that stand side by side."""
+ROWS, PAIRS, ROW = "rows", "pairs", "row"
+"""Slots of a batch: hashes of the rows of a tensor, and of the rows of two tensors that stand side by side; one row."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,8 @@ class Side:
         """Optimizer step -> time after which it works, and hash of its hyper-parameters."""
         self.together: dict[int, dict[str, int]] = {}
         """Batch -> hashes of the rows of its tensors, and of which of them stand side by side."""
+        self.single: dict[int, dict[str, Tensor]] = {}
+        """Batch -> some rows of its largest tensor, by number and name."""
         self.fetched: dict[int, Fetch] = {}
         """Batch -> how it was made, where that is known."""
         self.values: dict[tuple[str, str], list[Tensor]] = {}
@@ -127,6 +129,8 @@ class Side:
                     self.values.setdefault(name, []).append(tensor)
                 elif head == CENTRED:
                     self.scores[call] = tensor
+                elif head == ROW:
+                    self.single.setdefault(call, {})[rest] = tensor
                 elif call >= 0:
                     into = self.inputs if head == "in" else self.results
                     into.setdefault(call, {})[slot] = tensor

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_traincheck.check.result import CheckResult, Incident
-from pytest_traincheck.golden.wording import one_line, plural
 from pytest_traincheck.launch.bisection import Commit, Mark
 from pytest_traincheck.report.files import write_report
 from pytest_traincheck.report.layout import wrap
 from pytest_traincheck.report.terminal import render_incident_text
 from pytest_traincheck.report.wording import next_lines
+from pytest_traincheck.text import one_line, plural
 
 FORMAT = 1
 """Version of the JSON object."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pytest_traincheck.atomic import replace_file
 from pytest_traincheck.disk import write_remedy
-from pytest_traincheck.golden.atomic import replace_file
 from pytest_traincheck.report.errors import ReportError
 
 

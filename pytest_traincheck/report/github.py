@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pytest_traincheck.check.result import CheckResult, Incident, Outcome
-from pytest_traincheck.golden.wording import one_line, plural
 from pytest_traincheck.report import wording
 from pytest_traincheck.report.markdown import fenced, inline
+from pytest_traincheck.text import one_line, plural
 
 ANNOTATIONS_LIMIT = 10
 """Error annotations that GitHub keeps of one step."""

@@ -11,9 +11,10 @@ from markupsafe import Markup, escape
 
 from pytest_traincheck import __version__
 from pytest_traincheck.check.result import ChangedLines, CheckResult, InvariantVerdict, Outcome, SideInfo, Verdict
-from pytest_traincheck.golden.wording import conditions, one_line, plural
 from pytest_traincheck.report import wording
 from pytest_traincheck.report.files import write_report
+from pytest_traincheck.rules.wording import conditions
+from pytest_traincheck.text import one_line, plural
 
 _VERDICT_MEANING = {
     Verdict.VIOLATED: "Broken by the candidate, as a cause or as a consequence.",

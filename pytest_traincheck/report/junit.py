@@ -9,7 +9,6 @@ from pathlib import Path
 import junit_xml
 
 from pytest_traincheck.check.result import CheckResult, Verdict
-from pytest_traincheck.golden.wording import one_line
 from pytest_traincheck.report import wording
 from pytest_traincheck.report.files import write_report
 from pytest_traincheck.report.junit_document import document, suite_element
@@ -17,6 +16,7 @@ from pytest_traincheck.report.shares import PROPERTY as SHARE
 from pytest_traincheck.report.shares import share
 from pytest_traincheck.report.subjects import SubjectReport, by_subject
 from pytest_traincheck.report.terminal import render_incident_text
+from pytest_traincheck.text import one_line
 
 RAN = "ran"
 """Name of the first test case of every suite: whether the runs came to a usable end."""

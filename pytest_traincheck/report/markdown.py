@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_traincheck.golden.wording import one_line
+from pytest_traincheck.text import one_line
 
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|~&#!$]")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_traincheck.check.result import InvariantVerdict, Verdict
-from pytest_traincheck.golden.wording import one_line, plural
+from pytest_traincheck.text import one_line, plural
 
 PROPERTY = "traincheck_rules"
 """Property of a report: how many of the item's rules were evaluated, in words."""

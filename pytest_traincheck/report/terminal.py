@@ -8,9 +8,9 @@ from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
 from pytest_traincheck.check.result import ChangedLines, CheckResult, Incident, Outcome, RunError
-from pytest_traincheck.golden.wording import one_line, plural
 from pytest_traincheck.report import wording
 from pytest_traincheck.report.layout import wrap
+from pytest_traincheck.text import one_line, plural
 
 _Line = tuple[str, str]
 """A line and its style; an empty style is the terminal's own."""

@@ -19,8 +19,8 @@ from pytest_traincheck.check.result import (
     Violation,
     Warned,
 )
-from pytest_traincheck.golden.wording import ESCAPE_SEQUENCE, one_line, plural
 from pytest_traincheck.printable import UNPRINTABLE
+from pytest_traincheck.text import ESCAPE_SEQUENCE, one_line, plural
 
 VARIABLES_SHOWN = 3
 CONSEQUENCES_SHOWN = 3

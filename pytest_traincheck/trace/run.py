@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pytest_traincheck.disk import full_disk_in
 from pytest_traincheck.trace.errors import TraceError
-from pytest_traincheck.trace.placement import Placement
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.reader import RawTrace, has_rows, read_process
-from pytest_traincheck.trace.rerooted import rerooted
 
 T = TypeVar("T")
 
@@ -85,11 +83,6 @@ class Run:
             Process(process.raw, {**process.root_names, **roots}, {**process.optimizer_names, **optimizers}, lead)
             for process in self.processes
         )
-        return Run(self.path, processes, self.workers)
-
-    def placed(self, placement: Placement, golden: Collection[str]) -> Run:
-        """The same run with modules and variables where the golden, whose roots are given, has them."""
-        processes = tuple(rerooted(process, placement, golden) for process in self.processes)
         return Run(self.path, processes, self.workers)
 
 

@@ -11,12 +11,12 @@ from pytest_traincheck.plugins import PluginError
 from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.scratch import ScratchError
 from pytest_traincheck.trace.errors import TraceError
-from pytest_traincheck.workflow.accepting import AcceptError
+from pytest_traincheck.workflow.accept import AcceptError
+from pytest_traincheck.workflow.check import check_stored, read_stored
+from pytest_traincheck.workflow.check_against import check_live
 from pytest_traincheck.workflow.compare import CompareRequest, compare
-from pytest_traincheck.workflow.configured import check_stored, read_stored
-from pytest_traincheck.workflow.intended import Acceptance, UnknownIncidentError
-from pytest_traincheck.workflow.live_check import check_live
-from pytest_traincheck.workflow.relearning import Refresh, Relearned, refresh, relearn
+from pytest_traincheck.workflow.refresh import Refresh, Relearned, refresh, relearn
+from pytest_traincheck.workflow.refresh_intent import Acceptance, UnknownIncidentError
 from pytest_traincheck.workflow.runs import ArtifactsError
 
 INPUT_ERRORS = (

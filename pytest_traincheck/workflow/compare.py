@@ -13,11 +13,11 @@ from pytest_traincheck.config import DEFAULT_SEEDS, DEFAULT_TIMEOUT, PipelineSpe
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import CheckedOutSide, open_side, resolve_side, separation
-from pytest_traincheck.workflow.bundling import Recipe, keep_bundle
+from pytest_traincheck.workflow.bundle import Recipe, keep_bundle
+from pytest_traincheck.workflow.candidate import NO_RULES, check_candidate, keep_artifacts
 from pytest_traincheck.workflow.changed_lines import between_sides
 from pytest_traincheck.workflow.engine import Engine, default_engine
-from pytest_traincheck.workflow.judging import NO_RULES, check_candidate, keep_artifacts
-from pytest_traincheck.workflow.learning import learn_side
+from pytest_traincheck.workflow.infer import learn_side
 from pytest_traincheck.workflow.policy import Rules
 from pytest_traincheck.workflow.runs import (
     CANDIDATE,

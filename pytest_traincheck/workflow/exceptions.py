@@ -9,8 +9,8 @@ from pytest_traincheck.check.result import CONFIGURATION, CheckResult, Incident,
 from pytest_traincheck.config import Accept, Config
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.stored import read_golden
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.workflow.policy import matches
 
 NAME = "accepted exceptions"

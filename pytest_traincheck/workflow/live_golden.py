@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from pytest_traincheck.check.result import SideInfo
 from pytest_traincheck.config import Config, PipelineSpec
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.wording import plural
 from pytest_traincheck.launch.cache import Cache, CacheBusyError
 from pytest_traincheck.launch.command import CommandError
 from pytest_traincheck.launch.link import linked_state
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import SideSource, open_side, resolve_side, separation
 from pytest_traincheck.launch.surroundings import SurroundingsError, surroundings
+from pytest_traincheck.text import plural
 from pytest_traincheck.workflow import golden_cache
+from pytest_traincheck.workflow.check_learned import Obtained
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.golden_cache import KeptGolden
-from pytest_traincheck.workflow.learning import Learned, learn_side
-from pytest_traincheck.workflow.obtained import Obtained
+from pytest_traincheck.workflow.infer import Learned, learn_side
 from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.runs import GOLDEN, Workspace, mean_seconds, workspace
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation, incident_id
 from pytest_traincheck.config import Accept
-from pytest_traincheck.golden.model import Invariant
+from pytest_traincheck.rules.model import Invariant
 
 
 @dataclass(frozen=True)

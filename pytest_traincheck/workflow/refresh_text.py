@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from pytest_traincheck.check.result import Incident
-from pytest_traincheck.golden.wording import one_line, plural
 from pytest_traincheck.report.layout import wrap
 from pytest_traincheck.report.terminal import render_incident_text
-from pytest_traincheck.workflow.intended import incident_line
-from pytest_traincheck.workflow.relearning import Relearned
+from pytest_traincheck.text import one_line, plural
+from pytest_traincheck.workflow.refresh import Relearned
+from pytest_traincheck.workflow.refresh_intent import incident_line
 
 WIDTH = 80
 

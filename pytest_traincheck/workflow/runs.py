@@ -25,7 +25,7 @@ from pytest_traincheck.report.json_report import is_report
 from pytest_traincheck.scratch import scratch_directory
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.engine import Engine
-from pytest_traincheck.workflow.written import written_notes
+from pytest_traincheck.workflow.files_note import written_notes
 
 if TYPE_CHECKING:
     from pytest_traincheck.trace import Run

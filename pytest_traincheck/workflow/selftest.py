@@ -21,10 +21,9 @@ from pytest_traincheck.mutants.catalogue import CENSUS, Kind
 from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.selftest.kinds import files_of, known_kinds
 from pytest_traincheck.selftest.result import SelftestResult
+from pytest_traincheck.workflow.candidate import rules_of
 from pytest_traincheck.workflow.engine import Engine, default_engine
-from pytest_traincheck.workflow.judging import rules_of
-from pytest_traincheck.workflow.learning import learn_side
-from pytest_traincheck.workflow.planting import Bench, checked, patient, run_all
+from pytest_traincheck.workflow.infer import learn_side
 from pytest_traincheck.workflow.runs import (
     CANDIDATE,
     GOLDEN,
@@ -36,6 +35,7 @@ from pytest_traincheck.workflow.runs import (
     side_info,
     workspace,
 )
+from pytest_traincheck.workflow.selftest_mutants import Bench, checked, patient, run_all
 
 UNCHANGED = "unchanged"
 """The run without a mistake, which counts where each could be made."""

@@ -17,14 +17,14 @@ from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import CheckedOutSide, SideSource, open_side, resolve_side, separation
 from pytest_traincheck.report.upgrade.result import UpgradeResult, VersionRow
 from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.workflow.candidate import keep_artifacts
 from pytest_traincheck.workflow.changed_lines import between_sides
+from pytest_traincheck.workflow.check_learned import Obtained, check_against
 from pytest_traincheck.workflow.engine import Engine, default_engine
-from pytest_traincheck.workflow.judging import keep_artifacts
+from pytest_traincheck.workflow.infer import learn_side
 from pytest_traincheck.workflow.last_check import remember
-from pytest_traincheck.workflow.learning import learn_side
 from pytest_traincheck.workflow.live_golden import LiveGolden, obtain
 from pytest_traincheck.workflow.next_steps import with_upgrade_commands
-from pytest_traincheck.workflow.obtained import Obtained, check_against
 from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.runs import (
     CANDIDATE,

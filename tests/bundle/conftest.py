@@ -12,7 +12,7 @@ from pytest_traincheck.check import check_run
 from pytest_traincheck.check.result import CheckResult, Commands, SideInfo
 from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden.model import Golden
-from pytest_traincheck.workflow.bundling import BUNDLE, keep_bundle
+from pytest_traincheck.workflow.bundle import BUNDLE, keep_bundle
 from pytest_traincheck.workflow.policy import Rules, judge
 from pytest_traincheck.workflow.runs import CANDIDATE, Workspace
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.config import PipelineSpec
-from pytest_traincheck.workflow.bundling import Recipe
+from pytest_traincheck.workflow.bundle import Recipe
 from pytest_traincheck.workflow.policy import Rules
 
 Keep = Callable[..., tuple[CheckResult, Path]]

@@ -23,7 +23,7 @@ from pytest_traincheck.bundle.write import digest_of
 from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.cli import main
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.workflow.replaying import replay_bundle
+from pytest_traincheck.workflow.replay import replay_bundle
 
 Damage = Callable[[Path], object]
 

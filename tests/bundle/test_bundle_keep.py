@@ -16,8 +16,8 @@ from pytest_traincheck.check.result import Outcome, Verdict
 from pytest_traincheck.config import Accept
 from pytest_traincheck.trace import load_run
 from pytest_traincheck.trace.show import summarise
-from pytest_traincheck.workflow.bundling import keep_bundle
-from pytest_traincheck.workflow.replaying import replay_bundle
+from pytest_traincheck.workflow.bundle import keep_bundle
+from pytest_traincheck.workflow.replay import replay_bundle
 from pytest_traincheck.workflow.runs import Workspace
 
 LONG = Loop(steps=12, evaluate_after=(2, 5, 8, 11))

@@ -15,8 +15,8 @@ from pytest_traincheck.check.result import Commands
 from pytest_traincheck.cli.main import main
 from pytest_traincheck.config import load
 from pytest_traincheck.golden.model import Golden
-from pytest_traincheck.workflow.replay_commands import test_of as node_id_of
-from pytest_traincheck.workflow.replaying import replay_bundle
+from pytest_traincheck.workflow.replay import replay_bundle
+from pytest_traincheck.workflow.replay_next_steps import test_of as node_id_of
 
 BROKEN = Loop(steps=6).but(zero_grad="never")
 STORED = Commands(("traincheck", "check", "story"), ("traincheck", "refresh", "story", "--accept", "0"))

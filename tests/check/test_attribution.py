@@ -6,7 +6,7 @@ import pytest
 
 from pytest_traincheck.check.attribution import Cause, Cell, Code, Libraries, attribute, last_cell, regrouped
 from pytest_traincheck.check.result import CheckResult, Incident, InvariantVerdict, RunError, Verdict, Violation
-from pytest_traincheck.golden.model import Invariant, Kind, Scope
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 
 def broken(*subjects: str, consequences: str = "") -> CheckResult:

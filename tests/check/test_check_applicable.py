@@ -11,8 +11,8 @@ from training_story import CLIP, DROPOUT, LINEAR, F, Layer, Loop, Recorder
 from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.check.applicable import Program, program_of, why_not
 from pytest_traincheck.check.result import InvariantVerdict, Verdict
-from pytest_traincheck.golden.model import Invariant, Kind, Scope
-from pytest_traincheck.workflow.judging import vacuous
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
+from pytest_traincheck.workflow.candidate import vacuous
 
 ELSEWHERE = {"encoder.weight": (8, 8), "encoder.bias": (8,), "decoder.weight": (8, 8)}
 OTHER = Loop(

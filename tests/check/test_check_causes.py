@@ -11,9 +11,9 @@ from training_story import CLIP, DROPOUT, LINEAR, PARAMETERS, STEP_LR, F, Loop, 
 from pytest_traincheck.check import CheckOutcome, check_run
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.result import Violation
-from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.infer import learn
 from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 BACKWARD = "torch.autograd.backward"
 STEP = "torch.optim.AdamW.step"

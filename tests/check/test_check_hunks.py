@@ -7,8 +7,8 @@ import pytest
 from pytest_traincheck.check.blocks import MAX_LINES, ChangedFile
 from pytest_traincheck.check.hunks import attach
 from pytest_traincheck.check.result import ChangedLines, Incident, Violation
-from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 NEVER, DIFFERENT = Deviation.NEVER, Deviation.DIFFERENT
 

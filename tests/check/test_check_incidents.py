@@ -6,7 +6,7 @@ import pytest
 from judgements import describe
 from training_story import CLIP, LINEAR, PARAMETERS, F, Loop, Recorder
 
-from pytest_traincheck.golden.model import Kind
+from pytest_traincheck.rules.model import Kind
 
 # What a pull request broke -> the relation and the subject that the top incident should name.
 BUGS: dict[str, tuple[dict[str, object], str, str]] = {

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from judgements import describe, violations
 
+from pytest_traincheck.alignment.align import align
+from pytest_traincheck.alignment.description import describe_models
 from pytest_traincheck.check import CheckOutcome, check_run
-from pytest_traincheck.check.alignment import align
 from pytest_traincheck.check.result import Verdict
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
 from pytest_traincheck.probe import observe
 from pytest_traincheck.trace import Run, load_run
-from pytest_traincheck.trace.description import describe_models
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional

@@ -11,8 +11,9 @@ from training_story import CLIP, LINEAR, F, Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.check.result import Verdict
-from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 
 def verdict_on(outcome: object, invariant: Invariant) -> tuple[Verdict, str]:

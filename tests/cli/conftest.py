@@ -17,7 +17,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     import sys
 
     fake = FakeEngine()
-    for name in ("compare", "configured", "live_check", "relearning"):
+    for name in ("compare", "check", "check_against", "refresh"):
         module = sys.modules[f"pytest_traincheck.workflow.{name}"]
         monkeypatch.setattr(module, "default_engine", fake.engine)
     return fake

@@ -9,8 +9,9 @@ from typing import Any
 
 from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation
-from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow import engine
 

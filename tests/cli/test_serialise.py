@@ -20,8 +20,9 @@ from pytest_traincheck.check.result import (
     Warned,
 )
 from pytest_traincheck.check.serialise import from_plain, to_plain
-from pytest_traincheck.golden.model import Clause, Except, Exists, Invariant, Kind, Same, Scope
 from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.rules.conditions import Clause, Except, Exists, Same
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 RULE = Invariant(
     "APIArg",

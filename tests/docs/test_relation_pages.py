@@ -13,10 +13,10 @@ from pages import ROOT, blocks, broken_links
 from training_story import Recorder, Training
 
 from pytest_traincheck.check import check_run
-from pytest_traincheck.golden.model import Scope
 from pytest_traincheck.infer import learn
 from pytest_traincheck.plugins import installed
 from pytest_traincheck.relations import Deviation, builtin, registry
+from pytest_traincheck.rules.model import Scope
 from pytest_traincheck.trace import Run
 
 if sys.version_info >= (3, 11):

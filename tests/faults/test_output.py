@@ -15,8 +15,9 @@ from training_story import Loop, Training
 
 from pytest_traincheck.cli import main
 from pytest_traincheck.golden.encode import encode
-from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.printable import PrintableStream, printable, printable_line
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 HOSTILE = "a\x1b[2J\x1b]0;title\x07b\x00c\u202ed\ud83d\x7f"
 SHOWN = "a␛[2J␛]0;title␇b␀c�d�␡"
@@ -200,7 +201,7 @@ def test_training_in_odd_directories(place: Path, name: str) -> None:
     area="Output", tried="pytest ids of subjects with escape sequences and `::`", happens="printable, one part"
 )
 def test_ids_of_items() -> None:
-    from pytest_traincheck.testing.items import item_name
+    from pytest_traincheck.pytest_plugin.items import item_name
 
     assert item_name("net.a\x1b[2J::b\nc") == "net.a␛[2J:b␊c"
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_traincheck.golden.model import Clause, Golden, Invariant, Kind, Scope
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.rules.conditions import Clause
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 TRAIN = Clause("stage", ("train",))
 

@@ -16,9 +16,11 @@ from pytest_traincheck.cli import main
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import Clause, Except, Exists, Golden, Invariant, Kind, Same, Scope
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.relations import relations
 from pytest_traincheck.relations.stored import check_claims, read_golden, wrong_claim
+from pytest_traincheck.rules.conditions import Clause, Except, Exists, Same
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Run, load_run
 
 ROOT = Path(__file__).resolve().parents[2]

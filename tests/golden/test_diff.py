@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from pytest_traincheck.golden.diff import Change, diff
 from pytest_traincheck.golden.diff_text import render_diff
-from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Golden, Invariant, Kind, Same, Scope
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.relations import Examples
+from pytest_traincheck.rules.conditions import Clause, Condition, Except, Exists, Same
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace.labels import Labels
 
 # A busy machine is no failure.

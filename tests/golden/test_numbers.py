@@ -17,11 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_traincheck.golden import atomic, numbers, store
+from pytest_traincheck import atomic
+from pytest_traincheck.golden import numbers, store
 from pytest_traincheck.golden.diff import diff
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import (
     Numbers,
     NumbersFile,
@@ -30,6 +31,7 @@ from pytest_traincheck.golden.numbers import (
     numbers_path,
     read_numbers,
 )
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 CPU, GPU = "linux-x86_64-cpu", "linux-x86_64-cuda-NVIDIA H100 80GB"
 BAND = Invariant("Band", "CNN", {"quantity": "loss"}, (), Scope.PINNED, Kind.NUMERIC, "The loss is within its band.")

@@ -8,7 +8,9 @@ from typing import Any
 from pytest_traincheck.golden.carry import with_former_support
 from pytest_traincheck.golden.diff import Change, diff
 from pytest_traincheck.golden.diff_text import WIDTH, render_diff
-from pytest_traincheck.golden.model import Clause, Golden, Invariant, Kind, Scope
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.rules.conditions import Clause
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 
 def rule(subject: str, sentence: str, when: tuple[Clause, ...] = (), **claim: Any) -> Invariant:

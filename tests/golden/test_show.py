@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import Clause, Except, Exists, Golden, Same
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.show import render
+from pytest_traincheck.rules.conditions import Clause, Except, Exists, Same
 
 
 def test_the_whole_golden(golden: Golden) -> None:

@@ -16,7 +16,9 @@ from pytest_traincheck.golden import store
 from pytest_traincheck.golden.decode import decode
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import Clause, Except, Exists, Golden, Invariant, Kind, Same, Scope
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.rules.conditions import Clause, Except, Exists, Same
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 # A busy machine is no failure.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

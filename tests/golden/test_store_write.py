@@ -12,7 +12,8 @@ from pathlib import Path
 import filelock
 import pytest
 
-from pytest_traincheck.golden import atomic, locks, store
+from pytest_traincheck import atomic
+from pytest_traincheck.golden import locks, store
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden

@@ -12,10 +12,11 @@ from trace_builder import tensor
 from training_story import BACKWARD, CLIP, DROPOUT, LINEAR, PARAMETERS, F, Loop, Recorder, Training
 
 from pytest_traincheck.golden.encode import encode
-from pytest_traincheck.golden.model import Clause, Same, Scope
 from pytest_traincheck.infer import learn
 from pytest_traincheck.infer.candidates import pins
 from pytest_traincheck.relations import relations
+from pytest_traincheck.rules.conditions import Clause, Same
+from pytest_traincheck.rules.model import Scope
 from pytest_traincheck.trace import Run, load_run
 
 BACKWARD_ONCE = f"`{BACKWARD}` is called exactly once in every training step."

@@ -6,8 +6,10 @@ import pytest
 from judgements import describe, rule, sentences, violations
 from training_story import ADAMW, BACKWARD, DROPOUT, LINEAR, F, Loop, Recorder
 
-from pytest_traincheck.golden.model import Clause, Golden, Scope
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer.transferable import learn_transferable
+from pytest_traincheck.rules.conditions import Clause
+from pytest_traincheck.rules.model import Scope
 from pytest_traincheck.trace import Run
 
 TRAINING_ONLY = Loop(evaluate_after=())

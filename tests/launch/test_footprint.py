@@ -12,7 +12,7 @@ from pytest_traincheck.cli import main
 from pytest_traincheck.launch import footprint
 from pytest_traincheck.launch.footprint import Footprint, difference, snapshot, together
 from pytest_traincheck.launch.run import RunRequest, execute
-from pytest_traincheck.workflow.written import written_notes
+from pytest_traincheck.workflow.files_note import written_notes
 
 Make = Callable[..., RunRequest]
 

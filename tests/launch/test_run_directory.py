@@ -129,7 +129,7 @@ def test_artifacts_are_not_kept_over_foreign_files(
 
 def test_artifacts_of_an_earlier_check_are_replaced(tmp_path: Path) -> None:
     from pytest_traincheck.check.result import CheckResult
-    from pytest_traincheck.workflow.judging import keep_artifacts
+    from pytest_traincheck.workflow.candidate import keep_artifacts
     from pytest_traincheck.workflow.runs import kept_workspace
 
     for _ in range(2):

@@ -22,13 +22,14 @@ from pytest_traincheck.check.result import (
 from pytest_traincheck.check.serialise import to_plain
 from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden import store
-from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope
-from pytest_traincheck.testing import checks
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.pytest_plugin import checks
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 CONFTEST = """
 import json, pathlib
 from pytest_traincheck.check.serialise import from_plain
-from pytest_traincheck.testing import checks
+from pytest_traincheck.pytest_plugin import checks
 
 HERE = pathlib.Path(__file__).parent
 

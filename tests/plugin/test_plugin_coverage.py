@@ -10,7 +10,8 @@ import pytest
 from pytest_traincheck.check.result import CheckResult, Commands, Coverage, Parted, Warned
 from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden import store
-from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 pytest_plugins = ["pytester"]
 

@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from pytest_traincheck.golden import store
-from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope
-from pytest_traincheck.workflow.replaying import replay_bundle
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
+from pytest_traincheck.workflow.replay import replay_bundle
 
 RULES = (
     Invariant(

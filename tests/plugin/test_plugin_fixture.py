@@ -11,7 +11,7 @@ import pytest
 from pytest_traincheck.check.result import Coverage, Parted, Verdict
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.numbers import Numbers
-from pytest_traincheck.testing import fixture
+from pytest_traincheck.pytest_plugin import fixture
 
 pytest_plugins = ["pytester"]
 
@@ -21,7 +21,7 @@ import pytest_traincheck.probe
 from pytest_traincheck.check.result import InvariantVerdict, Verdict
 from pytest_traincheck.check.serialise import from_plain
 from pytest_traincheck.golden.model import Golden
-from pytest_traincheck.testing import fixture
+from pytest_traincheck.pytest_plugin import fixture
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.engine import Engine
 

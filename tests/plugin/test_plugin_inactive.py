@@ -43,6 +43,6 @@ def test_active_plugin_imports_no_torch(loaded):
 
 
 def test_the_test_above_can_fail(loaded, pytester):
-    assert "pytest_traincheck.testing.session" in loaded("--traincheck", "--collect-only")
+    assert "pytest_traincheck.pytest_plugin.session" in loaded("--traincheck", "--collect-only")
     pytester.makepyfile("import numpy\ndef test_one(): pass")
     assert loaded() == ["numpy"]

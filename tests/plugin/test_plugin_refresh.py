@@ -8,7 +8,7 @@ import pytest
 
 from pytest_traincheck.check.serialise import to_plain
 from pytest_traincheck.golden import locks, store
-from pytest_traincheck.testing import checks
+from pytest_traincheck.pytest_plugin import checks
 
 pytest_plugins = ["pytester"]
 
@@ -17,8 +17,8 @@ import json, pathlib
 from dataclasses import replace
 from pytest_traincheck.check.serialise import from_plain
 from pytest_traincheck.golden import store
-from pytest_traincheck.testing import checks
-from pytest_traincheck.workflow.relearning import Relearned, described
+from pytest_traincheck.pytest_plugin import checks
+from pytest_traincheck.workflow.refresh import Relearned, described
 
 HERE = pathlib.Path(__file__).parent
 

@@ -227,7 +227,7 @@ def test_with_a_live_golden_a_kind_without_evaluated_rules_is_skipped(project, r
 
 def test_with_a_live_golden_a_broken_rule_of_another_kind_fails_the_item_of_its_own(project, results):
     """A change of configuration is the cause; the behaviour that follows from it is not green."""
-    from pytest_traincheck.golden.model import Kind
+    from pytest_traincheck.rules.model import Kind
 
     result = results["failed"]("net")
     (incident,) = result.incidents

@@ -14,8 +14,9 @@ from training_story import ADAMW, BACKWARD, CLIP, LINES, Recorder, Training
 
 from pytest_traincheck.check import CheckOutcome, check_run
 from pytest_traincheck.check.result import Verdict
-from pytest_traincheck.golden.model import Golden, Kind, Scope
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
+from pytest_traincheck.rules.model import Kind, Scope
 from pytest_traincheck.trace import Run, load_run
 
 SHAPES = {

@@ -8,7 +8,7 @@ import pytest
 from judgements import broken, rule, sentences, titles
 from training_story import F, Loop, Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Kind, Scope
+from pytest_traincheck.rules.model import Kind, Scope
 
 NORM = f"{F}layer_norm(eps)="
 RULE = f"`{F}layer_norm` is called with eps=1e-05 in compiled regions."

@@ -22,9 +22,10 @@ from pytest_traincheck.check.result import CheckResult, Violation  # noqa: E402
 from pytest_traincheck.check.serialise import from_plain, to_plain  # noqa: E402
 from pytest_traincheck.golden.decode import decode  # noqa: E402
 from pytest_traincheck.golden.encode import encode  # noqa: E402
-from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope  # noqa: E402
+from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.relations import Deviation, Place, builtin, meaning_of, relations  # noqa: E402
 from pytest_traincheck.relations.base import Meaningful  # noqa: E402
+from pytest_traincheck.rules.model import Invariant, Kind, Scope  # noqa: E402
 
 NAMES = [item.name for item in builtin.relations()]
 SEEDS = (0, 1, 2, 3)

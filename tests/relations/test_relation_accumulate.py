@@ -9,8 +9,8 @@ from judgements import broken, describe, rule, sentences, violations
 from training_story import Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
-from pytest_traincheck.golden.model import Scope
 from pytest_traincheck.infer import learn
+from pytest_traincheck.rules.model import Scope
 
 FRESH = "No gradient that `torch.optim.AdamW.step` consumes is left over from an earlier step."
 WHOLE = "Gradients are not cleared between the backward passes that `torch.optim.AdamW.step` sums."

@@ -10,8 +10,8 @@ from trace_builder import Layer
 from training_story import CLIP, DROPOUT, LINEAR, F, Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
-from pytest_traincheck.golden.model import Kind, Scope
 from pytest_traincheck.infer import learn
+from pytest_traincheck.rules.model import Kind, Scope
 
 EVAL_FLAG = "In evaluation a model is called in eval mode."
 TRAIN_FLAG = "In training a model is called in train mode."

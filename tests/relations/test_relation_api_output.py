@@ -9,8 +9,8 @@ from judgements import broken, describe, rule, sentences, violations
 from training_story import CLIP, F, Loop, Measured, Recorder, Training
 
 from pytest_traincheck.check import check_run
-from pytest_traincheck.golden.model import Scope
 from pytest_traincheck.infer import learn
+from pytest_traincheck.rules.model import Scope
 
 FINITE = "The result of every loss function is finite, in training."
 

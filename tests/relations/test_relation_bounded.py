@@ -10,7 +10,7 @@ from judgements import sentences, titles, violations
 from trace_builder import Model, tensor
 from training_story import Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Kind, Scope
+from pytest_traincheck.rules.model import Kind, Scope
 
 ROWS = "All tensors of a batch have the same number of rows, at most the batch size."
 TOKENS = "`__main__.Decoder.generate` returns no more new tokens than `max_new_tokens`."

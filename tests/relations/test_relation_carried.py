@@ -8,7 +8,7 @@ import pytest
 from judgements import broken, rule, sentences, titles, violations
 from training_story import Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.rules.model import Scope
 
 RULE = "`AdamW[Net]` keeps its state (momentum, moments, step counts) from step to step."
 Counts = Sequence[int]

@@ -9,7 +9,7 @@ from judgements import sentences, titles
 from trace_builder import digest_of, tensor
 from training_story import Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.rules.model import Scope
 
 REDUCE, BROADCAST, BARRIER = (f"torch.distributed.{name}" for name in ("all_reduce", "broadcast", "barrier"))
 TOGETHER = f"If one rank calls `{REDUCE}`, all ranks of its process group do, in the same order."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from judgements import broken, describe, rule, sentences, violations
 from training_story import Loop, Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.rules.model import Scope
 
 PARAMETERS = "Parameters are equal on all ranks after every optimizer step."
 GRADIENTS = "Gradients are equal on all ranks when an optimizer step begins."

@@ -11,8 +11,8 @@ from training_story import BACKWARD, CLIP, DROPOUT, LINEAR, STEP_LR, F, Loop, Me
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.check.result import Verdict
-from pytest_traincheck.golden.model import Scope
 from pytest_traincheck.infer import learn
+from pytest_traincheck.rules.model import Scope
 
 ONCE = "`{}` is called exactly once in every training step."
 DDP = "torch.nn.parallel.DistributedDataParallel"

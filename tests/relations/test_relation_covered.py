@@ -7,8 +7,8 @@ from trace_builder import FALSE, TRUE
 from training_story import PARAMETERS, Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
-from pytest_traincheck.golden.model import Kind, Scope
 from pytest_traincheck.infer import learn
+from pytest_traincheck.rules.model import Kind, Scope
 
 EACH_ONCE = "Every trainable parameter is in exactly one optimizer group."
 TRAINABLE = "Every parameter that an optimizer holds is trainable."

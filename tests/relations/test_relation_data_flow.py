@@ -9,7 +9,7 @@ from judgements import sentences, titles
 from trace_builder import Layer, digest_of
 from training_story import DROPOUT, LINEAR, F, Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.rules.model import Scope
 
 LOGITS = "Loss functions are given logits."
 AHEAD = "The targets of the loss are the model's input 1 token ahead."

@@ -12,8 +12,9 @@ from trace_builder import digest_of
 from training_story import Measured, Recorder, Training
 
 from pytest_traincheck.check import CheckOutcome, check_run
-from pytest_traincheck.golden.model import Golden, Scope
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
+from pytest_traincheck.rules.model import Scope
 from pytest_traincheck.trace import Run, load_run
 
 INPUTS = "The inputs of the model differ between training steps."

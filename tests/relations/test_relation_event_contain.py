@@ -9,8 +9,8 @@ from trace_builder import ZERO
 from training_story import DROPOUT, LINEAR, NORM, F, Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
-from pytest_traincheck.golden.model import Scope
 from pytest_traincheck.infer import learn
+from pytest_traincheck.rules.model import Scope
 
 CHANGES = "`torch.optim.AdamW.step` changes every parameter it holds that has a gradient"
 RECEIVES = "When `torch.optim.AdamW.step` begins, every parameter it holds has received a gradient"

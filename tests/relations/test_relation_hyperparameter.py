@@ -7,8 +7,8 @@ from judgements import broken, describe, rule, sentences
 from training_story import Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
-from pytest_traincheck.golden.model import Kind, Scope
 from pytest_traincheck.infer import learn
+from pytest_traincheck.rules.model import Kind, Scope
 
 DECAY = "`torch.optim.AdamW(weight_decay)` is 0.01 for `AdamW[Net]`."
 

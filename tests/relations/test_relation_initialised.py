@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from judgements import sentences, titles
 from training_story import Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.rules.model import Scope
 
 ONCE = "No parameter of `Net` is initialised more than once."
 TWICE = "No parameter of `Net` is initialised more than twice."

@@ -10,7 +10,7 @@ from judgements import sentences, titles
 from trace_builder import NAN, tensor
 from training_story import F, Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.rules.model import Scope
 
 MEAN = "`backward` starts from the mean that the loss function returned."
 QUARTER = "`backward` starts from 1/4 times the mean that the loss function returned."

@@ -9,7 +9,7 @@ import pytest
 from judgements import rule, sentences, titles, violations
 from training_story import Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.rules.model import Scope
 
 TWO = "The loss is a sum of at least 2 terms that have gradients."
 THREE = TWO.replace("2", "3")

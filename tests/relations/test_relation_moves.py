@@ -7,8 +7,8 @@ from trace_builder import NONZERO, Layer, digest_of
 from training_story import DROPOUT, LINEAR, NORM, F, Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
-from pytest_traincheck.golden.model import Scope
 from pytest_traincheck.infer import learn
+from pytest_traincheck.rules.model import Scope
 
 STATISTICS = ("norm.running_mean", "norm.running_var")
 NORMALISED = Loop(layers=(LINEAR, NORM, DROPOUT), buffers=STATISTICS)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from judgements import sentences, titles
 from training_story import Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.rules.model import Scope
 
 RULE = "Most of the input `items` of a model changes from one training step to the next."
 

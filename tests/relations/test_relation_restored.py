@@ -5,7 +5,7 @@ from __future__ import annotations
 from judgements import sentences, titles
 from training_story import Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Scope
+from pytest_traincheck.rules.model import Scope
 
 FRESH = "`AdamW[Net]` takes its first step without any state."
 RESUMED = "`AdamW[Net]` takes its first step with restored state (momentum, moments, step counts)."

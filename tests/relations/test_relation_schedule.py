@@ -6,8 +6,8 @@ from judgements import broken, describe, rule, sentences, violations
 from training_story import Loop, Recorder, Scaled, Training
 
 from pytest_traincheck.check import check_run
-from pytest_traincheck.golden.model import Kind, Scope
 from pytest_traincheck.infer import learn
+from pytest_traincheck.rules.model import Kind, Scope
 
 HALVED = (
     "The learning rate of `AdamW[Net]` (group 0) takes the values 1, 0.5, 0.25, 0.125, 0.0625, 0.03125 times its `lr`."

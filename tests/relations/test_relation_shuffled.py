@@ -7,8 +7,8 @@ import itertools
 from judgements import broken, rule, sentences, titles
 from training_story import Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Scope
 from pytest_traincheck.relations.shuffled import Shuffled
+from pytest_traincheck.rules.model import Scope
 
 RULE = "The batches of training are drawn in random order."
 

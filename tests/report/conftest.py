@@ -20,7 +20,8 @@ from pytest_traincheck.check.result import (
     Violation,
     Warned,
 )
-from pytest_traincheck.golden.model import Clause, Invariant, Kind, Scope
+from pytest_traincheck.rules.conditions import Clause
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 HOSTILE = "<script>alert(1)</script> [bold red]x[/] \x1b[31m\x00\u202e & \"quoted\" 'single' \ufffe {{ 7*7 }}"
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_traincheck.trace.attributes import find_renamed
-from pytest_traincheck.trace.parts import find_parts
-from pytest_traincheck.trace.placement import Models, Move, Placement, Relocation
+from pytest_traincheck.alignment.attributes import find_renamed
+from pytest_traincheck.alignment.parts import find_parts
+from pytest_traincheck.alignment.placement import Models, Move, Placement, Relocation
 
 NOTHING: frozenset[str] = frozenset()
 

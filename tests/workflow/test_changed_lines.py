@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_traincheck.check.result import ChangedLines, CheckResult, Incident, Outcome, Violation
-from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.launch.sides import open_side, resolve_side
 from pytest_traincheck.report.terminal import render_result
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.workflow import changed_lines
 from pytest_traincheck.workflow.changed_lines import between_sides, since_golden
 

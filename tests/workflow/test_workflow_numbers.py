@@ -17,12 +17,13 @@ from pytest_traincheck.check.result import InvariantVerdict, Verdict
 from pytest_traincheck.config import Config, load
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope
+from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import Numbers, numbers_path
 from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
+from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.workflow import Acceptance, CompareRequest, check_stored, compare, quiet, refresh
+from pytest_traincheck.workflow.candidate import vacuous
 from pytest_traincheck.workflow.engine import Engine
-from pytest_traincheck.workflow.judging import vacuous
 from pytest_traincheck.workflow.refresh_text import refresh_text
 
 STEP = Invariant(

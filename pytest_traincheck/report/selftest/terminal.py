@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from pytest_traincheck.check.result import Outcome
-from pytest_traincheck.golden.wording import one_line, plural
 from pytest_traincheck.mutants.catalogue import Kind
 from pytest_traincheck.report import wording as results
 from pytest_traincheck.report.layout import wrap
 from pytest_traincheck.report.selftest import wording
 from pytest_traincheck.report.terminal import render_result
 from pytest_traincheck.selftest.result import Fate, Mutant, SelftestResult
+from pytest_traincheck.text import one_line, plural
 
 _Line = tuple[str, str]
 _STYLES = {Outcome.PASS: "bold green", Outcome.FAIL: "bold red", Outcome.ERROR: "bold magenta"}

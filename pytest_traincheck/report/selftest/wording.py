@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_traincheck.check.result import Outcome
-from pytest_traincheck.golden.wording import one_line, plural
 from pytest_traincheck.mutants.catalogue import Kind
 from pytest_traincheck.selftest.result import Fate, Mutant, SelftestResult, counted
+from pytest_traincheck.text import one_line, plural
 
 HEADINGS: Mapping[Fate, str] = {
     Fate.SURVIVED: "survived: it trained differently, and no rule noticed",

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from pytest_traincheck.check.attribution import Code, Libraries
 from pytest_traincheck.check.result import CheckResult, Outcome
-from pytest_traincheck.golden.wording import one_line, plural
 from pytest_traincheck.report.layout import wrap
 from pytest_traincheck.report.terminal import render_incident_text, render_result
 from pytest_traincheck.report.upgrade import wording
 from pytest_traincheck.report.upgrade.result import UpgradeResult
 from pytest_traincheck.report.wording import next_lines
+from pytest_traincheck.text import one_line, plural
 
 _Line = tuple[str, str]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pytest_traincheck.check.attribution import Cause, Cell, Code, Libraries
 from pytest_traincheck.check.library_call import LibraryCall
 from pytest_traincheck.check.result import Outcome
-from pytest_traincheck.golden.wording import one_line, plural
 from pytest_traincheck.report import wording
 from pytest_traincheck.report.upgrade.result import Share, UpgradeResult, VersionRow
+from pytest_traincheck.text import one_line, plural
 
 VERSIONS_SHOWN = 8
 

@@ -43,7 +43,7 @@ class SavedLast(Relation):
 
     def finding(self, invariant, run, examples, broken):
         return Finding(
-            title=f"`{invariant.subject}` was called after the last optimizer step in the golden run, and no longer is.",
+            title=f"`{invariant.subject}` was called after the last optimizer step in the golden run, but no longer.",
             golden="saved after the last step",
             candidate="not saved after the last step",
             deviation=Deviation.MISPLACED,

@@ -1,0 +1,101 @@
+"""Models that were put into another one, or taken out of it, in the middle of a run.
+
+The probe names a tensor by the model it lies in. When a model becomes a part of another one that was made later, its
+variables end and those of the other begin; nothing in the training has changed. An optimizer that was made before
+names its parameters by a model that may never be seen again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from pytest_traincheck.alignment.parts import ALIKE, alike, content, subtrees
+from pytest_traincheck.alignment.placement import Models, Move, below, joined
+from pytest_traincheck.trace.labels import Ints
+from pytest_traincheck.trace.process import Process
+from pytest_traincheck.trace.run import Run
+from pytest_traincheck.trace.variables import Variables
+
+_END = int(np.iinfo(np.uint32).max)
+"""No event is later."""
+
+
+def find_wrapped(golden: Models, candidate: Models, run: Run) -> tuple[Move, ...]:
+    """Moves that give all variables of one tensor one name: the one that the golden knows it by.
+
+    Where the golden knows both names it stays as it is, and so it does where it knows neither, unless only one of them
+    was ever seen to hold something.
+    """
+    if not golden:
+        return ()
+    known = [content(parameters) for parameters in golden.values()]
+    contents = {root: content(parameters) for root, parameters in candidate.items()}
+    is_known = {root: any(alike(own, other) >= ALIKE for other in known) for root, own in contents.items()}
+    unseen = _only_named(run)
+    moves: list[Move] = []
+    for whole, holder in itertools.permutations(candidate, 2):
+        if (whole not in unseen and is_known[whole] == is_known[holder]) or (is_known[whole] and is_known[holder]):
+            continue
+        names = tuple(candidate[whole])
+        for path, inner in subtrees(candidate[holder]).items():
+            if len(inner) < len(names) or not contents[whole] <= content(inner):
+                continue
+            if whole in unseen:
+                moves.append(Move(whole, "", holder, path))
+                break
+            if len(inner) == len(names) and all(
+                _handed_over(process, (whole, ""), (holder, path), names) for process in run.processes
+            ):
+                moves.append(Move(holder, path, whole, "") if is_known[whole] else Move(whole, "", holder, path))
+                break
+    return tuple(moves)
+
+
+def _only_named(run: Run) -> frozenset[str]:
+    """Roots with parameters that were never looked at: they were gone before training began."""
+    named: set[str] = set()
+    seen: set[str] = set()
+    for process in run.processes:
+        variables = Variables.of(process)
+        ids = variables.ids("parameter", tied=True)
+        roots = [process.names.roots[number] for number in variables.root[ids].tolist()]
+        named.update(roots)
+        seen.update(itertools.compress(roots, (variables.first_seen(ids) <= _END).tolist()))
+    return frozenset(named - seen)
+
+
+def _ids(process: Process, place: tuple[str, str], names: Iterable[str]) -> Ints:
+    """Parameters below a place; 0 where there is none."""
+    known = Variables.of(process).ids("parameter", tied=True).tolist()
+    numbers = {process.names.variables[number]: number for number in known}
+    return np.array([numbers.get(joined(joined(*place), name), 0) for name in names], dtype=np.int64)
+
+
+def _handed_over(process: Process, one: tuple[str, str], other: tuple[str, str], names: Sequence[str]) -> bool:
+    """Whether one of two places ends with the content that the other begins with."""
+    variables = Variables.of(process)
+    first, second = _ids(process, one, names), _ids(process, other, names)
+    if not (first.all() and second.all()):
+        return False
+    if variables.first_seen(first).min() > variables.first_seen(second).min():
+        first, second, one = second, first, other
+    begin = variables.first_seen(second)
+    if begin.max() > _END:
+        return False
+    before, after = variables.last(first, begin), variables.last(second, begin)
+    # A copy begins like its model, which goes on.
+    if (before < 0).any() or (before != variables.last(first, np.full_like(begin, _END))).any():
+        return False
+    digest = process.events["digest"]
+    return bool((digest[before] == digest[after]).all()) and not _called(process, one, int(begin.min()))
+
+
+def _called(process: Process, place: tuple[str, str], since: int) -> bool:
+    """Whether a model is called after a time, by the name of a place."""
+    inside = np.array([below(joined(*place), name) is not None for name in process.names.modules], dtype=bool)
+    rows = process.rows_of_type("module")
+    rows = rows[process.events["seq"][rows] > since]
+    return bool(inside[process.events["mod"][rows]].any())

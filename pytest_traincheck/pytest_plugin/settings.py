@@ -1,0 +1,88 @@
+"""The plugin's options as one value, from the command line or the ini file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_traincheck.plugins import PluginError, in_session
+from pytest_traincheck.report.errors import ReportError
+from pytest_traincheck.report.github_step import Mode
+from pytest_traincheck.report.reporter import Target, target
+from pytest_traincheck.workflow.refresh_intent import Acceptance
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user asked for. `requested` is true when it was by the words `--traincheck` on the command line."""
+
+    requested: bool
+    golden: str | None
+    no_cache: bool
+    strict: bool
+    refresh: bool
+    acceptance: Acceptance
+    pipelines: tuple[str, ...]
+    report: Path | None
+    json: Path | None
+    write: tuple[Target, ...]
+    artifacts: Path | None
+    github: Mode
+
+
+def settings_of(config: pytest.Config) -> Settings:
+    return Settings(
+        requested=bool(config.getoption("traincheck")),
+        golden=_golden(config),
+        no_cache=bool(config.getoption("traincheck_no_cache") or config.getini("traincheck_no_cache")),
+        strict=bool(config.getoption("traincheck_strict") or config.getini("traincheck_strict")),
+        refresh=bool(config.getoption("traincheck_refresh") or config.getini("traincheck_refresh")),
+        acceptance=Acceptance(
+            tuple(config.getoption("traincheck_accept") or ()), bool(config.getoption("traincheck_accept_all"))
+        ),
+        pipelines=tuple(config.getoption("traincheck_pipeline") or config.getini("traincheck_pipeline")),
+        report=_path(config, "traincheck_report"),
+        json=_path(config, "traincheck_json"),
+        write=_targets(config),
+        artifacts=_path(config, "traincheck_artifacts"),
+        github=_github(config),
+    )
+
+
+def _golden(config: pytest.Config) -> str | None:
+    typed: str | None = config.getoption("traincheck_golden")
+    if typed is not None and not typed.strip():
+        raise pytest.UsageError(
+            "--traincheck-golden is empty. Check the variable that it comes from, or leave the option out."
+        )
+    return typed or config.getini("traincheck_golden") or None
+
+
+def _github(config: pytest.Config) -> Mode:
+    value = config.getoption("traincheck_github") or config.getini("traincheck_github") or Mode.AUTO.value
+    try:
+        return Mode(value)
+    except ValueError as error:
+        raise pytest.UsageError(f"traincheck_github is {value!r}. Write auto, on or off.") from error
+
+
+def _targets(config: pytest.Config) -> tuple[Target, ...]:
+    """Reports in formats of plug-ins. Raises `pytest.UsageError` for one that there is not."""
+    typed = config.getoption("traincheck_write")
+    directory = config.invocation_params.dir if typed else config.rootpath
+    try:
+        with in_session(config.pluginmanager):
+            return tuple(target(text, directory) for text in typed or config.getini("traincheck_write"))
+    except (ReportError, PluginError) as error:
+        raise pytest.UsageError(f"traincheck_write: {error}") from error
+
+
+def _path(config: pytest.Config, name: str) -> Path | None:
+    """A path typed on the command line is relative to where it was typed, one in the ini file to the root."""
+    if typed := config.getoption(name):
+        return config.invocation_params.dir / str(typed)
+    if configured := config.getini(name):
+        return config.rootpath / str(configured)
+    return None

@@ -1,0 +1,1 @@
+"""Rules: what a relation claims of a pipeline, and where it holds."""

@@ -1,0 +1,150 @@
+"""Batches of which no part is golden's: whether they hold golden's examples is told by single rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from replays import Record, replayed  # noqa: E402
+from torch.utils.data import DataLoader, Dataset  # noqa: E402
+
+from pytest_traincheck.check import check_run  # noqa: E402
+from pytest_traincheck.golden.model import Golden  # noqa: E402
+from pytest_traincheck.infer import learn  # noqa: E402
+
+IMAGES, SIZE = 64, 12
+Change = Callable[[Any, int], Any]
+
+
+def as_they_are(image: Any, _place: int) -> Any:
+    return image
+
+
+def some_empty(image: Any, place: int) -> Any:
+    return image * (place % 4 > 0)
+
+
+def all_empty(image: Any, _place: int) -> Any:
+    return image * 0
+
+
+def too_dark(image: Any, _place: int) -> Any:
+    return image / 255
+
+
+def noisy(image: Any, place: int) -> Any:
+    return image + 0.1 * torch.sin(7 * (place + 1) * torch.arange(SIZE))
+
+
+def scaled(image: Any, _place: int) -> Any:
+    return 2 * image - 1
+
+
+def one_more_column(image: Any, _place: int) -> Any:
+    return torch.cat([image, image.new_zeros(1)])
+
+
+class Images(Dataset[Any]):
+    """Images between 0 and 1, without labels, changed as they are taken."""
+
+    def __init__(self, change: Change, order: str, alike: bool) -> None:
+        numbers = torch.Generator().manual_seed(1)
+        self.images = torch.rand(IMAGES, SIZE, generator=numbers)
+        if alike:  # two kinds of images
+            self.images = self.images[torch.randint(0, 2, (IMAGES,), generator=numbers)]
+        if order == "backwards":
+            self.images = self.images.flip(0)
+        elif order == "sorted":
+            self.images = self.images[self.images.mean(1).argsort()]
+        self.change = change
+
+    def __len__(self) -> int:
+        return IMAGES
+
+    def __getitem__(self, index: int) -> Any:
+        return self.change(self.images[index], index)
+
+
+class Coder(torch.nn.Module):
+    """An autoencoder that can prepare its inputs itself."""
+
+    def __init__(self, prepare: bool) -> None:
+        super().__init__()
+        self.code, self.decode, self.prepare = torch.nn.Linear(SIZE, 3), torch.nn.Linear(3, SIZE), prepare
+
+    def forward(self, x: Any) -> Any:
+        x = x[:, :SIZE]
+        if self.prepare:
+            x = 2 * x - 1
+        return ((self.decode(self.code(x).tanh()) - x) ** 2).mean()
+
+
+def train(
+    change: Change = as_they_are, *, order: str = "", workers: int = 0, prepare: bool = False, alike: bool = False
+) -> Callable[[], None]:  # fmt: skip
+    """Some steps of an autoencoder."""
+
+    def run() -> None:
+        torch.manual_seed(0)
+        data = Images(change, order, alike)
+        net = Coder(prepare)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for images in DataLoader(data, batch_size=16, shuffle=True, num_workers=workers):
+            optimizer.zero_grad()
+            net(images).backward()
+            optimizer.step()
+
+    return run
+
+
+def golden_of(record: Record, story: Callable[..., Callable[[], None]]) -> Golden:
+    return learn([record(story())], pipeline="images", seeds=(0,), repeated=[record(story())])
+
+
+def of_batches(golden: Golden, record: Record, story: Callable[[], None]) -> list[str]:
+    return [item.title for item in replayed(golden, record(story)) if item.invariant.claim["of"] == "batch"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("change", [some_empty, all_empty, too_dark, noisy])
+def test_other_images_of_the_same_examples(record: Record, change: Change, workers: int) -> None:
+    golden = golden_of(record, partial(train, workers=workers))
+    assert not replayed(golden, record(train(workers=workers)))
+    (title,) = of_batches(golden, record, train(change, workers=workers))
+    assert "another batch than in golden, though it is made of the same examples" in title
+
+
+def test_it_is_one_incident(record: Record) -> None:
+    golden = golden_of(record, train)
+    outcome = check_run(golden, record(train(too_dark)), same_spec=True)
+    (incident,) = outcome.incidents
+    assert "another batch" in incident.root.title
+    assert outcome.coverage is not None
+    assert outcome.coverage.parted is not None
+    assert outcome.coverage.parted.what == "batch: it is not golden's"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({}, {"order": "backwards"}, id="backwards"),
+        pytest.param({}, {"order": "sorted"}, id="sorted"),
+        pytest.param({"alike": True}, {"alike": True, "order": "backwards"}, id="images that are there often"),
+        pytest.param({}, {"change": one_more_column}, id="padded"),
+    ],
+)
+def test_other_examples_that_are_as_good(record: Record, before: dict[str, Any], after: dict[str, Any]) -> None:
+    golden = golden_of(record, partial(train, **before))
+    assert not of_batches(golden, record, train(**after))
+
+
+def test_images_that_the_model_prepares_now(record: Record) -> None:
+    """Another batch, and the same training: its layers are given what golden's loader returned."""
+    golden = golden_of(record, partial(train, scaled))
+    assert not of_batches(golden, record, train(prepare=True))
+    assert of_batches(golden, record, train())
