@@ -61,7 +61,7 @@ def _excuse(recording: Recording, run: Run, *, same_spec: bool) -> str:
     if not same_spec:
         return "a different command than that of the golden run"
     if recording.seed != run.seed:
-        return f"seed {run.seed or 'unknown'} instead of {recording.seed or 'unknown'} in the golden run"
+        return f"seed {run.seed or 'unknown'} instead of {recording.seed or 'unknown'}"
     if not recording.seed and recording.unrepeated is None:
         return "no seed is known"
     return ""

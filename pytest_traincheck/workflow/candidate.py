@@ -160,7 +160,7 @@ def _nothing_checked(verdicts: Sequence[InvariantVerdict]) -> RunError:
     return RunError(
         CANDIDATE,
         f"none of {plural(len(verdicts), 'rule')} of the golden could be checked ({reasons})",
-        "check a run of golden's own command with its whole trace, or learn a golden of this one with "
+        "check a run of the golden's own command with its whole trace, or learn a golden of this one with "
         "`traincheck refresh`",
     )
 

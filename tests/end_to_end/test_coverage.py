@@ -155,7 +155,7 @@ def test_a_command_that_ignores_its_seed_is_learned_with_a_warning(tmp_path: Pat
     pipeline.repository.change("torch.manual_seed(args.seed)", "torch.manual_seed(7)")
     done = pipeline.call("refresh")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "warning: All golden runs were alike though their seeds were not" in done.stdout
+    assert "warning: All golden runs were the same though their seeds differ" in done.stdout
     status, content, out = pipeline.check()
     assert status == 0
     assert [item["kind"] for item in content["warnings"]] == ["golden"]

@@ -78,10 +78,8 @@ def test_under_strict_it_fails_with_the_commands(replayed, results):
 
 
 def test_it_is_skipped_where_nothing_was_due(replayed, results):
-    other = Coverage(
-        40, 0, 1.0, True, Parted("seed 3 instead of 0 in the golden run"), 40, "seed 3 instead of 0 in the golden run"
-    )
+    other = Coverage(40, 0, 1.0, True, Parted("seed 3 instead of 0"), 40, "seed 3 instead of 0")
     replayed.set(replace(results["passed"]("net"), coverage=other), golden=False)
     result = replayed.run("--traincheck", f"{NET}::coverage", "-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED*not compared: seed 3 instead of 0 in the golden run"])
+    result.stdout.fnmatch_lines(["SKIPPED*not compared: seed 3 instead of 0"])

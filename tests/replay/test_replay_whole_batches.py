@@ -116,7 +116,7 @@ def test_other_images_of_the_same_examples(record: Record, change: Change, worke
     golden = golden_of(record, partial(train, workers=workers))
     assert not replayed(golden, record(train(workers=workers)))
     (title,) = of_batches(golden, record, train(change, workers=workers))
-    assert "another batch than in golden, though it is made of the same examples" in title
+    assert "a different batch than in the golden run, though it is made of the same examples" in title
 
 
 def test_it_is_one_incident(record: Record) -> None:
@@ -126,7 +126,7 @@ def test_it_is_one_incident(record: Record) -> None:
     assert "another batch" in incident.root.title
     assert outcome.coverage is not None
     assert outcome.coverage.parted is not None
-    assert outcome.coverage.parted.what == "batch: it is not golden's"
+    assert outcome.coverage.parted.what == "batch: it differs from the golden run's"
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_the_sentence_comes_first_then_the_four_verdicts(four: UpgradeResult) ->
     assert "4.45.2        -> 4.46.3" in text
     assert "0.20.3        -> not installed  (comes along)" in text
     assert "and 14 more distributions" in text
-    assert "83.3 % of golden's" in " ".join(text.split())
+    assert "83.3 % of the golden's" in " ".join(text.split())
 
 
 def test_one_column_where_the_code_is_the_same(one: UpgradeResult) -> None:

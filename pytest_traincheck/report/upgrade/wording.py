@@ -77,8 +77,8 @@ def versions_shown(result: UpgradeResult) -> tuple[tuple[VersionRow, ...], int]:
 def share_text(share: Share) -> str:
     """ "96.6 % of golden's 147 rules still hold with the new libraries: 5 broken, 0 did not come up"."""
     return (
-        f"{100 * share.kept:.1f} % of golden's {share.rules} rules stay valid and applicable with the new libraries: "
-        f"{share.held} held, {share.violated} broken, {share.idle} did not come up"
+        f"{100 * share.kept:.1f} % of the golden's {share.rules} rules stay valid and applicable with the new "
+        f"libraries: {share.held} held, {share.violated} broken, {share.idle} did not come up"
     )
 
 
