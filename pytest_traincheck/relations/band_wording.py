@@ -13,6 +13,8 @@ from pytest_traincheck.relations.base import Finding
 from pytest_traincheck.relations.meaning import Deviation
 
 SHOWN = 3
+LARGE = 1e6
+"""From here on numbers are written with an exponent."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,8 @@ def _is_copy(claim: Mapping[str, Any]) -> bool:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number as a person writes it: "0.0312", "4.0", "1.2e-07"."""
+    """A number as a person writes it: "0.0312", "4.0", "100", "1.2e-07"."""
     text = f"{value:.{digits}g}"
+    if 10**digits <= abs(float(text)) < LARGE:
+        return f"{float(text):.0f}"
     return f"{value:.1f}" if digits == 2 and 1 <= abs(value) < 10 else text

@@ -130,7 +130,7 @@ def test_rules_that_do_not_apply_cannot_be_missed(recorder: Recorder) -> None:
 def test_a_rule_that_applies_and_never_came_up_is_missed(recorder: Recorder) -> None:
     golden = recorder.golden(Loop(layers=(LINEAR, DROPOUT)))
     outcome = recorder.check(golden, Loop(evaluate_after=()), same_spec=False)
-    evaluation = verdict_on(outcome, "In evaluation a model is called without recording gradients.")
+    evaluation = verdict_on(outcome, "In evaluation, models are called without recording gradients.")
     assert (evaluation.verdict, evaluation.applicable) == (Verdict.NOT_TRIGGERED, True)
 
 

@@ -38,7 +38,7 @@ def test_the_commit_that_lost_zero_grad_is_found(tmp_path: Path) -> None:
     shown = found.stdout
     assert f"first bad commit: {lost}\n  author:  A. Person <person@example.invalid>\n" in shown
     assert "  subject: Print three digits\n" in shown
-    assert "`torch.optim.SGD.zero_grad`: golden always cleared the gradients" in shown
+    assert "`torch.optim.SGD.zero_grad`: the golden run always cleared the gradients" in shown
     assert "-    optimizer.zero_grad()" in shown
     assert shown.startswith(f"good  {good[:12]}  The pipeline\n")
     assert max(map(len, shown.splitlines())) <= 80

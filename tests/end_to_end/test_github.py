@@ -19,7 +19,9 @@ def test_the_step_fails_with_one_annotation_at_the_line(failed_job: FailedJob) -
     line = next(number for number, text in enumerate(script, start=1) if "optimizer.step()" in text)
     # The pipeline runs in `training`; the path is that of the repository.
     assert command == f"error file=training/train.py,line={line},title=traincheck net%3A torch.optim.SGD.zero_grad"
-    assert message.startswith("`torch.optim.SGD.zero_grad`: golden always cleared the gradients between two steps;")
+    assert message.startswith(
+        "`torch.optim.SGD.zero_grad`: the golden run always cleared the gradients between two steps;"
+    )
     assert "%0Agolden: gradients cleared" in message
 
 
@@ -27,7 +29,7 @@ def test_the_summary_shows_the_incident_and_the_lost_line(failed_job: FailedJob)
     text = failed_job.summary.read_text()
     page = MarkdownIt("commonmark").enable("table").render(text)
     assert "<h2>traincheck: 1 failed of 1 pipeline</h2>" in page
-    assert "<code>torch.optim.SGD.zero_grad</code>: golden always cleared" in page
+    assert "<code>torch.optim.SGD.zero_grad</code>: the golden run always cleared" in page
     assert "-    optimizer.zero_grad()" in page
     assert "traincheck replay" in page
 

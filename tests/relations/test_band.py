@@ -239,7 +239,7 @@ def test_one_gradient_that_is_off_is_named_with_its_factor(numbers: Numbers) -> 
     assert violation.title.startswith("The gradient of `CNN.fc.weight` has a norm of 0.00")
     assert " at step 0, " in violation.title
     assert " times smaller than in the golden runs (0." in violation.title
-    assert violation.title.endswith("; 1 more is outside.")
+    assert violation.title.endswith("; 1 more is outside its band.")
     assert violation.variables == ("CNN.fc.weight", "CNN.conv.weight")
     assert violation.candidate.startswith("`CNN.fc.weight` 0.00")
     assert violation.source == f"train.py:{LINES['backward']}"

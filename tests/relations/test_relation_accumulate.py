@@ -13,8 +13,10 @@ from pytest_traincheck.infer import learn
 from pytest_traincheck.rules.model import Scope
 
 FRESH = "No gradient that `torch.optim.AdamW.step` consumes is left over from an earlier step."
-WHOLE = "Gradients are not cleared between the backward passes that `torch.optim.AdamW.step` sums."
-USED = "What a backward pass adds to gradients is used by an optimizer step before it is cleared."
+WHOLE = (
+    "Gradients accumulate over all backward passes before `torch.optim.AdamW.step` and are not cleared between them."
+)
+USED = "The gradients of a backward pass are used by an optimizer step before they are cleared."
 CLEAN = "Every backward pass in the closure of `torch.optim.LBFGS.step` starts from cleared gradients."
 
 
@@ -143,8 +145,8 @@ def test_gradients_that_are_computed_and_thrown_away(recorder: Recorder) -> None
     (violation,) = violations(recorder.judge(golden, lambda t: critic_and_generator(t, left_out=(4, 7))), "Accumulate")
     assert (violation.step, violation.count, violation.source) == (1, 2, "train.py:13")
     assert violation.title == (
-        "In golden an optimizer step used what each backward pass added to gradients; in the candidate they are "
-        "cleared after one before any step: a step is left out, or zero_grad is misplaced."
+        "In the golden run an optimizer step used the gradients of each backward pass; in the candidate those of "
+        "one are cleared before any step uses them: an optimizer step is missing, or zero_grad is misplaced."
     )
 
 

@@ -13,15 +13,15 @@ from pytest_traincheck.check import check_run
 from pytest_traincheck.infer import learn
 from pytest_traincheck.rules.model import Kind, Scope
 
-EVAL_FLAG = "In evaluation a model is called in eval mode."
-TRAIN_FLAG = "In training a model is called in train mode."
-NO_GRAD = "In evaluation a model is called without recording gradients."
+EVAL_FLAG = "In evaluation, models are called in eval mode."
+TRAIN_FLAG = "In training, models are called in train mode."
+NO_GRAD = "In evaluation, models are called without recording gradients."
 
 
 def test_modes_depend_on_the_stage(recorder: Recorder) -> None:
     golden = recorder.golden(Loop())
     assert {EVAL_FLAG, TRAIN_FLAG, NO_GRAD} <= set(sentences(golden, "APIArg"))
-    assert "In training a model is called without autocast." in sentences(golden)
+    assert "In training, models are called without autocast." in sentences(golden)
     assert rule(golden, EVAL_FLAG).scope is Scope.TRANSFERABLE
 
 
@@ -62,7 +62,7 @@ def test_an_evaluation_that_records_gradients(recorder: Recorder) -> None:
 
 def test_autocast_that_is_not_applied(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop(autocast="bfloat16")), Loop())
-    violation = broken(outcome, "In training a model is called under autocast(bfloat16).")
+    violation = broken(outcome, "In training, models are called under autocast(bfloat16).")
     assert "calls it without autocast" in violation.title
     assert outcome.incidents[0].root is violation
 
@@ -135,5 +135,5 @@ def test_autocast_as_a_decorator_of_forward_is_autocast(recorder: Recorder) -> N
         return tell
 
     golden = learn([recorder.tell(training(inside=False)) for _ in range(2)], pipeline="story")
-    assert "In training a model is called under autocast(bfloat16)." in sentences(golden)
+    assert "In training, models are called under autocast(bfloat16)." in sentences(golden)
     assert check_run(golden, recorder.tell(training(inside=True)), same_spec=True).incidents == ()
