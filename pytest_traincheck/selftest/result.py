@@ -14,7 +14,7 @@ class Fate(str, Enum):
     """What became of one mutant: the pipeline with one planted mistake."""
 
     SURVIVED = "survived"
-    """It trained otherwise, and the check passed."""
+    """It trained differently, and the check passed."""
     KILLED = "killed"
     """The check found an incident, or too few rules to go by."""
     CRASHED = "did not finish"

@@ -63,7 +63,7 @@ def test_what_is_accepted_is_written(project, changed, capsys, words):
     assert len(store.read(project / NET).invariants) == 2
     block = capsys.readouterr().out
     assert "> no clearing" in block
-    assert "**Accepted**: 2 incidents against the golden of before." in block
+    assert "**Accepted**: 2 incidents against the previous golden." in block
     assert f"- `{STEP.id}` torch.optim.SGD.step was never called" in block
 
 
@@ -162,7 +162,7 @@ def exception(project, rule, days):
     [
         (STEP.subject, -1, [], "of vision expired on"),
         (STEP.subject, -1, ["net"], "of vision expired on"),
-        ("0123456789ab", 1, [], "of vision matches no rule of any golden any more."),
+        ("0123456789ab", 1, [], "of vision matches no rule of any golden."),
     ],
 )
 def test_an_exception_that_is_over_fails_the_check(project, capsys, rule, days, names, said):

@@ -112,7 +112,7 @@ def test_the_relation_of_the_page_is_learned_and_checked(recorder: Recorder) -> 
     assert violation.candidate == "not saved after the last step"
     assert violation.deviation is Deviation.MISPLACED
     assert violation.meaning.general
-    assert violation.title.startswith("`torch.save` was called after the last optimizer step in golden")
+    assert violation.title.startswith("`torch.save` was called after the last optimizer step in the golden run")
 
 
 @pytest.mark.usefixtures("plugin")
