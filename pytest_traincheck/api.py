@@ -6,6 +6,7 @@ is not named here is ours to change.
 
 from __future__ import annotations
 
+from pytest_traincheck.frameworks.description import CallType, Framework, Observation, Wrapper
 from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Invariant, Kind, Same, Scope
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.mutants.catalogue import Mistake
@@ -61,6 +62,7 @@ __all__ = [
     "TEXT",
     "WHOLE",
     "Bools",
+    "CallType",
     "Change",
     "Clause",
     "Condition",
@@ -71,6 +73,7 @@ __all__ = [
     "Exists",
     "Finding",
     "Form",
+    "Framework",
     "Hypothesis",
     "Ints",
     "Invariant",
@@ -81,6 +84,7 @@ __all__ = [
     "Measured",
     "Mistake",
     "Numbers",
+    "Observation",
     "OptimizerStep",
     "Place",
     "Process",
@@ -91,6 +95,7 @@ __all__ = [
     "Scope",
     "Value",
     "Words",
+    "Wrapper",
     "call_context",
     "exactly",
     "list_of",
