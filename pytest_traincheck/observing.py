@@ -103,8 +103,8 @@ def _observation(given: Given, item: object) -> Observation:
         )
     if not _are_texts(item.arguments) or item.type not in set(CallType):
         raise PluginError(
-            f"{given.owner}: the observation of `{item.target}` is not usable: `arguments` are names, and `type` is "
-            "one of `pytest_traincheck.api.CallType`. Correct it."
+            f"{given.owner}: the observation of `{item.target}` is not usable. Its `arguments` are names, and its "
+            "`type` is one of `pytest_traincheck.api.CallType`."
         )
     return Observation(item.target, tuple(item.arguments), CallType(item.type))
 

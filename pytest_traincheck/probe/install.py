@@ -118,7 +118,7 @@ class Probe:
                 recorder.writer.started = time.time()
             recorder.writer.meta["started"] = recorder.writer.started
             unobserved = self._unobserved(recorder, finished)
-            recorder.writer.meta |= {"unobserved": unobserved, **self._extended(unobserved)}
+            recorder.writer.meta |= {"unobserved": unobserved, **self._extended(recorder, unobserved)}
             recorder.writer.meta["modules"] = _user_modules(self._main) if finished else []
             if not finished:
                 recorder.writer.write_meta()
@@ -130,13 +130,18 @@ class Probe:
         absent = absent_modules(self.extensions.observations)
         return {**self.patches.left_out, **recorder.modules.without_inner(), **absent}
 
-    def _extended(self, unobserved: Mapping[str, str]) -> dict[str, Any]:
+    def _extended(self, recorder: Recorder, unobserved: Mapping[str, str]) -> dict[str, Any]:
         """What plug-ins have told that is in force here, and which of it there was an occasion for."""
-        loaded = {FRAMEWORK + item.name for item in self.extensions.frameworks if item.name in sys.modules}
+        used = (item for item in self.extensions.frameworks if item.name in sys.modules)
+        names = {
+            FRAMEWORK + item.name
+            for item in used
+            if item.samplers or item.parallel or not recorder.modules.wrapped.isdisjoint(item.wrappers)
+        }
         digests = self.extensions.digests
         return {
             "extensions": {key: digest for key, digest in digests.items() if key not in unobserved},
-            "extensions_in_use": sorted(self.observed | loaded),
+            "extensions_in_use": sorted(self.observed | names),
         }
 
     @staticmethod

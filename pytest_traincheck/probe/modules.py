@@ -77,6 +77,8 @@ class Modules:
     def __init__(self, symbols: Symbols, known: list[torch.nn.Module], wrappers: Wrappers) -> None:
         self._symbols = symbols
         self.wrappers = wrappers
+        self.wrapped: set[Wrapper] = set()
+        """Kinds of wrappers that were met."""
         self._infos: dict[int, ModuleInfo] = {}
         self._pending: list[_Ref] = []
         self._roots: dict[int, Root] = {}
@@ -102,6 +104,8 @@ class Modules:
             return known
         ref = weakref.ref(module)
         info = self._infos[key] = ModuleInfo(module, ref, self.wrappers.of(type(module)))
+        if info.wrapper is not None:
+            self.wrapped.add(info.wrapper)
         self._pending.append(ref)
         return info
 

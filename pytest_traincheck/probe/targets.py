@@ -27,7 +27,7 @@ def find(observation: Observation) -> tuple[Any, bool]:
         if isinstance(found, type):
             within = found
         elif not isinstance(found, ModuleType):
-            raise NotObservable(f"{_called(found)} has no parts")
+            raise NotObservable(f"what is {_called(found)} has no parts")
         found = _held(found, part)
     if isinstance(found, type):
         within, found = found, _held(found, "__init__")
