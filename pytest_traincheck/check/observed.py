@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from pytest_traincheck import observing
 from pytest_traincheck.check.result import Warned
 from pytest_traincheck.frameworks.extensions import FRAMEWORK
 from pytest_traincheck.golden.model import Golden, Invariant
@@ -31,7 +32,7 @@ class Unlike:
         """Why a rule cannot be checked; empty where it can."""
         if self.frameworks:
             name = self.frameworks[0]
-            return f"the framework `{name}` of a plug-in was not known alike to golden's runs and to this one"
+            return f"golden's runs, this one and this check do not know the framework `{name}` of a plug-in alike"
         for api in self.observations:
             if _speaks_of(rule, api):
                 return f"`{api}` was observed for a plug-in in golden's runs, and not, or otherwise, in this one"
@@ -42,8 +43,10 @@ def unlike(golden: Golden, run: Run) -> Unlike:
     """What differs. A plug-in that neither side had an occasion for does not count, and an observation that golden does
     not know makes no difference to its rules.
     """
-    here, there = run.extensions, golden.extensions
+    here, there, known = run.extensions, golden.extensions, observing.extensions().digests
     lost = {key for key, digest in there.items() if here.get(key) != digest}
+    # A check reads the names of wrappers too. What a trace is made of was observed when it was made.
+    lost |= {key for key, digest in there.items() if key.startswith(FRAMEWORK) and known.get(key) != digest}
     new = {key for key, digest in run.extensions_in_use.items() if there.get(key) != digest}
     named = sorted(key.removeprefix(FRAMEWORK) for key in lost | new if key.startswith(FRAMEWORK))
     return Unlike(tuple(named), tuple(sorted(key for key in lost if not key.startswith(FRAMEWORK))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Any
 
 from .description import CallType, Framework, Observation, Wrapper
@@ -29,17 +29,11 @@ class Extensions:
 
     def to_text(self) -> str:
         """All of it as one line."""
-        return json.dumps(
-            {
-                "observations": [asdict(item) for item in self.observations],
-                "frameworks": [asdict(item) for item in self.frameworks],
-            },
-            sort_keys=True,
-        )
+        return _text({"observations": _said(self.observations), "frameworks": _said(self.frameworks)})
 
     @staticmethod
     def from_text(text: str) -> Extensions:
-        """What `to_text` wrote. Raises `ValueError`, `KeyError` or `TypeError` for anything else."""
+        """What `to_text` wrote. Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` for anything else."""
         content = json.loads(text)
         return Extensions(
             tuple(_observation(item) for item in content["observations"]),
@@ -49,23 +43,42 @@ class Extensions:
     @property
     def digests(self) -> Mapping[str, str]:
         """Each by its key, with a hash of all that is said of it: two traces are alike only where these are."""
-        named = {item.api: asdict(item) for item in self.observations}
-        named |= {FRAMEWORK + item.name: asdict(item) for item in self.frameworks}
-        return {key: _digest(content) for key, content in sorted(named.items())}
+        named: dict[str, Any] = {item.api: item for item in self.observations}
+        named |= {FRAMEWORK + item.name: item for item in self.frameworks}
+        return {key: _digest(_text(_said(item))) for key, item in sorted(named.items())}
 
 
 NONE = Extensions()
 
 
-def _digest(content: Mapping[str, Any]) -> str:
-    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=6).hexdigest()
+def _said(value: Any) -> Any:
+    """As JSON has it, without what is as it is by default: what is added to a description later changes no hash."""
+    if isinstance(value, (list, tuple)):
+        return [_said(item) for item in value]
+    if is_dataclass(value):
+        given = {field.name: getattr(value, field.name) for field in fields(value) if not _is_default(field, value)}
+        return {name: _said(item) for name, item in given.items()}
+    return value
+
+
+def _is_default(field: Field[Any], item: Any) -> bool:
+    return field.default is not MISSING and getattr(item, field.name) == field.default
+
+
+def _text(content: Any) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def _observation(item: Mapping[str, Any]) -> Observation:
-    return Observation(item["target"], tuple(item["arguments"]), CallType(item["type"]))
+    kind = CallType(item.get("type", CallType.OBSERVED))
+    return Observation(item["target"], tuple(item.get("arguments", ())), kind)
 
 
 def _framework(item: Mapping[str, Any]) -> Framework:
-    wrappers = tuple(Wrapper(**wrapper) for wrapper in item["wrappers"])
-    texts = {name: tuple(item[name]) for name in ("versions", "parallel", "samplers")}
+    wrappers = tuple(Wrapper(**wrapper) for wrapper in item.get("wrappers", ()))
+    texts = {name: tuple(value) for name, value in item.items() if name not in ("name", "wrappers")}
     return Framework(item["name"], wrappers=wrappers, **texts)

@@ -14,7 +14,7 @@ from .imports import after_import
 
 
 def expect_from_environment() -> None:
-    """As the launcher asks by a variable. Raises `ValueError`, `KeyError` or `TypeError` where it says nonsense."""
+    """As the launcher asks by a variable. Raises as `Extensions.from_text` does where it says nonsense."""
     for observation in Extensions.from_text(os.environ[VARIABLE]).observations:
         after_import(observation.module, _nothing)
 

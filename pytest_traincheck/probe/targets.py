@@ -20,8 +20,7 @@ def find(observation: Observation) -> tuple[Any, bool]:
     """
     if _is_used_by_the_probe(observation.module):
         raise NotObservable("the probe itself, or Python, works with the functions of this module")
-    holder: Any = sys.modules[observation.module]
-    found: Any = holder
+    found: Any = sys.modules.get(observation.module)
     within: type | None = None
     for part in observation.path.split("."):
         if isinstance(found, type):
@@ -69,13 +68,26 @@ def absent_modules(observations: Iterable[Observation]) -> dict[str, str]:
         package, _, rest = observation.module.partition(".")
         if package not in sys.modules or observation.module in sys.modules:
             continue
-        name = package
-        for part in rest.split("."):
-            place = vars(sys.modules[name]).get("__path__")
-            inner = f"{name}.{part}"
-            if inner not in sys.modules:
-                if place is None or importlib.machinery.PathFinder.find_spec(inner, list(place)) is None:
-                    found[observation.api] = f"there is no module {inner}"
-                break
-            name = inner
+        inner = _first_unloaded(package, rest)
+        if inner and not _exists(inner):
+            found[observation.api] = f"there is no module {inner}"
     return found
+
+
+def _first_unloaded(package: str, rest: str) -> str:
+    """The first module on the way down that is not loaded."""
+    name = package
+    for part in rest.split("."):
+        name = f"{name}.{part}"
+        if name not in sys.modules:
+            return name
+    return ""
+
+
+def _exists(module: str) -> bool:
+    """Whether a module that is not loaded lies in the package that should hold it, which is."""
+    place = getattr(sys.modules[module.rpartition(".")[0]], "__dict__", {}).get("__path__")
+    try:
+        return place is not None and importlib.machinery.PathFinder.find_spec(module, list(place)) is not None
+    except (ImportError, OSError, TypeError, ValueError):
+        return True  # a package that keeps its parts in a way of its own
