@@ -58,6 +58,10 @@ class _OfPlugIn(Named):
 class _Call(_OfPlugIn):
     """A function of which nothing is known."""
 
+    def __init__(self, name: str, kind: str, *, method: bool = False) -> None:
+        super().__init__(name, kind, method=method)
+        self.plain = True  # there is nothing to look at but what it is given
+
 
 class _Clip(_OfPlugIn, Clip):
     """A function that changes gradients."""
@@ -86,12 +90,14 @@ def _prepare(probe: Probe, observation: Observation) -> None:
     api = observation.api
     with unseen_by(probe, f"preparing to observe {api}"):
         try:
-            function, method = find(observation)
+            held, method = find(observation)
+            function = getattr(held, "__func__", held)  # of a static or class method
             family = _FAMILIES[observation.type](api, observation.type.value, method=method)
-            plain = getattr(function, "__func__", function)
-            chosen = observation.arguments
-            parameters = ChosenParameters(plain, chosen, method=method) if chosen else None
-            if observe(probe, plain, family, parameters, name=api):
+            parameters = None
+            if observation.arguments:
+                parameters = ChosenParameters(function, observation.arguments, method=method)
+                family.plain = False
+            if observe(probe, function, family, parameters, name=api):
                 probe.observed.add(api)
             elif api not in probe.patches.left_out:
                 raise NotObservable("it is observed already, and rules speak of it under another name")
