@@ -6,6 +6,7 @@ is not named here is ours to change.
 
 from __future__ import annotations
 
+from pytest_traincheck.frameworks.description import CallType, Framework, Observation, Wrapper
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.mutants.catalogue import Mistake
 from pytest_traincheck.relations.base import (
@@ -62,6 +63,7 @@ __all__ = [
     "TEXT",
     "WHOLE",
     "Bools",
+    "CallType",
     "Change",
     "Clause",
     "Condition",
@@ -72,6 +74,7 @@ __all__ = [
     "Exists",
     "Finding",
     "Form",
+    "Framework",
     "Hypothesis",
     "Ints",
     "Invariant",
@@ -82,6 +85,7 @@ __all__ = [
     "Measured",
     "Mistake",
     "Numbers",
+    "Observation",
     "OptimizerStep",
     "Place",
     "Process",
@@ -92,6 +96,7 @@ __all__ = [
     "Scope",
     "Value",
     "Words",
+    "Wrapper",
     "call_context",
     "exactly",
     "list_of",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from pytest_traincheck.frameworks.description import Framework, Observation
     from pytest_traincheck.mutants.catalogue import Mistake
     from pytest_traincheck.relations import Relation
     from pytest_traincheck.report.reporter import Reporter
@@ -42,3 +43,13 @@ def pytest_traincheck_reporters() -> Sequence[Reporter]:  # type: ignore[empty-b
 @hookspec
 def pytest_traincheck_mistakes() -> Sequence[Mistake]:  # type: ignore[empty-body]
     """Kinds of mistakes that `traincheck selftest` plants beside the built-in ones."""
+
+
+@hookspec
+def pytest_traincheck_observations() -> Sequence[Observation]:  # type: ignore[empty-body]
+    """Functions, methods and classes to observe beside those of torch. Rules speak of their calls and arguments."""
+
+
+@hookspec
+def pytest_traincheck_frameworks() -> Sequence[Framework]:  # type: ignore[empty-body]
+    """What is particular to libraries that are not known here, such as wrappers to look through."""

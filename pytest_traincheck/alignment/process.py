@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_traincheck import observing
 from pytest_traincheck.alignment.placement import Placement, below
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints
@@ -178,7 +179,8 @@ def _inner_entries(process: Process, modules: _Modules, is_module: Bools) -> tup
     mod = process.events["mod"].astype(np.int64)
     entry = (process.events["flags"] & fmt.ENTRY) != 0
     backward = process.type_codes.isin(["autograd"])
-    wrappers = np.array([name.startswith(fmt.PARALLEL_WRAPPERS) for name in process.api.values], dtype=bool)
+    parallel = observing.parallel()
+    wrappers = np.array([name.startswith(parallel) for name in process.api.values], dtype=bool)
     is_wrapper = is_module & wrappers[process.api.codes]
     rows = np.flatnonzero(is_module & ~entry & ~is_wrapper & modules.known[mod] & ~modules.transparent[mod])
     own = mod[rows]

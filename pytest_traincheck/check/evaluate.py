@@ -11,7 +11,16 @@ from pytest_traincheck.check.applicable import program_of, why_not
 from pytest_traincheck.check.coverage import coverage, parted_at_deviation
 from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
-from pytest_traincheck.check.result import Coverage, Incident, InvariantVerdict, ModuleAgreement, Verdict, Violation
+from pytest_traincheck.check.observed import unlike, warnings_of
+from pytest_traincheck.check.result import (
+    Coverage,
+    Incident,
+    InvariantVerdict,
+    ModuleAgreement,
+    Verdict,
+    Violation,
+    Warned,
+)
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import Numbers
@@ -37,6 +46,8 @@ class CheckOutcome:
     """Models and modules that the candidate calls otherwise: its name, and the golden's, which is used everywhere."""
     coverage: Coverage | None = None
     """What of golden's conditional comparisons took place."""
+    unobserved: tuple[Warned, ...] = ()
+    """What golden's runs were observed for and this one was not."""
 
 
 def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
@@ -51,12 +62,15 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
     program = program_of(golden, aligned.run, same_spec=same_spec)
     replayed = _replayed(golden, aligned.run) if same_spec else None
     covered = coverage(golden, aligned.run, replayed, same_spec=same_spec)
+    differing = unlike(golden, run)
     verdicts: list[InvariantVerdict] = []
     violations: list[Violation] = []
     for invariant in golden.invariants:
         relation = table.get(invariant.relation)
         if relation is None:
             reason = f"no relation named {invariant.relation!r} is installed"
+            verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
+        elif reason := differing.why_not(invariant):
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
         elif reason := why_not(invariant, program):
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, reason, applicable=False))
@@ -71,7 +85,14 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
                 violations.append(violation)
     if replayed is not None and any(isinstance(table[item.invariant.relation], Replayed) for item in violations):
         covered = parted_at_deviation(covered, aligned.run, replayed)
-    return CheckOutcome(tuple(verdicts), explain(violations), _modules(replayed), aligned.renamed, covered)
+    return CheckOutcome(
+        tuple(verdicts),
+        explain(violations),
+        _modules(replayed),
+        aligned.renamed,
+        covered,
+        warnings_of(differing, golden),
+    )
 
 
 def _replayed(golden: Golden, run: Run) -> Comparison | None:

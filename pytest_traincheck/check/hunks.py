@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from pytest_traincheck.check.blocks import Block, ChangedFile
 from pytest_traincheck.check.result import ChangedLines, Incident, Violation
+from pytest_traincheck.observing import short_names
 
 CONTAINS = "contains the line"
 SAME_FUNCTION = "same function"
@@ -22,8 +23,6 @@ ONLY_CHANGE = "the only change"
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _DIMENSIONS = re.compile(r"[123]d$")
-
-_ALIASES = {"DistributedDataParallel": "DDP", "FullyShardedDataParallel": "FSDP"}
 
 _COMMON = frozenset({"train", "eval", "step", "forward", "lr"})
 """Names that stand for much else; as API they count only where they are called on something, `model.train()`."""
@@ -200,7 +199,7 @@ def _called(subject: str) -> Iterable[str]:
     if len(parts) == 1:
         return ()
     if parts[-1] in ("step", "forward", "lr"):
-        return {parts[-2], _ALIASES.get(parts[-2], parts[-2]), parts[-1]} - {"Module", "forward"}
+        return {parts[-2], *short_names(parts[-2]), parts[-1]} - {"Module", "forward"}
     return (parts[-1],)
 
 

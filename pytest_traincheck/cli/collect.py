@@ -13,6 +13,7 @@ from pytest_traincheck.config import DEFAULT_TIMEOUT
 from pytest_traincheck.launch import run_directory
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.launch.run import RunRequest, RunStatus, execute
+from pytest_traincheck.observing import extensions
 from pytest_traincheck.redaction import redacted
 from pytest_traincheck.workflow.files_note import written_notes
 
@@ -49,6 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         side="collect",
         watched=(arguments.cwd.absolute(),),
         ours=(run_dir,),
+        extensions=extensions(),
     )
     progress = progress_for()
     progress.start(arguments.run)

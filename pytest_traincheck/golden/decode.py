@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import FORMAT, IGNORES_SEED, Golden
+from pytest_traincheck.golden.model import EXTENSIONS, FORMAT, IGNORES_SEED, Golden
 from pytest_traincheck.rules.conditions import Condition, condition_from_json
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
@@ -102,7 +102,10 @@ def _header(content: Mapping[str, Any], place: _Place) -> _Header:
     ignores_seed = IGNORES_SEED in content
     if ignores_seed and content[IGNORES_SEED] is not True:
         raise place.error(f"`{IGNORES_SEED}` is {_short(content[IGNORES_SEED])} and not `true`")
-    _check_keys(content, (*_HEADER_KEYS, *([IGNORES_SEED] if ignores_seed else [])), place)
+    extensions = _object(content, EXTENSIONS, place) if EXTENSIONS in content else {}
+    if not all(isinstance(value, str) for value in extensions.values()):
+        raise place.error(f"`{EXTENSIONS}` holds something that is not a string")
+    _check_keys(content, (*_HEADER_KEYS, *({IGNORES_SEED, EXTENSIONS} & set(content))), place)
     models = _object(content, "models", place)
     for root, shapes in models.items():
         if not isinstance(shapes, dict) or not all(_is_shape(shape) for shape in shapes.values()):
@@ -124,6 +127,7 @@ def _header(content: Mapping[str, Any], place: _Place) -> _Header:
         "models": models,
         "optimizers": optimizers,
         IGNORES_SEED: ignores_seed,
+        EXTENSIONS: extensions,
     }
     return _Header(_count(content, "invariants", place), facts)
 

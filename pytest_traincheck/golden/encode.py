@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import FORMAT, IGNORES_SEED, Golden
+from pytest_traincheck.golden.model import EXTENSIONS, FORMAT, IGNORES_SEED, Golden
 from pytest_traincheck.rules.model import Invariant
 
 
@@ -51,7 +51,8 @@ def _header(golden: Golden, count: int) -> dict[str, Any]:
         "optimizers": golden.optimizers,
     }
     # Written only where it is so: other goldens keep the bytes that they had before there was this key.
-    return {**header, IGNORES_SEED: True} if golden.ignores_seed else header
+    header |= {IGNORES_SEED: True} if golden.ignores_seed else {}
+    return header | ({EXTENSIONS: dict(golden.extensions)} if golden.extensions else {})
 
 
 def _invariant(invariant: Invariant) -> dict[str, Any]:

@@ -19,6 +19,9 @@ FORMAT = 1
 IGNORES_SEED = "ignores_seed"
 """Key of the header of a golden whose runs were alike though their seeds were not; `true` where it stands."""
 
+EXTENSIONS = "extensions"
+"""Key of the header of a golden whose runs plug-ins had something to do with."""
+
 IN_PROCESS = "in-process:"
 """How the spec of a golden begins that was learned inside of a test."""
 
@@ -48,3 +51,7 @@ class Golden:
     recording: Recording | None = None
     ignores_seed: bool = False
     """Whether all runs were alike though their seeds were not."""
+    extensions: Mapping[str, str] = field(default_factory=dict)
+    """What plug-ins had observed and looked through that its runs gave an occasion for, each with a hash of what was
+    said of it. The key of a framework begins with `framework `, that of an observation is its API.
+    """

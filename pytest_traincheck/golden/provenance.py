@@ -16,6 +16,7 @@ def provenance(golden: Golden) -> list[tuple[str, str]]:
         ("environment", ", ".join(f"{key} {golden.environment[key]}" for key in sorted(golden.environment))),
         ("models", ", ".join(f"{root} ({plural(len(shapes), 'variable')})" for root, shapes in golden.models.items())),
         ("optimizers", ", ".join(golden.optimizers)),
+        ("plug-ins", ", ".join(golden.extensions)),
         ("reason", golden.reason),
     ]
     return [(label, one_line(text)) for label, text in facts if text]

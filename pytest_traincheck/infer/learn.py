@@ -87,6 +87,7 @@ def learn(
         numbers=numbers,
         recording=with_repeats(recording, repeated, runs[0].platform),
         ignores_seed=ignores_seed(recording, runs, runs[0].platform),
+        extensions={key: digest for run in (*runs, *varied) for key, digest in sorted(run.extensions_in_use.items())},
     )
 
 

@@ -7,6 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pytest_traincheck.frameworks.extensions import NONE, Extensions
+from pytest_traincheck.frameworks.extensions import VARIABLE as EXTENSIONS
+
 BOOTSTRAP = Path(__file__).resolve().parent.parent / "probe" / "bootstrap"
 """Holds the `sitecustomize` through which the probe gets into every Python process."""
 
@@ -35,6 +38,7 @@ def child_environment(
     forbidden_roots: Sequence[Path] = (),
     mutant: str = "",
     mutant_files: Sequence[Path] = (),
+    extensions: Extensions = NONE,
 ) -> dict[str, str]:
     """`base` with what a run adds to it. `base` already holds the user's own variables for this run."""
     env = dict(base)
@@ -54,6 +58,9 @@ def child_environment(
     if mutant:
         env[MUTANT] = mutant
         env[MUTANT_FILES] = json.dumps([str(file) for file in mutant_files])
+    env.pop(EXTENSIONS, None)
+    if extensions:
+        env[EXTENSIONS] = extensions.to_text()
     env.pop(SEED, None)
     if seed is not None:
         env[SEED] = str(seed)

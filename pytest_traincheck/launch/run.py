@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from pytest_traincheck.frameworks.extensions import NONE, Extensions
 from pytest_traincheck.launch import command as command_line
 from pytest_traincheck.launch import diagnosis, output, run_directory
 from pytest_traincheck.launch.command import CommandError
@@ -65,6 +66,8 @@ class RunRequest:
     """A kind of `pytest_traincheck.mutants` to plant, `census` to count where each could be planted."""
     mutant_files: tuple[Path, ...] = ()
     """Code of plug-ins that plants kinds of their own."""
+    extensions: Extensions = NONE
+    """What plug-ins want observed and looked through."""
 
 
 class RunStatus(str, Enum):
@@ -217,6 +220,7 @@ def _prepare(request: RunRequest, tmp: Path | None) -> _Prepared:
         forbidden_roots=request.forbidden_roots,
         mutant=request.mutant,
         mutant_files=request.mutant_files,
+        extensions=request.extensions,
     )
     program = command_line.resolve_program(command.argv[0], interpreter, request.cwd, env["PATH"])
     return _Prepared((program, *command.argv[1:]), (program, *shown[1:]), env, interpreter)

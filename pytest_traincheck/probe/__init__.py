@@ -10,20 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..frameworks.extensions import Extensions
 
 __all__ = ["observe"]
 
 
 @contextmanager
-def observe(run_dir: Path, seed: int | None = None) -> Iterator[Path]:
+def observe(run_dir: Path, seed: int | None = None, extensions: Extensions | None = None) -> Iterator[Path]:
     """Observe everything torch does inside the block and remove every trace of the probe afterwards.
 
-    `run_dir` receives one `proc-...` directory, whose path is yielded; `seed` is noted in its `meta.json`.
+    `run_dir` receives one `proc-...` directory, whose path is yielded; `seed` is noted in its `meta.json`;
+    `extensions` is what plug-ins want observed or looked through.
     Raises `RuntimeError` when this process is observed already, since two probes would count everything twice.
     """
+    from ..frameworks.extensions import NONE
     from .install import start
 
-    probe = start(Path(run_dir), None if seed is None else str(seed))
+    probe = start(Path(run_dir), None if seed is None else str(seed), extensions or NONE)
     try:
         yield probe.directory
     finally:

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import CodeType
@@ -15,12 +15,17 @@ from typing import Any
 
 import torch
 
+from ..frameworks.built_in import built_in
+from ..frameworks.description import Framework
+from ..frameworks.extensions import FRAMEWORK, NONE, VARIABLE, Extensions
 from . import storages
 from .in_place import Hooks
 from .names import is_user_file
 from .patch import Patches
 from .recorder import Recorder
+from .targets import absent_modules
 from .theirs import is_theirs
+from .wrappers import Wrappers
 from .writer import TraceWriter
 
 _FAMILIES = (
@@ -42,16 +47,21 @@ _FAMILIES = (
     "checkpointing",
     "graphs",
     "compiled",
+    "observations",
 )
-_VERSIONS = ("numpy", "transformers", "accelerate", "lightning")
 
 
 class Probe:
     """The probe of this process: what it has patched, and the recorder of the trace that is being written."""
 
-    def __init__(self, run_dir: Path, seed: str | None) -> None:
+    def __init__(self, run_dir: Path, seed: str | None, extensions: Extensions) -> None:
         self.patches = Patches()
         self.recorder: Recorder | None = None
+        self.extensions = extensions
+        self.observed: set[str] = set()
+        """APIs that plug-ins named and that are observed."""
+        self.frameworks = (*built_in(), *extensions.frameworks)
+        self._wrappers = Wrappers(self.frameworks)
         self._run_dir = run_dir
         self._seed = seed
         self.mesh: dict[str, list[int]] = {}
@@ -88,7 +98,7 @@ class Probe:
         self.write_meta()
 
     def _open(self, known: list[torch.nn.Module]) -> None:
-        recorder = Recorder(TraceWriter(self._run_dir), known)
+        recorder = Recorder(TraceWriter(self._run_dir), known, self._wrappers)
         for code in self._codes:
             recorder.sources.stop_at(code)
         self.recorder = recorder
@@ -103,14 +113,36 @@ class Probe:
         recorder = self.recorder
         if recorder is not None:
             known = self._known_rank(recorder.writer.meta)
-            recorder.writer.meta = {**_identity(), **known, "seed": self._seed, "mesh": self.mesh}
+            recorder.writer.meta = {**_identity(self.frameworks), **known, "seed": self._seed, "mesh": self.mesh}
             if recorder.writer.started == 0:
                 recorder.writer.started = time.time()
             recorder.writer.meta["started"] = recorder.writer.started
-            recorder.writer.meta["unobserved"] = self.patches.left_out
+            unobserved = self._unobserved(recorder, finished)
+            recorder.writer.meta |= {"unobserved": unobserved, **self._extended(recorder, unobserved)}
             recorder.writer.meta["modules"] = _user_modules(self._main) if finished else []
             if not finished:
                 recorder.writer.write_meta()
+
+    def _unobserved(self, recorder: Recorder, finished: bool) -> dict[str, str]:
+        """What was to be observed or looked through and cannot be, and why; all of that is known at the end."""
+        if not finished or not self.extensions:
+            return self.patches.left_out
+        absent = absent_modules(self.extensions.observations)
+        return {**self.patches.left_out, **recorder.modules.without_inner(), **absent}
+
+    def _extended(self, recorder: Recorder, unobserved: Mapping[str, str]) -> dict[str, Any]:
+        """What plug-ins have told that is in force here, and which of it there was an occasion for."""
+        used = (item for item in self.extensions.frameworks if item.name in sys.modules)
+        names = {
+            FRAMEWORK + item.name
+            for item in used
+            if item.samplers or item.parallel or not recorder.modules.wrapped.isdisjoint(item.wrappers)
+        }
+        digests = self.extensions.digests
+        return {
+            "extensions": {key: digest for key, digest in digests.items() if key not in unobserved},
+            "extensions_in_use": sorted(self.observed | names),
+        }
 
     @staticmethod
     def _known_rank(meta: dict[str, Any]) -> dict[str, Any]:
@@ -170,7 +202,7 @@ def _after_fork() -> None:
         _active.forked()
 
 
-def start(run_dir: Path, seed: str | None) -> Probe:
+def start(run_dir: Path, seed: str | None, extensions: Extensions = NONE) -> Probe:
     """Put the probe into this process. Raises `RuntimeError` when there is one already."""
     global _active, _at_fork_registered
     if _active is not None:
@@ -179,7 +211,7 @@ def start(run_dir: Path, seed: str | None) -> Probe:
             f"its trace goes to {_active.directory}; end that observation before another one begins"
         )
     run_dir.mkdir(parents=True, exist_ok=True)
-    probe = Probe(run_dir.resolve(), seed)
+    probe = Probe(run_dir.resolve(), seed, extensions)
     _active = probe
     try:
         probe.start()
@@ -194,7 +226,9 @@ def start(run_dir: Path, seed: str | None) -> Probe:
 
 def start_from_environment() -> None:
     """Observe this process to its end, as the launcher's environment variables say."""
-    probe = start(Path(os.environ["TRAINCHECK_TRACE_DIR"]), os.environ.get("TRAINCHECK_SEED"))
+    told = os.environ.get(VARIABLE)
+    extensions = Extensions.from_text(told) if told else NONE
+    probe = start(Path(os.environ["TRAINCHECK_TRACE_DIR"]), os.environ.get("TRAINCHECK_SEED"), extensions)
     atexit.register(probe.leaving)
     # Worker processes of `multiprocessing` and some frameworks leave this way, without `atexit`.
     probe.patches.observe(os._exit, lambda _: Hooks(probe.leaving, _nothing, _nothing), always=True)
@@ -204,7 +238,7 @@ def _nothing(*_: Any) -> None:
     """`os._exit` does not return."""
 
 
-def _identity() -> dict[str, Any]:
+def _identity(frameworks: Iterable[Framework]) -> dict[str, Any]:
     """Everything `meta.json` says about the process itself."""
     return {
         "pid": os.getpid(),
@@ -215,7 +249,7 @@ def _identity() -> dict[str, Any]:
         "argv": _texts(getattr(sys, "argv", None)),
         "executable": sys.executable,
         "cwd": _cwd(),
-        "versions": {"python": platform.python_version(), "torch": str(torch.__version__), **_imported_versions()},
+        "versions": {"python": platform.python_version(), "torch": str(torch.__version__), **_imported(frameworks)},
         "platform": _platform(),
     }
 
@@ -246,8 +280,10 @@ def _cwd() -> str:
         return ""  # the directory was deleted
 
 
-def _imported_versions() -> dict[str, str]:
-    found = {name: getattr(sys.modules.get(name), "__version__", None) for name in _VERSIONS}
+def _imported(frameworks: Iterable[Framework]) -> dict[str, str]:
+    """Versions of the libraries that are loaded."""
+    names = (name for framework in frameworks for name in framework.versions)
+    found = {name: getattr(sys.modules.get(name), "__version__", None) for name in names}
     return {name: str(version) for name, version in found.items() if version is not None}
 
 

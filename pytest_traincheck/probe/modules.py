@@ -1,54 +1,23 @@
 """Live modules, without the user naming them: which are roots, and what everything below a root is called.
 
-A root is a live module that holds parameters or buffers and is no child of another live module. Wrappers such as
-`DistributedDataParallel` are transparent: the wrapped module keeps the names that it has without the wrapper.
+A root is a live module that holds parameters or buffers and is no child of another live module. Wrappers
+(`wrappers.py`) are transparent: the wrapped module keeps the names that it has without the wrapper.
 Nothing here keeps a module or a tensor alive.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 import torch
 
+from ..frameworks.description import Wrapper
 from .by_class import ByClass
 from .names import class_name, library_of
 from .symbols import Api, Symbols
-
-_INNER = {
-    "DistributedDataParallel": "module",
-    "DataParallel": "module",
-    "AveragedModel": "module",
-    "OptimizedModule": "_orig_mod",
-    "FullyShardedDataParallel": "_fsdp_wrapped_module",
-    "CheckpointWrapper": "_checkpoint_wrapped_module",
-}
-
-
-def wrapped_by(module: torch.nn.Module) -> torch.nn.Module | None:
-    """The module inside a transparent wrapper of torch's; `None` for every other module."""
-    cls = type(module)
-    attribute = _INNER.get(cls.__name__)
-    if attribute is None or not cls.__module__.startswith("torch."):
-        return None
-    inner = module.__dict__.get("_modules", {}).get(attribute)
-    return inner if isinstance(inner, torch.nn.Module) else None
-
-
-def unwrap(module: torch.nn.Module) -> torch.nn.Module:
-    """The user's module inside any number of transparent wrappers."""
-    inner = wrapped_by(module)
-    while inner is not None:
-        module, inner = inner, wrapped_by(inner)
-    return module
-
-
-def is_plain(module: torch.nn.Module) -> bool:
-    """Whether parameters, buffers and children lie in ordinary dicts; those of scripted modules do not."""
-    entries = module.__dict__
-    return all(isinstance(entries.get(name), dict) for name in ("_modules", "_parameters", "_buffers"))
+from .wrappers import Wrappers, is_plain
 
 
 def _holds_tensors(module: torch.nn.Module) -> bool:
@@ -65,14 +34,14 @@ class ModuleInfo:
 
     __slots__ = ("api", "cls", "mod", "path", "ref", "root", "wrapper")
 
-    def __init__(self, module: torch.nn.Module, ref: _Ref) -> None:
+    def __init__(self, module: torch.nn.Module, ref: _Ref, wrapper: Wrapper | None) -> None:
         self.ref = ref
         self.cls = type(module)
         self.api: Api | None = None
         self.mod = 0
         self.root: Root | None = None
         self.path = ""
-        self.wrapper = type(module).__name__ in _INNER and type(module).__module__.startswith("torch.")
+        self.wrapper = wrapper
 
 
 class Root:
@@ -105,8 +74,11 @@ class Root:
 class Modules:
     """Registry of live modules. `generation` grows whenever names may have changed."""
 
-    def __init__(self, symbols: Symbols, known: list[torch.nn.Module]) -> None:
+    def __init__(self, symbols: Symbols, known: list[torch.nn.Module], wrappers: Wrappers) -> None:
         self._symbols = symbols
+        self.wrappers = wrappers
+        self.wrapped: set[Wrapper] = set()
+        """Kinds of wrappers that were met."""
         self._infos: dict[int, ModuleInfo] = {}
         self._pending: list[_Ref] = []
         self._roots: dict[int, Root] = {}
@@ -131,7 +103,9 @@ class Modules:
         if known is not None and known.ref() is module:
             return known
         ref = weakref.ref(module)
-        info = self._infos[key] = ModuleInfo(module, ref)
+        info = self._infos[key] = ModuleInfo(module, ref, self.wrappers.of(type(module)))
+        if info.wrapper is not None:
+            self.wrapped.add(info.wrapper)
         self._pending.append(ref)
         return info
 
@@ -158,7 +132,7 @@ class Modules:
         module = info.ref()
         target = info
         if info.wrapper and module is not None:
-            target = self.info(unwrap(module))
+            target = self.info(self.wrappers.unwrap(module))
         root = target.root
         number = root.id if root is not None else self._bare_root(target)
         path = target.path if root is not None else ""
@@ -168,6 +142,15 @@ class Modules:
     def _bare_root(self, info: ModuleInfo) -> int:
         fields = {"name": info.cls.__name__, "class": self.api(info).name, "library": self.api(info).library}
         return self._symbols.once("root", {**fields, "ordinal": -1})
+
+    def without_inner(self) -> dict[str, str]:
+        """Wrappers that hold no module where their description says, by their API, and what they lack."""
+        found: dict[str, str] = {}
+        for info in list(self._infos.values()):
+            module = info.ref()
+            if info.wrapper and module is not None and self.wrappers.inner(module) is None:
+                found[self.api(info).name] = f"it is to be looked through and holds no module `{info.wrapper.inner}`"
+        return found
 
     def refresh(self, among: Collection[Root] | None = None) -> bool:
         """Find roots and names again if modules appeared or a root (one of `among`) changed; true if so."""
@@ -197,12 +180,12 @@ class Modules:
             for child in list(module._modules.values()):
                 while child is not None:
                     children.add(id(child))
-                    child = wrapped_by(child)
+                    child = self.wrappers.inner(child)
         roots: dict[int, Root] = {}
         for info, module in live:
             if info.wrapper or id(module) in children:
                 continue
-            members = list(walk(module))
+            members = list(self.wrappers.walk(module))
             if not any(_holds_tensors(part) for part, _ in members):
                 continue
             roots[id(module)] = root = self._roots.get(id(module)) or self._new_root(info)
@@ -237,14 +220,3 @@ class Modules:
             if info.root is not root or info.path != path:
                 info.root, info.path, info.mod = root, path, 0
         root.shape = root.current_shape()
-
-
-def walk(module: torch.nn.Module, path: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[torch.nn.Module, str]]:
-    """(module, qualified name) of a module and all below it, shared ones under each name, wrappers left out."""
-    yield module, path
-    for name, child in list(module._modules.items()):
-        if child is None:
-            continue
-        inner = unwrap(child)
-        if id(inner) not in above and inner is not module and is_plain(inner):
-            yield from walk(inner, f"{path}.{name}" if path else name, (*above, id(module)))

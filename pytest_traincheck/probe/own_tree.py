@@ -21,7 +21,8 @@ FORBIDDEN = "TRAINCHECK_FORBIDDEN_TREES"
 
 # A virtual environment inside the project is not part of what is compared.
 _INSTALLED = ("site-packages", "dist-packages")
-_PROBE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - on the way of every process's start
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - at every process's start
+_OURS = tuple(os.path.join(_PACKAGE, room) for room in ("probe", "frameworks", "mutants"))  # noqa: PTH118 - likewise
 
 
 class OwnTree:
@@ -40,8 +41,8 @@ class OwnTree:
         root = next((root for root in self._roots if _directory(path).startswith(root)), None)
         if root not in self._forbidden or root is None:
             return path
-        # The probe is ours, wherever this package lies.
-        if path.startswith(_PROBE) or any(part in path for part in _INSTALLED):
+        # What we load into the process is ours, wherever this package lies.
+        if path.startswith(_OURS) or any(part in path for part in _INSTALLED):
             return path
         moved = (self._own + path[len(root) :]).rstrip(os.sep)
         return moved if os.path.exists(moved) else path  # noqa: PTH110 - on the way of every import

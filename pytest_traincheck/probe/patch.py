@@ -38,11 +38,13 @@ class Patches:
         self.left_out: dict[str, str] = {}
         """Functions that cannot be observed in this process, by name, and why."""
 
-    def observe(self, function: Any, making: Making, *, always: bool = False) -> InPlace | BuiltIn | None:
+    def observe(
+        self, function: Any, making: Making, *, always: bool = False, name: str = ""
+    ) -> InPlace | BuiltIn | None:
         """Tell the hooks that `making` makes of every call of a function, whatever name it is called by.
 
         A function is observed once: nothing happens the second time, and for `None`. With `always` it is observed
-        while the others are suspended, too.
+        while the others are suspended, too. `name` is what it is called where it cannot be observed.
         """
         if isinstance(function, (staticmethod, classmethod, MethodType)):
             function = function.__func__
@@ -56,7 +58,7 @@ class Patches:
                 packed = hasattr(type(function), "__get__")
                 patch = BuiltIn(function, making(Kind(own_frame=False, packed=packed)))
         except NotObservable as error:
-            self.left_out[getattr(function, "__qualname__", repr(function))] = str(error)
+            self.left_out[name or getattr(function, "__qualname__", repr(function))] = str(error)
             return None
         with self._lock:
             self._patches[id(function)] = patch

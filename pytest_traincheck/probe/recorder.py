@@ -35,19 +35,20 @@ from .symbols import Api, Bind, Symbols
 from .theirs import is_of_an_object, is_theirs
 from .variables import Emit, Variables
 from .walk import pairs, sequence
+from .wrappers import Wrappers
 from .writer import TraceWriter
 
 
 class Recorder:
     """The trace of this process while it grows. A failure in here is counted and never reaches the user's code."""
 
-    def __init__(self, writer: TraceWriter, known: list[torch.nn.Module]) -> None:
+    def __init__(self, writer: TraceWriter, known: list[torch.nn.Module], wrappers: Wrappers) -> None:
         self.writer = writer
         self.clock = itertools.count(1)
         self.symbols = Symbols(writer)
         self._threads = Threads()
         self.sources = SourceLines(self.symbols)
-        self.modules = Modules(self.symbols, known)
+        self.modules = Modules(self.symbols, known, wrappers)
         self.variables = Variables(self.symbols, self.modules)
         self.optimizers = Optimizers(self.symbols, self.variables)
         self.measures = Measures(self)

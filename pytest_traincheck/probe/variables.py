@@ -12,7 +12,7 @@ import torch
 
 from . import digest as content
 from . import numerics
-from .modules import Modules, Root, walk
+from .modules import Modules, Root
 from .storages import Remembered, remembered
 from .summary import dtype_name
 from .symbols import Symbols
@@ -73,7 +73,7 @@ class Variables:
         top = root.ref()
         if top is None:
             return
-        for module, path in walk(top):
+        for module, path in self._modules.wrappers.walk(top):
             ref = self._modules.info(module).ref
             prefix = f"{path}." if path else ""
             for key, value in list(module._parameters.items()):

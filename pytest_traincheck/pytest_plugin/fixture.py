@@ -22,6 +22,7 @@ from pytest_traincheck.golden.model import IN_PROCESS, Golden
 from pytest_traincheck.launch.git import describe_head
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.worktree import sweep_temporary
+from pytest_traincheck.observing import extensions
 from pytest_traincheck.plugins import PluginError, in_session
 from pytest_traincheck.pytest_plugin import wording
 from pytest_traincheck.pytest_plugin.keeping import kept_place
@@ -83,6 +84,10 @@ class Traincheck:
         of the test.
         """
         learned_of(self.item.config).used.add(name)
+        try:
+            wanted = extensions()
+        except PluginError as error:
+            _fail(str(error))
         golden = None if self.settings.refresh else self._golden(name)
         space = self._space(name)
         run_dir = space.path / CANDIDATE
@@ -91,7 +96,7 @@ class Traincheck:
         if seed is not None:
             _seed_everything(seed)
         try:
-            with observe(run_dir, seed=seed):
+            with observe(run_dir, seed=seed, extensions=wanted):
                 yield
         except BaseException:
             self._broken = True
@@ -151,7 +156,7 @@ class Traincheck:
             renamed=outcome.renamed,
             errors=() if judged.incidents else vacuous(judged.verdicts),
             coverage=outcome.coverage,
-            warnings=cautions(golden, outcome.coverage, self.rules),
+            warnings=(*cautions(golden, outcome.coverage, self.rules), *outcome.unobserved),
         )
         if result.outcome is not Outcome.FAIL:
             return result

@@ -16,6 +16,7 @@ from pytest_traincheck.check.result import CheckResult, Outcome
 from pytest_traincheck.check.serialise import from_plain, to_plain
 from pytest_traincheck.config import DEFAULT_STORE, Config, ConfigError, PipelineSpec, load
 from pytest_traincheck.golden.store import golden_path
+from pytest_traincheck.observing import extensions
 from pytest_traincheck.plugins import PluginError, in_session
 from pytest_traincheck.pytest_plugin import summary
 from pytest_traincheck.pytest_plugin.checks import CHECKS, checks_for
@@ -63,6 +64,7 @@ def _take_relations(config: pytest.Config) -> None:
         stack.enter_context(in_session(config.pluginmanager))
         try:
             relations()
+            extensions()
         except PluginError as error:
             raise pytest.UsageError(str(error)) from error
         config.add_cleanup(stack.pop_all().close)

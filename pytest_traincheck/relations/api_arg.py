@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, ClassVar
 
 import numpy as np
@@ -233,9 +234,13 @@ def _eligible(process: Process) -> Mapping[str, bool]:
     def compute() -> Mapping[str, bool]:
         wanted: dict[str, bool] = {}
         for name, kind in zip(process.api_names, process.api_types, strict=True):
-            if kind in ARGUMENT_TYPES or (
-                kind == "function"
-                and (name in vocabulary.LAYER_FUNCTIONS or name in vocabulary.EMBEDDING or vocabulary.is_loss(name))
+            if (
+                kind in ARGUMENT_TYPES
+                or name in process.for_plug_ins
+                or (
+                    kind == "function"
+                    and (name in vocabulary.LAYER_FUNCTIONS or name in vocabulary.EMBEDDING or vocabulary.is_loss(name))
+                )
             ):
                 wanted[name] = True
         return wanted
@@ -272,12 +277,20 @@ def _arguments(process: Process) -> Mapping[tuple[str, str], set[str]]:
             api = process.api.values[code]
             values = without_defaults(api, process.raw.symbols["args"][number].get("values") or {})
             for argument, value in values.items():
-                if not _is_meaningful(api, argument) or (isinstance(value, Mapping) and "tensor" not in value):
+                # Whoever names a function names the arguments that matter. Where a tree lies is none that does.
+                named = api in process.for_plug_ins and not _is_absolute_path(value)
+                if not (named or _is_meaningful(api, argument)) or (
+                    isinstance(value, Mapping) and "tensor" not in value
+                ):
                     continue
                 found.setdefault((api, argument), set()).add(argument_text(value))
         return found
 
     return process.memo("arguments", compute)
+
+
+def _is_absolute_path(value: Any) -> bool:
+    return isinstance(value, str) and (PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute())
 
 
 def _argument_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:

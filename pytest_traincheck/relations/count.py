@@ -72,7 +72,8 @@ class Count:
                     continue
                 subject, optimizer = name_and_owner(api)
                 exact = (
-                    not api.startswith((FORWARD, *vocabulary.PARALLEL_WRAPPERS))
+                    not api.startswith(FORWARD)
+                    and not vocabulary.trains_ranks(api)
                     and api not in vocabulary.LAYER_FUNCTIONS
                     and api != vocabulary.MASKING
                 )
@@ -162,7 +163,7 @@ class Count:
         if (
             never
             and spoken.endswith(".forward")
-            and spoken.startswith(vocabulary.PARALLEL_WRAPPERS)
+            and vocabulary.trains_ranks(spoken)
             and any(len(p.entry_rows) for p in run.processes)
         ):
             return Finding(
@@ -302,6 +303,10 @@ def _count(process: Process) -> Mapping[str, Ints]:
     layers = vocabulary.calls_of(process, vocabulary.LAYER_FUNCTIONS) & (process.stage == 1) & succeeded
     found.update(process.api.groups(np.flatnonzero(layers)))
 
+    # Of those types that flow the calls are there already. In evaluation a function may be a metric.
+    named = process.api.isin(process.for_plug_ins) & process.type_codes.isin(["observed"])
+    found.update(process.api.groups(np.flatnonzero(named & succeeded & (process.stage != EVAL))))
+
     masking = vocabulary.masking_calls(process)
     found[vocabulary.MASKING] = masking[process.stage[masking] == 1]
 
@@ -397,7 +402,8 @@ def _by_any_rank(run: Run, api: str) -> Examples:
 
 def _hidden(process: Process, api: str) -> bool:
     """Whether calls of an API may be within a compiled model, where nobody sees them."""
-    return (api in vocabulary.LAYER_FUNCTIONS or api == vocabulary.MASKING) and vocabulary.is_compiled(process)
+    inside = api in vocabulary.LAYER_FUNCTIONS or api == vocabulary.MASKING or api in process.for_plug_ins
+    return inside and vocabulary.is_compiled(process)
 
 
 def _per_backward(process: Process, position: int) -> Examples:

@@ -65,7 +65,7 @@ class Place(Enum):
 
 def place_of_call(api: str) -> Place:
     """Where in a training step a call of an API stands."""
-    if api.startswith(vocabulary.PARALLEL_WRAPPERS):
+    if vocabulary.trains_ranks(api):
         return Place.EXCHANGE
     if api.startswith("torch.nn.Module.forward"):
         return Place.FORWARD

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from pytest_traincheck import observing
 from pytest_traincheck.trace import Process
-from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints
 
 FLOW_TYPES = ("autograd", "clip", "scaler", "scheduler", "update", "collective")
@@ -66,7 +66,10 @@ LAYER_FUNCTIONS = STOCHASTIC | NORMALISATION | ATTENTION
 MASKING = "a masking function"
 """However it is spelled: `masked_fill`, or attention that is given a mask or told to be causal."""
 
-PARALLEL_WRAPPERS = fmt.PARALLEL_WRAPPERS
+
+def trains_ranks(api: str) -> bool:
+    """Whether an API is one of the wrappers that make ranks train together, such as `DistributedDataParallel`."""
+    return api.startswith(observing.parallel())
 
 
 def is_loss(name: str) -> bool:
@@ -130,8 +133,9 @@ def _is_masked(values: Mapping[str, Any]) -> bool:
 
 
 def wrapper_calls(process: Process) -> Ints:
-    """Calls of the wrappers that make ranks train together, such as `DistributedDataParallel`."""
-    mask = np.array([name.startswith(PARALLEL_WRAPPERS) for name in process.api.values], dtype=bool)
+    """Calls of the wrappers that make ranks train together."""
+    names = observing.parallel()
+    mask = np.array([name.startswith(names) for name in process.api.values], dtype=bool)
     if not len(mask):
         return np.empty(0, dtype=np.int64)
     return np.flatnonzero(mask[process.api.codes] & process.type_codes.isin(["module"]))

@@ -53,7 +53,4 @@ ABSENT, ZERO, NONZERO, NONFINITE, FALSE, TRUE, VALUE, UNSEEN = range(8)
 
 STATE_NAMES = ("absent", "zero", "nonzero", "non-finite", "false", "true", "value", "not seen before")
 
-PARALLEL_WRAPPERS = ("torch.nn.parallel.", "torch.distributed.")
-"""How the names of modules begin that pass a call on to the model in them, which keeps its own names."""
-
 SYMBOL_KINDS = ("api", "ctx", "args", "ret", "src", "root", "mod", "opt", "group", "var", "thread", "measure", "slot")

@@ -151,6 +151,11 @@ class Process:
         return self.row_at(self.events["parent"])
 
     @cached_property
+    def for_plug_ins(self) -> frozenset[str]:
+        """APIs that are observed because a plug-in named them."""
+        return frozenset(self.raw.meta.get("extensions_in_use") or ())
+
+    @cached_property
     def outer_types(self) -> Ints:
         """A bit set of the API types that enclose each event, over `TRAINING_TYPES`, "function", "module",
         "compile".

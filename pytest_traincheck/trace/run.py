@@ -47,6 +47,19 @@ class Run:
         return "" if seed is None else str(seed)
 
     @property
+    def extensions(self) -> Mapping[str, str]:
+        """What plug-ins had observed and looked through in every training process, each with its hash."""
+        told = [process.raw.meta.get("extensions") or {} for process in self.processes]
+        first = told[0] if told else {}
+        return {key: digest for key, digest in first.items() if all(other.get(key) == digest for other in told)}
+
+    @property
+    def extensions_in_use(self) -> Mapping[str, str]:
+        """Those of them that there was an occasion for: a function that is there, a framework that is loaded."""
+        used = {key for process in self.processes for key in process.raw.meta.get("extensions_in_use") or ()}
+        return {key: digest for key, digest in self.extensions.items() if key in used}
+
+    @property
     def left_out(self) -> Mapping[str, int]:
         """What the probe could not look at, and how often, over all processes."""
         found: dict[str, int] = {}

@@ -149,6 +149,8 @@ _META: Mapping[str, Callable[[object], bool]] = {
     "probe_error_count": _whole,
     "left_out": _counts,
     "unobserved": _versions,
+    "extensions": _versions,
+    "extensions_in_use": _texts,
 }
 
 _SYMBOLS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {

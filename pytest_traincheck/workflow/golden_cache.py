@@ -18,6 +18,7 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.cache import Cache, cache_directory
 from pytest_traincheck.launch.metadata import read_metas
+from pytest_traincheck.observing import extensions
 from pytest_traincheck.relations.registry import revision
 from pytest_traincheck.relations.stored import read_golden
 
@@ -58,7 +59,7 @@ def key_of(spec: PipelineSpec, commit: str, prefix: str, surroundings: Mapping[s
     """Identifies everything that a golden depends on; `prefix` leads from the repository's top to the configuration."""
     content = {
         "format": FORMAT,
-        "package": [*_this_package(), *revision()],
+        "package": [*_this_package(), *revision(), extensions().to_text()],
         "commit": commit,
         "prefix": prefix,
         "pipeline": [spec.name, spec.run, spec.cwd, spec.seed_arg, spec.seed_env, spec.seeds, spec.vary],

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_traincheck import observing
 from pytest_traincheck.check.result import CheckResult, Commands, Outcome
 from pytest_traincheck.config import STORED, Config, ConfigError, load
 from pytest_traincheck.launch.git import GitError, git
@@ -88,9 +89,11 @@ def fixture_commands(result: CheckResult, test: str) -> Commands:
 
 
 def _needs_pytest(result: CheckResult) -> bool:
-    """Whether rules of the golden rest on a relation of a conftest, which the standalone commands do not read."""
+    """Whether rules of the golden rest on a relation of a conftest, or a run on what one wants observed, which the
+    standalone commands do not read.
+    """
     known = in_session_only()
-    return any(item.invariant.relation in known for item in result.verdicts)
+    return bool(observing.in_session_only()) or any(item.invariant.relation in known for item in result.verdicts)
 
 
 def _accepting(result: CheckResult) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pytest_traincheck.check.result import CheckResult, Incident, SideInfo
 from pytest_traincheck.config import Config, PipelineSpec
+from pytest_traincheck.frameworks.extensions import FRAMEWORK
 from pytest_traincheck.golden import locks, store
 from pytest_traincheck.golden.carry import with_former_support
 from pytest_traincheck.golden.chance import chance, not_repeating
@@ -26,6 +27,7 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import open_side, resolve_side, separation
+from pytest_traincheck.observing import extensions
 from pytest_traincheck.relations import relations
 from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.rules.model import Kind
@@ -176,7 +178,7 @@ def described(
     files = {file: data for file, data in files.items() if not store.has_content(file, data)}
     # That the former golden was learned from too little is no matter any more.
     gone = (wording for item in result.warnings if item.kind == "coverage" for wording in [item.title])
-    warnings = (*gone, *chance(new), *not_repeating(new), *_left_out(old))
+    warnings = (*gone, *chance(new), *not_repeating(new), *_left_out(old), *_not_observed(old))
     return Relearned(new.pipeline, path, result, files, len(new.invariants), difference, reason, notes, warnings)
 
 
@@ -233,6 +235,19 @@ def _left_out(old: Golden | None) -> tuple[str, ...]:
         "no such relation is known here. Install the plug-in that gives it; if a conftest.py gives it, refresh with "
         "`pytest --traincheck-refresh`."
         for name, number in sorted(lost.items())
+    )
+
+
+def _not_observed(old: Golden | None) -> tuple[str, ...]:
+    """What the former golden's runs were observed for that nothing here asks for."""
+    known = extensions().digests
+    lost = [key for key in (old.extensions if old is not None else ()) if key not in known]
+    if not lost:
+        return ()
+    names = ", ".join(f"`{key.removeprefix(FRAMEWORK)}`" for key in lost)
+    return (
+        f"What a plug-in told of {names} is not known here any more, and rules that rest on it are lost. Install the "
+        "plug-in that gives it; if a conftest.py gives it, refresh with `pytest --traincheck-refresh`.",
     )
 
 

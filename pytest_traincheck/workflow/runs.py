@@ -20,6 +20,7 @@ from pytest_traincheck.launch.run import RunRequest, RunStatus
 from pytest_traincheck.launch.run_directory import ForeignDirectoryError, require_usable
 from pytest_traincheck.launch.untracked import CopyOf
 from pytest_traincheck.launch.worktree import sweep_temporary
+from pytest_traincheck.observing import extensions
 from pytest_traincheck.redaction import redacted
 from pytest_traincheck.report.json_report import is_report
 from pytest_traincheck.scratch import scratch_directory
@@ -144,7 +145,8 @@ def record(
 ) -> Recorded:
     """Execute one run and read its trace. Raises `RunFailed`, which names the side, when either fails.
 
-    Raises `ArtifactsError` where something else lies in the place of the run.
+    Raises `ArtifactsError` where something else lies in the place of the run, and `PluginError` for observations or
+    frameworks of plug-ins that cannot be used.
     """
     run_dir = space.path / name
     try:
@@ -170,6 +172,7 @@ def record(
         tree=plan.tree,
         mutant=mutant,
         mutant_files=mutant_files,
+        extensions=extensions(),
     )
     progress.start(" ".join(f"{_label(plan.side, seed)}: {redacted(plan.command)} {redacted(extra_args)}".split()))
     try:

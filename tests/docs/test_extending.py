@@ -19,7 +19,8 @@ def test_the_page_shows_the_example_as_it_is() -> None:
     shown = [block.text for block in blocks(PAGE, "python")]
     package = EXAMPLE / "traincheck_checkpoints"
     assert shown == [
-        (package / name).read_text(encoding="utf-8") for name in ("__init__.py", "incidents_csv.py", "planted.py")
+        (package / f"{name}.py").read_text(encoding="utf-8")
+        for name in ("__init__", "incidents_csv", "planted", "paperlib_known")
     ]
     (entry_points,) = [block.text for block in blocks(PAGE, "toml")]
     assert entry_points in (EXAMPLE / "pyproject.toml").read_text(encoding="utf-8")

@@ -39,7 +39,7 @@ def test_the_example_needs_nothing_but_the_api(path: Path) -> None:
 
 
 def test_the_test_above_can_fail(tmp_path: Path) -> None:
-    assert len(MODULES) == 4
+    assert len(MODULES) == 5
     module = tmp_path / "module.py"
     module.write_text(f"import {PACKAGE}.trace\nfrom {PACKAGE} import config, api\nfrom {API} import Run\n")
     assert foreign(module) == [f"{PACKAGE}.trace", f"{PACKAGE}.config"]

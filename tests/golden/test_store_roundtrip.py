@@ -63,6 +63,7 @@ goldens = st.builds(
     ),
     optimizers=st.dictionaries(text, st.dictionaries(text, values, max_size=2), max_size=2),
     ignores_seed=st.booleans(),
+    extensions=st.dictionaries(text, text, max_size=2),
 )
 
 

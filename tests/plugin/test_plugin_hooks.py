@@ -220,3 +220,45 @@ def test_code_of_a_conftest_is_part_of_what_a_cached_golden_depends_on(pytester,
         path.write_text(CONFTEST + "# changed\n")
         second = registry.revision()
     assert len({tuple(without), tuple(first), tuple(second)}) == 3
+
+
+OBSERVING = """
+from pytest_traincheck.api import Observation
+
+def pytest_traincheck_observations():
+    return [Observation("losses:weighted", arguments=("weight",))]
+"""
+
+WEIGHTED = """
+def weighted(loss, weight=0.5):
+    return loss * weight
+"""
+
+
+@pytest.mark.slow
+def test_a_function_that_a_conftest_names_is_observed_in_a_test_and_in_a_command(pytester, plugin):
+    root = configured(pytester)
+    (root / "losses.py").write_text(WEIGHTED)
+    script = (
+        SCRIPT.replace("import os, torch", "import os, losses, torch")
+        .replace("torch.nn.functional.cross_entropy(", "losses.weighted(torch.nn.functional.cross_entropy(")
+        .replace("(16,)))", "(16,))))")
+    )
+    (root / "train.py").write_text(script)
+    pytester.makeconftest(OBSERVING)
+    pytester.makepyfile(
+        test_net=FIXTURE_TEST.replace('"net"', '"inside"').replace("def test", "import losses\n\ndef test")
+    )
+    run = pytester.runpytest_subprocess
+    refreshed = run(*plugin, "--traincheck-refresh")
+    refreshed.assert_outcomes(passed=2)
+    for name in ("net", "inside"):
+        golden = store.read(store.golden_path(root / "golden_invariants", name))
+        assert set(golden.extensions) == {"losses.weighted"}
+        assert {item.relation for item in golden.invariants if item.subject == "losses.weighted"} == {"APIArg", "Count"}
+    (root / "losses.py").write_text(WEIGHTED.replace("0.5", "0.25"))
+    broken = run(*plugin, "--traincheck")
+    assert broken.ret == 1
+    broken.stdout.fnmatch_lines(["*losses.weighted*weight*0.25*"])
+    # The standalone commands read no conftest.
+    broken.stdout.fnmatch_lines(["reproduce: pytest --traincheck --traincheck-pipeline net"])

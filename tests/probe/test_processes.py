@@ -123,7 +123,7 @@ def test_a_failing_probe_is_counted_and_the_program_goes_on(run: Any) -> None:
     outcome = run(
         script(
             """
-            variables = sys.modules["_traincheck_probe.variables"].Variables
+            variables = sys.modules["_traincheck.probe.variables"].Variables
             variables.look_at_gradients = None
             step()
             print("done")

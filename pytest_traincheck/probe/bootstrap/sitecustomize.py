@@ -14,8 +14,7 @@ import sys
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
-_NAME = "_traincheck_probe"
-_MUTANTS = "_traincheck_mutants"
+_PACKAGE = "_traincheck"
 
 
 def _run_next_sitecustomize() -> None:
@@ -54,35 +53,42 @@ def _note_failure(run_dir: str, error: BaseException) -> None:
         return  # nowhere to write: the launcher sees a run without a trace and reports that
 
 
-def _import_package(name: str, directory: Path) -> None:
-    """Import the package in `directory` under another name, whatever is installed here."""
+def _import_package() -> None:
+    """Import this package from where this file lies, under another name, whatever is installed here.
+
+    Its `__init__` needs nothing. Of what is in it only the rooms that need no more than torch are imported: the probe,
+    the descriptions of frameworks, and the planted mistakes.
+    """
+    directory = _HERE.parent.parent
     spec = importlib.util.spec_from_file_location(
-        name, directory / "__init__.py", submodule_search_locations=[str(directory)]
+        _PACKAGE, directory / "__init__.py", submodule_search_locations=[str(directory)]
     )
     if spec is None or spec.loader is None:
         raise ImportError(f"no package at {directory}")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[_PACKAGE] = module
     spec.loader.exec_module(module)
 
 
 def _load_probe(run_dir: str) -> None:
     """Import the probe by file path, since this package may not be installed in the user's environment."""
-    _import_package(_NAME, _HERE.parent)
-    imports = importlib.import_module(f"{_NAME}.imports")
-    importlib.import_module(f"{_NAME}.own_tree").install_from_environment()
+    _import_package()
+    imports = importlib.import_module(f"{_PACKAGE}.probe.imports")
+    importlib.import_module(f"{_PACKAGE}.probe.own_tree").install_from_environment()
 
     def install() -> None:
         try:
-            importlib.import_module(f"{_NAME}.install").start_from_environment()
+            importlib.import_module(f"{_PACKAGE}.probe.install").start_from_environment()
             if os.environ.get("TRAINCHECK_MUTANT"):
                 # After the probe, so that it sees a planted mistake as if the user had made it.
-                _import_package(_MUTANTS, _HERE.parent.parent / "mutants")
-                importlib.import_module(f"{_MUTANTS}.install").start_from_environment()
+                importlib.import_module(f"{_PACKAGE}.mutants.install").start_from_environment()
         except Exception as error:  # noqa: BLE001 - a probe that cannot start must not stop the user's program
             _note_failure(run_dir, error)
 
     imports.after_import("torch", install)
+    if os.environ.get("TRAINCHECK_EXTENSIONS"):
+        # Before any of them is imported: one that imports torch itself would be in the middle of it afterwards.
+        importlib.import_module(f"{_PACKAGE}.probe.expected").expect_from_environment()
 
 
 _run_dir = os.environ.get("TRAINCHECK_TRACE_DIR")

@@ -160,16 +160,25 @@ class Named(Family):
 
 
 def observe(
-    probe: Probe, function: Any, family: Family, parameters: Parameters | None = None, *, always: bool = False
-) -> None:
-    """Record the calls of a function, as its family says."""
+    probe: Probe,
+    function: Any,
+    family: Family,
+    parameters: Parameters | None = None,
+    *,
+    always: bool = False,
+    name: str = "",
+) -> bool:
+    """Record the calls of a function, as its family says; false where it cannot be observed, or is already."""
     if function is None:
-        return
+        return False
     names = parameters or Parameters(function, method=family.method)
     family.parameters = names
-    patch = probe.patches.observe(function, lambda kind: _recording(probe, family, names, kind), always=always)
+    patch = probe.patches.observe(
+        function, lambda kind: _recording(probe, family, names, kind), always=always, name=name
+    )
     if isinstance(patch, InPlace) and not is_user_file(patch.original.co_filename):
         probe.stop_at(patch.observed)
+    return patch is not None
 
 
 def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> Hooks:

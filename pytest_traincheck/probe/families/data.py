@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import (
@@ -19,6 +20,7 @@ from torch.utils.data import (
 from torch.utils.data._utils import fetch as fetchers
 from torch.utils.data.distributed import DistributedSampler
 
+from ...frameworks.description import Framework
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import digest_nested
 from ..numerics import held_generators, leading_sizes, random_states, repeated_tensors
@@ -34,8 +36,11 @@ if TYPE_CHECKING:
 class Batch(Named):
     """The row of a batch carries the hash of everything in it."""
 
-    def __init__(self, name: str, kind: str, *, method: bool = False) -> None:
-        super().__init__(name, kind, method=method)
+    def __init__(self, frameworks: Iterable[Framework]) -> None:
+        super().__init__("torch.utils.data.DataLoader.__next__", "data", method=True)
+        found = (name.rpartition(".") for framework in frameworks for name in framework.samplers)
+        self._samplers = frozenset((module, name) for module, _, name in found)
+        """Those of others that take what comes from the one in them."""
         self._passes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         """How often an iterator whose workers stay has begun anew."""
 
@@ -63,7 +68,10 @@ class Batch(Named):
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         # What the sampler makes; a loader without automatic batching has none.
         sampler = getattr(args[0], "_index_sampler", None)
-        call.kwargs = {"batch_size": getattr(sampler, "batch_size", None), "shuffled": _shuffled(sampler)}
+        call.kwargs = {
+            "batch_size": getattr(sampler, "batch_size", None),
+            "shuffled": _shuffled(sampler, self._samplers),
+        }
         if recorder.measures.wanted and (maker := self._maker(args[0])):
             recorder.measures.take(state, "batch.maker", call, digest=maker)
 
@@ -83,7 +91,7 @@ class Batch(Named):
             return 0  # an iterator that somebody else wrote
 
 
-def _shuffled(sampler: Any) -> bool | None:
+def _shuffled(sampler: Any, sharing: frozenset[tuple[str, str]]) -> bool | None:
     """Whether what a loader's batches are made of is drawn in random order; `None` where others have written how.
 
     Random is whatever is made of a random sampler of torch's. In order is only what nobody can have changed.
@@ -93,7 +101,7 @@ def _shuffled(sampler: Any) -> bool | None:
         inner = _within(sampler)
         if inner is None:
             break
-        theirs |= not _takes_what_comes(type(sampler))
+        theirs |= not _takes_what_comes(type(sampler), sharing)
         sampler = inner
     kind = type(sampler)
     if issubclass(kind, DistributedSampler):
@@ -110,10 +118,10 @@ def _within(sampler: Any) -> Any:
     return getattr(sampler, "batch_sampler", None) if inner is None else inner
 
 
-def _takes_what_comes(kind: type) -> bool:
-    """Torch's own way to make batches; accelerate's to share them out, and to leave out those of before a resume."""
-    if kind.__module__ == "accelerate.data_loader":
-        return kind.__name__ in ("BatchSamplerShard", "SkipBatchSampler")
+def _takes_what_comes(kind: type, sharing: frozenset[tuple[str, str]]) -> bool:
+    """Torch's own way to make batches, and what frameworks put around it."""
+    if (kind.__module__, kind.__name__) in sharing:
+        return True
     return issubclass(kind, BatchSampler) and kind.__iter__ is BatchSampler.__iter__
 
 
@@ -228,5 +236,4 @@ def install(probe: Probe) -> None:
     for cls in (fetchers._MapDatasetFetcher, fetchers._IterableDatasetFetcher):
         observe(probe, cls.fetch, fetches)
     observe(probe, dataloader._DatasetKind.create_fetcher, Fetching(fetches))
-    family = Batch("torch.utils.data.DataLoader.__next__", "data", method=True)
-    observe(probe, dataloader._BaseDataLoaderIter.__next__, family)
+    observe(probe, dataloader._BaseDataLoaderIter.__next__, Batch(probe.frameworks))

@@ -9,7 +9,7 @@ import torch
 from ..by_class import ByClass
 from ..context import ENTRY, TRAINING, Call, ThreadState, quiet, unobservable, unseen
 from ..in_place import Hooks, InPlace
-from ..modules import ModuleInfo, unwrap
+from ..modules import ModuleInfo
 from ..storages import remembered
 from ..walk import pairs, sequence
 from . import generation
@@ -91,7 +91,7 @@ def _open(
         info = modules.info(module)
         named = info
         if info.wrapper:
-            if type(module).__name__ == "OptimizedModule":
+            if info.wrapper.compiles:
                 named = _inner(recorder, module)  # what is inside runs compiled and unseen: this call stands for it
             else:
                 transparent = 1
@@ -186,7 +186,7 @@ def _parameters_of(cls: type[torch.nn.Module]) -> Parameters:
 
 
 def _inner(recorder: Recorder, module: torch.nn.Module) -> ModuleInfo:
-    return recorder.modules.info(unwrap(module))
+    return recorder.modules.info(recorder.modules.wrappers.unwrap(module))
 
 
 def _close(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call: Call, result: Any) -> None:

@@ -1,9 +1,10 @@
-"""Extends pytest-traincheck: a relation about checkpoints, a mistake with them, and incidents as CSV."""
+"""Extends pytest-traincheck: a relation about checkpoints, a mistake with them, incidents as CSV, and a library."""
 
 from pathlib import Path
 
 from pytest_traincheck.api import Mistake
 from traincheck_checkpoints.incidents_csv import IncidentsCsv
+from traincheck_checkpoints.paperlib_known import FOCAL_LOSS, PAPERLIB
 from traincheck_checkpoints.saved_last import SavedLast
 
 
@@ -26,3 +27,11 @@ def pytest_traincheck_mistakes():
             file=Path(__file__).with_name("planted.py"),
         )
     ]
+
+
+def pytest_traincheck_observations():
+    return [FOCAL_LOSS]
+
+
+def pytest_traincheck_frameworks():
+    return [PAPERLIB]

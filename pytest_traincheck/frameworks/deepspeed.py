@@ -1,0 +1,7 @@
+"""deepspeed: nothing but its version."""
+
+from __future__ import annotations
+
+from .description import Framework
+
+FRAMEWORK = Framework("deepspeed", versions=("deepspeed",))

@@ -1,0 +1,7 @@
+"""peft: nothing but its version."""
+
+from __future__ import annotations
+
+from .description import Framework
+
+FRAMEWORK = Framework("peft", versions=("peft",))

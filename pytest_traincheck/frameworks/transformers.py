@@ -1,0 +1,7 @@
+"""transformers: nothing but its version."""
+
+from __future__ import annotations
+
+from .description import Framework
+
+FRAMEWORK = Framework("transformers", versions=("transformers",))
