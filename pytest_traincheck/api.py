@@ -7,7 +7,7 @@ is not named here is ours to change.
 from __future__ import annotations
 
 from pytest_traincheck.golden.numbers import Numbers
-from pytest_traincheck.mutants.catalogue import Mistake
+from pytest_traincheck.mutants.kind import Mistake
 from pytest_traincheck.relations.base import (
     ABSENT,
     Examples,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from pytest_traincheck.mutants.catalogue import Mistake
+    from pytest_traincheck.mutants.kind import Mistake
     from pytest_traincheck.relations import Relation
     from pytest_traincheck.report.reporter import Reporter
 
