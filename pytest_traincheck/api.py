@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pytest_traincheck.frameworks.description import CallType, Framework, Observation, Wrapper
 from pytest_traincheck.golden.numbers import Numbers
-from pytest_traincheck.mutants.catalogue import Mistake
+from pytest_traincheck.mutants.kind import Mistake
 from pytest_traincheck.relations.base import (
     ABSENT,
     Examples,

@@ -20,7 +20,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from pytest_traincheck.frameworks.description import Framework, Observation
-    from pytest_traincheck.mutants.catalogue import Mistake
+    from pytest_traincheck.mutants.kind import Mistake
     from pytest_traincheck.relations import Relation
     from pytest_traincheck.report.reporter import Reporter
 

@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--traincheck-write",
         action="append",
         metavar="NAME=FILE",
-        help="write a report in a format that a plug-in gives (repeatable)",
+        help="write a report in a further format (repeatable)",
     )
     group.addoption("--traincheck-artifacts", metavar="DIR", help="keep traces, goldens and results here")
     group.addoption(

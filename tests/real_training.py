@@ -64,6 +64,7 @@ class Real:
     after_backward: Callable[[Net], None] = lambda _net: None
     clip: str = "before the step"
     """`before the step`, `after the step` or `never`."""
+    clipped: Callable[[Net], Any] = lambda net: net.parameters()
     skips: tuple[int, ...] = ()
     """Iterations without a step of the optimizer."""
     gamma: float = 0.5
@@ -122,7 +123,7 @@ class Real:
         value.backward()
         self.after_backward(net)
         if self.clip == "before the step":
-            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            nn.utils.clip_grad_norm_(self.clipped(net), 1.0)
         if number not in self.skips:
             optimizer.step()
         if self.clip == "after the step":

@@ -231,7 +231,13 @@ def _spec(part: _Part) -> PipelineSpec:
 
 def _side(part: _Part) -> SideInfo:
     return SideInfo(
-        part.text("commit"), part.whole("runs"), part.mapping("environment"), part.text("path"), part.text("command")
+        part.text("commit"),
+        part.whole("runs"),
+        part.mapping("environment"),
+        part.text("path"),
+        part.text("command"),
+        # Bundles of earlier versions do not say it.
+        directory=part.text("directory") if "directory" in part.content else "",
     )
 
 

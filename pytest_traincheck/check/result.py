@@ -224,6 +224,8 @@ class SideInfo:
     command: str = ""
     cached: str = ""
     """When a golden that came from the cache was learned, as ISO 8601 in UTC; empty for everything else."""
+    directory: str = ""
+    """Where its command ran, from the top of the repository; empty at the top, and where there is no repository."""
 
     def __post_init__(self) -> None:
         # Every report shows the command, and none may show what is secret in it.
@@ -329,6 +331,7 @@ def _side_json(side: SideInfo) -> dict[str, Any]:
         "path": side.path,
         "command": side.command,
         "cached": side.cached or None,
+        "directory": side.directory,
     }
 
 

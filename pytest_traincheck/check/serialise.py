@@ -124,6 +124,7 @@ def _side_to_plain(side: SideInfo) -> dict[str, Any]:
         "path": side.path,
         "command": side.command,
         "cached": side.cached,
+        "directory": side.directory,
     }
 
 

@@ -21,7 +21,7 @@ def add_reports(parser: argparse.ArgumentParser, *, of_checks: bool = False) -> 
 
 
 def add_report_files(parser: argparse.ArgumentParser, *, of_checks: bool = False) -> argparse._ArgumentGroup:
-    """Options for reports; those of plug-ins are about checks, and not about a selftest or an upgrade."""
+    """Options for reports; further formats are about checks, and not about a selftest or an upgrade."""
     group = parser.add_argument_group("reports")
     group.add_argument("--json", type=output_file, metavar="FILE", help="write the result as JSON")
     group.add_argument("--junit", type=output_file, metavar="FILE", help="write a JUnit report")
@@ -33,7 +33,7 @@ def add_report_files(parser: argparse.ArgumentParser, *, of_checks: bool = False
             action="append",
             default=[],
             metavar="NAME=FILE",
-            help="write a report in a format that a plug-in gives (repeatable)",
+            help="write a report in a further format (repeatable)",
         )
     return group
 

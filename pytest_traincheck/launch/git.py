@@ -75,6 +75,12 @@ def find_repository(directory: Path) -> Repository | None:
     return Repository(Path(top), prefix.rstrip("/")) if top else None
 
 
+def place_in_repository(directory: Path) -> str:
+    """The path of a directory from the top of its repository; empty at the top, and where there is none."""
+    repository = find_repository(directory)
+    return repository.prefix if repository is not None else ""
+
+
 def find_commit(directory: Path, ref: str) -> str | None:
     """The full hash of the commit that a ref names, or None."""
     if not is_plausible_ref(ref):

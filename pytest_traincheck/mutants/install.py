@@ -8,7 +8,21 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from . import batches, data, gradients, layers, losses, models, modes, optimizers, precision, ranks, runs, schedules
+from . import (
+    batches,
+    data,
+    gradients,
+    layers,
+    losses,
+    mistakes,
+    models,
+    modes,
+    optimizers,
+    precision,
+    ranks,
+    runs,
+    schedules,
+)  # fmt: skip
 from .catalogue import CENSUS, COUNTED
 from .mutation import PLANTS, Mutation, plants
 from .tally import Tally
@@ -17,6 +31,9 @@ _MODULES = (
     batches, data, gradients, layers, losses, models, modes, optimizers, precision, ranks, runs, schedules
 )  # fmt: skip
 """Importing them fills the table."""
+
+for _module in mistakes.modules():
+    plants(_module.KIND.name)(_module.plant)
 
 
 def start_from_environment() -> None:

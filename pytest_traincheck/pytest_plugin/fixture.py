@@ -19,7 +19,7 @@ from pytest_traincheck.config import DEFAULT_STORE, ConfigError, PipelineSpec, l
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import IN_PROCESS, Golden
-from pytest_traincheck.launch.git import describe_head
+from pytest_traincheck.launch.git import describe_head, place_in_repository
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.worktree import sweep_temporary
 from pytest_traincheck.observing import extensions
@@ -151,7 +151,12 @@ class Traincheck:
             judged.verdicts,
             judged.incidents,
             golden=SideInfo(golden.commit, golden.runs, golden.environment, str(path)),
-            candidate=SideInfo(runs=1, environment=read_environment(run.run_dir), path=str(Path.cwd())),
+            candidate=SideInfo(
+                runs=1,
+                environment=read_environment(run.run_dir),
+                path=str(Path.cwd()),
+                directory=place_in_repository(Path.cwd()),
+            ),
             modules=outcome.modules,
             renamed=outcome.renamed,
             errors=() if judged.incidents else vacuous(judged.verdicts),

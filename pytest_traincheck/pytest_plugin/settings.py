@@ -69,7 +69,7 @@ def _github(config: pytest.Config) -> Mode:
 
 
 def _targets(config: pytest.Config) -> tuple[Target, ...]:
-    """Reports in formats of plug-ins. Raises `pytest.UsageError` for one that there is not."""
+    """Reports in further formats. Raises `pytest.UsageError` for one that there is not."""
     typed = config.getoption("traincheck_write")
     directory = config.invocation_params.dir if typed else config.rootpath
     try:

@@ -15,8 +15,6 @@ from pytest_traincheck.relations.meaning import Meaning
 from pytest_traincheck.rules.model import Invariant
 
 HOOK = "pytest_traincheck_relations"
-_METHODS = ("hypotheses", "examples", "sentence", "finding")
-"""What every relation has to define itself."""
 
 
 def relations() -> Mapping[str, Relation]:
@@ -88,7 +86,7 @@ def _wrong(relation: object) -> str:
     name = getattr(relation, "name", None)
     if not isinstance(name, str) or not name:
         return "lacks `name`"
-    for method in _METHODS:
+    for method in builtin.METHODS:
         found = getattr(type(relation), method, None)
         # The protocol's own body does nothing.
         if not callable(found) or found is getattr(Relation, method):

@@ -115,6 +115,7 @@ def _side(sides: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "path": _common([side["path"] for side in sides]),
         "command": _common([side["command"] for side in sides]),
         "cached": _common([side["cached"] or "" for side in sides]) or None,
+        "directory": _common([side["directory"] for side in sides]),
     }
 
 

@@ -1,20 +1,24 @@
-"""Reports of other packages: what a reporter is, which there are, and how one is asked for by `NAME=FILE`."""
+"""Reports that are asked for by `NAME=FILE`: what a reporter is, and which there are, ours and those of others."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_traincheck.check.result import CheckResult
+from pytest_traincheck.discovery import classes_in
 from pytest_traincheck.plugins import PluginError, implementations, items_of
 from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.report.files import write_report
 from pytest_traincheck.report.json_report import document
 
 HOOK = "pytest_traincheck_reporters"
+FORMATS = "pytest_traincheck.report.formats"
+"""Where our own lie, one file each."""
 
 
 class Reporter(Protocol):
@@ -36,9 +40,15 @@ class Target:
     path: Path
 
 
+@cache
+def _ours() -> Mapping[str, Reporter]:
+    given = [found() for found in classes_in(FORMATS) if hasattr(found, "name") and hasattr(found, "render")]
+    return {reporter.name: reporter for reporter in given}
+
+
 def reporters() -> Mapping[str, Reporter]:
-    """Reporters of plug-ins by name. Raises `PluginError` where one cannot be used, or two have one name."""
-    found: dict[str, Reporter] = {}
+    """Reporters by name, ours first. Raises `PluginError` where one cannot be used, or two have one name."""
+    found = dict(_ours())
     for given in implementations(HOOK):
         for reporter in items_of(given, HOOK):
             name = getattr(reporter, "name", None)
@@ -59,7 +69,7 @@ def target(text: str, directory: Path = Path()) -> Target:
     """The report that `NAME=FILE` asks for; a relative FILE lies in `directory`.
 
     Raises:
-        ReportError: it is written otherwise, or no plug-in gives such a reporter.
+        ReportError: it is written otherwise, or there is no such format.
         PluginError: a plug-in cannot be used.
     """
     name, equals, file = text.partition("=")
@@ -71,7 +81,7 @@ def target(text: str, directory: Path = Path()) -> Target:
         hint = f" Did you mean {near[0]!r}?" if near else ""
         there = ", ".join(sorted(known)) or "none"
         raise ReportError(
-            f"no plug-in gives a reporter named {name!r}.{hint} There are: {there}. Install the package that gives it."
+            f"no format of report is named {name!r}.{hint} There are: {there}. Install the package that gives it."
         )
     return Target(known[name], directory / file)
 

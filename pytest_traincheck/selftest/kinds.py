@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from pytest_traincheck.mutants.catalogue import CENSUS, KINDS, Kind, Mistake
+from pytest_traincheck.mutants.catalogue import CENSUS, KINDS
+from pytest_traincheck.mutants.kind import Kind, Mistake
 from pytest_traincheck.plugins import PluginError, implementations, items_of
 
 HOOK = "pytest_traincheck_mistakes"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pytest_traincheck.check.result import CheckResult, Incident, Outcome
-from pytest_traincheck.mutants.catalogue import Kind
+from pytest_traincheck.mutants.kind import Kind
 
 
 class Fate(str, Enum):

@@ -14,6 +14,7 @@ from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.golden import store
 from pytest_traincheck.launch.cache import cache_root
 from pytest_traincheck.launch.footprint import Footprint
+from pytest_traincheck.launch.git import place_in_repository
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.run import RunRequest, RunStatus
@@ -214,7 +215,8 @@ def _left_out(plan: SidePlan, runs: Sequence[Recorded]) -> Iterator[str]:
 def side_info(plan: SidePlan, runs: Sequence[Recorded], path: Path) -> SideInfo:
     """Where the runs of a side came from."""
     environment = read_environment(runs[0].run_dir) if runs else {}
-    return SideInfo(plan.commit, len(runs), environment, str(path), plan.command)
+    directory = place_in_repository(plan.cwd)
+    return SideInfo(plan.commit, len(runs), environment, str(path), plan.command, directory=directory)
 
 
 def mean_seconds(runs: Sequence[Recorded]) -> float:

@@ -17,7 +17,8 @@ from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import open_side, resolve_side
 from pytest_traincheck.mutants import tally
-from pytest_traincheck.mutants.catalogue import CENSUS, Kind
+from pytest_traincheck.mutants.catalogue import CENSUS
+from pytest_traincheck.mutants.kind import Kind
 from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.selftest.kinds import files_of, known_kinds
 from pytest_traincheck.selftest.result import SelftestResult

@@ -15,7 +15,8 @@ from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.mutants import tally
-from pytest_traincheck.mutants.catalogue import COUNTED, Kind
+from pytest_traincheck.mutants.catalogue import COUNTED
+from pytest_traincheck.mutants.kind import Kind
 from pytest_traincheck.selftest.identical import trained_alike
 from pytest_traincheck.selftest.kinds import files_of
 from pytest_traincheck.selftest.result import Fate, Mutant

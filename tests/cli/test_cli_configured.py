@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import subprocess
 
 import pytest
 
@@ -209,3 +210,12 @@ def test_diff_and_show_take_names_and_files(project, fake, capsys):
     assert "zero_grad" in capsys.readouterr().out
     assert main(["show", "net", "--subject", STEP]) == 0
     assert "torch.optim.SGD.step is called once per step" in capsys.readouterr().out
+
+
+def test_the_report_says_where_in_the_repository_a_pipeline_ran(project):
+    subprocess.run(["git", "init", "--quiet", "."], cwd=project, check=True)
+    config = project / "pyproject.toml"
+    (project / "training").mkdir()
+    config.write_text(config.read_text() + "cwd = 'training'\n")
+    assert main(["check", "--json", "out.json"]) == 0
+    assert json.loads((project / "out.json").read_text())["candidate"]["directory"] == "training"

@@ -87,4 +87,4 @@ def test_the_option_is_wrong_use_before_anything_runs(with_example: dict[str, st
     command = [sys.executable, "-m", PACKAGE, "check", "--write", "cvs=out.csv"]
     done = subprocess.run(command, cwd=tmp_path, env=with_example, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "no plug-in gives a reporter named 'cvs'. Did you mean 'csv'? There are: csv." in done.stderr
+    assert "no format of report is named 'cvs'. Did you mean 'csv'? There are: csv" in done.stderr

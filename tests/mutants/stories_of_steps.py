@@ -20,6 +20,15 @@ def gradient_after_two_steps() -> float:
     return w.grad.item()
 
 
+@story("weights-in-bfloat16")
+def small_update() -> float:
+    w = weight(1.0)
+    optimizer = torch.optim.SGD([w], lr=2**-10)
+    w.sum().backward()
+    optimizer.step()
+    return w.item()
+
+
 @story("zero-grad-partial")
 def which_gradients_are_cleared() -> list[bool]:
     first, second = weight(), weight()

@@ -57,6 +57,7 @@ EXPECTED: dict[str, tuple[Any, Any]] = {
     "trained-in-eval": (True, False),
     "evaluated-in-train-mode": ([False, True], [True, True]),
     "evaluated-with-gradients": (False, True),
+    "weights-in-bfloat16": (1 - 2**-10, 1.0),
     # A mean, a sum, and a mean of what is not trained on.
     "loss-summed": ([1.0, 4.0, 1.0], [4.0, 4.0, 1.0]),
     "loss-averaged": ([1.0, 4.0, 1.0], [1.0, 1.0, 1.0]),

@@ -322,5 +322,5 @@ def test_a_report_in_a_format_of_the_conftest(project, results):
 def test_a_format_that_nobody_gives_is_wrong_use_before_anything_runs(project):
     result = project.run("--traincheck", "--traincheck-write", "titles=out.txt")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: traincheck_write: no plug-in gives a reporter named 'titles'.*"])
+    result.stderr.fnmatch_lines(["ERROR: traincheck_write: no format of report is named 'titles'.*"])
     assert project.runs == []

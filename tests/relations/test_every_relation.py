@@ -66,6 +66,7 @@ BREAKS: dict[str, Break] = {
     "Band": Break(Place.NUMBER, Deviation.DIFFERENT, {"scale": 1e6}),
     "Bounded": Break(Place.CHOICE, Deviation.DIFFERENT, {"batch_size": 4}),
     "Carried": Break(Place.RESUMED, Deviation.DIFFERENT, {"between": lambda optimizer: optimizer.state.clear()}),
+    "Clipped": Break(Place.PREPARATION, Deviation.FEWER, {"clipped": lambda net: net.head.parameters()}),
     "Consistent": Break(Place.FORWARD, Deviation.DIFFERENT, {"net": {"tied": False}}),
     "Count": Break(Place.PREPARATION, Deviation.NEVER, {"clip": "never"}),
     "Covered": Break(Place.HELD, Deviation.DIFFERENT, {"held": lambda net: net.head.parameters()}),

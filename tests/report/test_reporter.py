@@ -56,7 +56,7 @@ def test_a_format_without_a_file_is_refused(give: Give, text: str) -> None:
 
 
 def test_an_unknown_format_is_refused_with_the_nearest(give: Give) -> None:
-    with pytest.raises(ReportError, match="There are: none"):
+    with pytest.raises(ReportError, match="no format of report is named 'title'"):
         reporter.target("title=out.txt")
     give(Titles())
     with pytest.raises(ReportError, match="Did you mean 'titles'"):

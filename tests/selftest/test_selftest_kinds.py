@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_traincheck import hookspecs, plugins
-from pytest_traincheck.mutants.catalogue import KINDS, Mistake
+from pytest_traincheck.mutants.catalogue import KINDS
+from pytest_traincheck.mutants.kind import Mistake
 from pytest_traincheck.plugins import PluginError
 from pytest_traincheck.selftest.kinds import files_of, known_kinds
 from pytest_traincheck.workflow.selftest import chosen_kinds

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from pytest_traincheck.check.result import Outcome
-from pytest_traincheck.mutants.catalogue import Kind
+from pytest_traincheck.mutants.kind import Kind
 from pytest_traincheck.report import wording as results
 from pytest_traincheck.report.layout import wrap
 from pytest_traincheck.report.selftest import wording

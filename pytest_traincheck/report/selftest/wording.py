@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_traincheck.check.result import Outcome
-from pytest_traincheck.mutants.catalogue import Kind
+from pytest_traincheck.mutants.kind import Kind
 from pytest_traincheck.selftest.result import Fate, Mutant, SelftestResult, counted
 from pytest_traincheck.text import one_line, plural
 
