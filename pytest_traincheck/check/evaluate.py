@@ -46,8 +46,8 @@ class CheckOutcome:
     """Models and modules that the candidate calls otherwise: its name, and the golden's, which is used everywhere."""
     coverage: Coverage | None = None
     """What of golden's conditional comparisons took place."""
-    unobserved: tuple[Warned, ...] = ()
-    """What golden's runs were observed for and this one was not."""
+    warnings: tuple[Warned, ...] = ()
+    """What must not be overlooked: golden's runs were observed in another way than this one."""
 
 
 def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:

@@ -161,7 +161,7 @@ class Traincheck:
             renamed=outcome.renamed,
             errors=() if judged.incidents else vacuous(judged.verdicts),
             coverage=outcome.coverage,
-            warnings=(*cautions(golden, outcome.coverage, self.rules), *outcome.unobserved),
+            warnings=(*cautions(golden, outcome.coverage, self.rules), *outcome.warnings),
         )
         if result.outcome is not Outcome.FAIL:
             return result

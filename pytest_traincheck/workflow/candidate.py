@@ -117,7 +117,7 @@ def check_recorded(
         notes=(*notes_of(plan, [run]), *judged.notes),
         renamed=outcome.renamed,
         coverage=outcome.coverage,
-        warnings=(*cautions(golden, outcome.coverage, rules), *outcome.unobserved),
+        warnings=(*cautions(golden, outcome.coverage, rules), *outcome.warnings),
     )
 
 

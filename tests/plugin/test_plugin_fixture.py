@@ -30,7 +30,7 @@ SEEN = []
 MEASURED = []
 
 @contextlib.contextmanager
-def observe(run_dir, seed=None):
+def observe(run_dir, seed=None, extensions=None):
     (run_dir / "proc-1-1").mkdir()
     (run_dir / "proc-1-1" / "meta.json").write_text('{"platform": "linux-x86_64-cpu"}')
     yield
