@@ -6,6 +6,7 @@ is not named here is ours to change.
 
 from __future__ import annotations
 
+from pytest_traincheck.golden.claims import Claim, Written
 from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Invariant, Kind, Same, Scope
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.mutants.catalogue import Mistake
@@ -16,27 +17,14 @@ from pytest_traincheck.relations.base import (
     Hypothesis,
     Meaningful,
     Measured,
+    MeasuredClaim,
     Relation,
     listed,
     seen_values,
     usual_meaning,
     variable_names,
 )
-from pytest_traincheck.relations.claims import (
-    COUNT,
-    FLAG,
-    NUMBER,
-    NUMBER_OR_NULL,
-    SETTING,
-    TEXT,
-    WHOLE,
-    Form,
-    Value,
-    exactly,
-    list_of,
-    one_of,
-    optional,
-)
+from pytest_traincheck.relations.claims import Items, Natural, SettingValue, Value
 from pytest_traincheck.relations.context import (
     call_context,
     mesh_label,
@@ -53,15 +41,9 @@ from pytest_traincheck.trace.process import OptimizerStep
 
 __all__ = [
     "ABSENT",
-    "COUNT",
-    "FLAG",
-    "NUMBER",
-    "NUMBER_OR_NULL",
-    "SETTING",
-    "TEXT",
-    "WHOLE",
     "Bools",
     "Change",
+    "Claim",
     "Clause",
     "Condition",
     "Deviation",
@@ -70,16 +52,18 @@ __all__ = [
     "Excuse",
     "Exists",
     "Finding",
-    "Form",
     "Hypothesis",
     "Ints",
     "Invariant",
+    "Items",
     "Kind",
     "Labels",
     "Meaning",
     "Meaningful",
     "Measured",
+    "MeasuredClaim",
     "Mistake",
+    "Natural",
     "Numbers",
     "OptimizerStep",
     "Place",
@@ -89,15 +73,13 @@ __all__ = [
     "Run",
     "Same",
     "Scope",
+    "SettingValue",
     "Value",
     "Words",
+    "Written",
     "call_context",
-    "exactly",
-    "list_of",
     "listed",
     "mesh_label",
-    "one_of",
-    "optional",
     "rank_label",
     "seen_values",
     "state_labels",

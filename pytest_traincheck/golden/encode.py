@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from pytest_traincheck.golden.claims import to_json
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import FORMAT, IGNORES_SEED, Golden, Invariant
 
@@ -60,7 +61,7 @@ def _invariant(invariant: Invariant) -> dict[str, Any]:
         "sentence": invariant.sentence,
         "scope": invariant.scope.value,
         "kind": invariant.kind.value,
-        "claim": invariant.claim,
+        "claim": to_json(invariant.claim),
         "when": [clause.to_json() for clause in invariant.when],
         "support": {"examples": invariant.examples, "runs": invariant.runs},
     }

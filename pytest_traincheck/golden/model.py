@@ -8,14 +8,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
+
+from pytest_traincheck.golden.claims import Claim, to_json
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     # numpy is not needed to look at rules.
     from pytest_traincheck.golden.numbers import Numbers
     from pytest_traincheck.golden.recording import Recording
 
-FORMAT = 1
+    C_co = TypeVar("C_co", bound=Claim, covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    # Defaults of type variables are Python 3.13's, and for the checker of types alone.
+    C_co = TypeVar("C_co", covariant=True)
+
+FORMAT = 2
 """Version of the golden file; a reader refuses what is newer."""
 
 IGNORES_SEED = "ignores_seed"
@@ -126,15 +137,15 @@ def _name(value: object) -> str:
 
 
 @dataclass(frozen=True)
-class Invariant:
+class Invariant(Generic[C_co]):
     """A hypothesis that held in every golden run, with the context in which it did.
 
-    `claim` holds the relation's own parameters, all JSON values. `examples` and `runs` count the support.
+    `claim` is of a type of its relation. `examples` and `runs` count the support.
     """
 
     relation: str
     subject: str
-    claim: Mapping[str, Any]
+    claim: C_co
     when: tuple[Condition, ...]
     scope: Scope
     kind: Kind
@@ -148,7 +159,7 @@ class Invariant:
         content = {
             "relation": self.relation,
             "subject": self.subject,
-            "claim": dict(self.claim),
+            "claim": to_json(self.claim),
             "when": [clause.to_json() for clause in self.when],
             "scope": self.scope.value,
             "kind": self.kind.value,

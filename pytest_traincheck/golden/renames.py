@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pytest_traincheck.golden.claims import Foreign, to_json
 from pytest_traincheck.golden.model import Golden, Invariant, condition_from_json
 
 Renames = tuple[tuple[str, str], ...]
@@ -48,12 +49,12 @@ def _models(old: Mapping[str, Any], new: Mapping[str, Any]) -> Renames:
 
 def renamed(rule: Invariant, pairs: Renames) -> Invariant:
     """What a rule would claim of what took the place of those it speaks of."""
-    content = {"subject": rule.subject, "claim": dict(rule.claim), "when": [part.to_json() for part in rule.when]}
+    content = {"subject": rule.subject, "claim": to_json(rule.claim), "when": [part.to_json() for part in rule.when]}
     content = json.loads(translated(_text(content), pairs))
     return replace(
         rule,
         subject=content["subject"],
-        claim=content["claim"],
+        claim=Foreign(content["claim"]),
         when=tuple(condition_from_json(part) for part in content["when"]),
     )
 

@@ -155,7 +155,7 @@ def _invariant(
     return Invariant(
         relation=relation.name,
         subject=hypothesis.subject,
-        claim=dict(hypothesis.claim),
+        claim=hypothesis.claim,
         when=conditions,
         scope=Scope.PINNED if pinned else hypothesis.scope,
         kind=hypothesis.kind,

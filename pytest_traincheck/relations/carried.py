@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from pytest_traincheck.golden.claims import Claim
 from pytest_traincheck.golden.model import Invariant, Scope
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import TEXT, Form
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Meaning, Place
 from pytest_traincheck.trace import Process, Run
@@ -18,43 +19,50 @@ from pytest_traincheck.trace.labels import Ints, Labels
 LEFT, HELD = "optimizer.left", "optimizer.held"
 
 
+@dataclass(frozen=True)
+class StateIsKept(Claim):
+    """An optimizer, by its label, keeps its state from step to step."""
+
+    optimizer: str
+
+
 class Carried:
     """Before a step an optimizer holds state (momentum, moments, step counts) for no fewer parameters than its step
     before has left it with. One that keeps no state carries none.
     """
 
     name = "Carried"
-    forms: ClassVar[tuple[Form, ...]] = ({"optimizer": TEXT},)
+    claims: ClassVar[tuple[type[Claim], ...]] = (StateIsKept,)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: StateIsKept) -> int:
         return 1
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[StateIsKept]) -> Meaning:
         return Meaning(Place.RESUMED)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
             for number in np.unique(process.events["opt"][process.measures(HELD)]).tolist():
-                claim = {"optimizer": process.names.optimizers[number]}
+                claim = StateIsKept(process.names.optimizers[number])
                 yield Hypothesis(self.name, f"{process.optimizer_class[number]}.state", claim, scope=Scope.PINNED)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+    def examples(self, claim: StateIsKept, run: Run) -> Examples:
         return Examples.concatenate(
             [
                 _examples(process, position, number)
                 for position, process in enumerate(run.processes)
                 for number, name in enumerate(process.names.optimizers)
-                if name == claim["optimizer"]
+                if name == claim.optimizer
             ]
         )
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        return f"`{claim['optimizer']}` takes each further step with the state of the step before{when}."
+    def sentence(self, claim: StateIsKept, subject: str, when: str) -> str:
+        return f"`{claim.optimizer}` takes each further step with the state of the step before{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(self, invariant: Invariant[StateIsKept], run: Run, examples: Examples, broken: Ints) -> Finding:
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
         return Finding(
-            f"In golden `{invariant.claim['optimizer']}` took each further step with the state (momentum, moments, "
+            f"In golden `{invariant.claim.optimizer}` took each further step with the state (momentum, moments, "
             f"step counts) of the step before; in the candidate it takes one {seen}: between two steps the state was "
             "cleared, replaced or made anew.",
             "with the state of the step before",
