@@ -12,6 +12,7 @@ from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.check.applicable import Kinship, kinship, why_not
 from pytest_traincheck.check.result import InvariantVerdict, Verdict
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
+from pytest_traincheck.relations.stored import claim_of
 from pytest_traincheck.workflow.judging import vacuous
 
 ELSEWHERE = {"encoder.weight": (8, 8), "encoder.bias": (8,), "decoder.weight": (8, 8)}
@@ -63,23 +64,28 @@ def test_a_golden_that_knows_no_model_was_learned_from_several_programs(recorder
 
 # Which rules are checked
 
+ONCE: dict[str, object] = {"api": "torch.bmm", "per": "step", "times": "once"}
+UPDATES: dict[str, object] = {"within": "torch.optim.SGD.step", "change": "updates"}
+
 
 @pytest.mark.parametrize(
     ("relation", "claim", "scope", "spoken_of"),
     [
-        ("Count", {}, Scope.PINNED, {Kinship.SAME}),
-        ("EventContain", {}, Scope.PINNED, {Kinship.SAME}),
-        ("Count", {}, Scope.TRANSFERABLE, {Kinship.SAME, Kinship.VARIATION}),
-        ("APIOutput", {"dtype": "bfloat16"}, Scope.TRANSFERABLE, {Kinship.SAME, Kinship.VARIATION}),
+        ("Count", ONCE, Scope.PINNED, {Kinship.SAME}),
+        ("EventContain", UPDATES, Scope.PINNED, {Kinship.SAME}),
+        ("Count", ONCE, Scope.TRANSFERABLE, {Kinship.SAME, Kinship.VARIATION}),
+        ("APIOutput", {"api": "torch.bmm", "dtype": "bfloat16"}, Scope.TRANSFERABLE, {Kinship.SAME, Kinship.VARIATION}),
         ("APIOutput", {"finite": True}, Scope.TRANSFERABLE, set(Kinship)),
-        ("Accumulate", {}, Scope.TRANSFERABLE, set(Kinship)),
-        ("EventContain", {}, Scope.TRANSFERABLE, set(Kinship)),
-        ("CollectiveOrder", {}, Scope.TRANSFERABLE, set(Kinship)),
-        ("Bounded", {}, Scope.TRANSFERABLE, set(Kinship)),
+        ("Accumulate", {"gradient": "used"}, Scope.TRANSFERABLE, set(Kinship)),
+        ("EventContain", UPDATES, Scope.TRANSFERABLE, set(Kinship)),
+        ("CollectiveOrder", {"of": "result", "api": "torch.distributed.all_reduce"}, Scope.TRANSFERABLE, set(Kinship)),
+        ("Bounded", {"of": "batch"}, Scope.TRANSFERABLE, set(Kinship)),
     ],
 )
 def test_rules_by_kinship(relation: str, claim: dict[str, object], scope: Scope, spoken_of: set[Kinship]) -> None:
-    invariant = Invariant(relation, "torch", claim, (), scope, Kind.BEHAVIOUR, "Something holds.", 24, 3)
+    invariant = Invariant(
+        relation, "torch", claim_of(relation, claim), (), scope, Kind.BEHAVIOUR, "Something holds.", 24, 3
+    )
     assert {kin for kin in Kinship if not why_not(invariant, kin)} == spoken_of
 
 

@@ -20,13 +20,15 @@ from pytest_traincheck.check.result import (
     Warned,
 )
 from pytest_traincheck.check.serialise import from_plain, to_plain
+from pytest_traincheck.golden.claims import Foreign
 from pytest_traincheck.golden.model import Clause, Except, Exists, Invariant, Kind, Same, Scope
+from pytest_traincheck.relations.hyperparameter import SettingIs
 from pytest_traincheck.relations.meaning import Deviation
 
 RULE = Invariant(
-    "APIArg",
+    "Hyperparameter",
     "torch.optim.AdamW",
-    {"argument": "lr", "value": 0.001, "path": ["a", "b"]},
+    SettingIs("value", "AdamW[Net]", "betas", [0.9, 0.999]),
     (
         Clause("stage", ("train", "eval")),
         Clause("rank", ("0",), negated=True),
@@ -40,7 +42,7 @@ RULE = Invariant(
     8,
     3,
 )
-OTHER = Invariant("Count", "backward", {}, (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "once", 1, 1)
+OTHER = Invariant("Plugin", "backward", Foreign({"x": [1]}), (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "once", 1, 1)
 
 
 def violation(rule: Invariant) -> Violation:

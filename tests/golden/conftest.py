@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_traincheck.golden.claims import Foreign
 from pytest_traincheck.golden.model import Clause, Golden, Invariant, Kind, Scope
 
 TRAIN = Clause("stage", ("train",))
@@ -15,7 +16,7 @@ def rules() -> tuple[Invariant, ...]:
         Invariant(
             "EventContain",
             "torch.optim.AdamW.step",
-            {"call": "torch.optim.AdamW.step", "change": "parameter"},
+            Foreign({"call": "torch.optim.AdamW.step", "change": "parameter"}),
             (TRAIN,),
             Scope.TRANSFERABLE,
             Kind.BEHAVIOUR,
@@ -26,7 +27,7 @@ def rules() -> tuple[Invariant, ...]:
         Invariant(
             "APIArg",
             "torch.optim.AdamW",
-            {"parameter": "lr", "value": 0.001},
+            Foreign({"parameter": "lr", "value": 0.001}),
             (),
             Scope.PINNED,
             Kind.CONFIG,
@@ -37,7 +38,7 @@ def rules() -> tuple[Invariant, ...]:
         Invariant(
             "Count",
             "torch.nn.Dropout",
-            {"per": "step", "count": "never"},
+            Foreign({"per": "step", "count": "never"}),
             (Clause("stage", ("train", "init"), negated=True),),
             Scope.TRANSFERABLE,
             Kind.BEHAVIOUR,

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_traincheck.golden import decode as decoding
 from pytest_traincheck.golden import store
+from pytest_traincheck.golden.claims import Foreign
 from pytest_traincheck.golden.decode import decode
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
@@ -64,8 +65,8 @@ def test_cut_within_a_line_says_so(golden: Golden) -> None:
     area="Goldens", tried="a newer format with unknown keys", happens="one error: upgrade pytest-traincheck"
 )
 def test_newer_format_with_unknown_keys(golden: Golden) -> None:
-    data = edited(golden, 1, lambda header: header.update(format=2, shiny=True))
-    assert "has format 2, and this pytest-traincheck reads up to 1. Upgrade pytest-traincheck" in refused(data, 1)
+    data = edited(golden, 1, lambda header: header.update(format=3, shiny=True))
+    assert "has format 3, and this pytest-traincheck reads up to 2. Upgrade pytest-traincheck" in refused(data, 1)
 
 
 @pytest.mark.fault(
@@ -103,7 +104,7 @@ def test_merge_conflict_names_the_marker(golden: Golden) -> None:
 def test_unknown_relation_is_kept(golden: Golden) -> None:
     rule = golden.invariants[0]
     foreign = type(rule)(
-        "Entropy", rule.subject, {"deep": [{"x": None}]}, (), rule.scope, rule.kind, "Entropy falls.", 3, 1
+        "Entropy", rule.subject, Foreign({"deep": [{"x": None}]}), (), rule.scope, rule.kind, "Entropy falls.", 3, 1
     )
     data = encode(type(golden)("p", "s", (foreign,)))
     assert decode(data, "g").invariants == (foreign,)

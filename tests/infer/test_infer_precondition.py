@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_traincheck.golden.claims import Foreign
 from pytest_traincheck.golden.decode import decode
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.model import Clause, Condition, Except, Exists, Golden, Invariant, Kind, Same, Scope
@@ -169,7 +170,7 @@ def test_an_unseen_name_of_a_thing_is_never_admitted(table: Examples) -> None:
 @given(tables())
 def test_what_is_found_can_be_stored_and_read_back(table: Examples) -> None:
     rules = tuple(
-        Invariant("R", "s", {}, found.conditions, Scope.TRANSFERABLE, Kind.BEHAVIOUR, "A rule.")
+        Invariant("R", "s", Foreign(), found.conditions, Scope.TRANSFERABLE, Kind.BEHAVIOUR, "A rule.")
         for found in weakest_preconditions(table)
     )
     again = decode(encode(Golden("p", "s", rules)), "p.jsonl").invariants

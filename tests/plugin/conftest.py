@@ -23,6 +23,8 @@ from pytest_traincheck.check.serialise import to_plain
 from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope
+from pytest_traincheck.relations.called import Called
+from pytest_traincheck.relations.count import PerRun
 from pytest_traincheck.testing import checks
 
 CONFTEST = """
@@ -49,7 +51,7 @@ def invariant(subject: str, sentence: str, kind: Kind = Kind.BEHAVIOUR) -> Invar
     return Invariant(
         "Count",
         subject,
-        {"api": sentence, "per": "run", "times": "some"},
+        PerRun(Called(sentence)),
         (),
         Scope.TRANSFERABLE,
         kind,

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from pytest_traincheck.golden import store
+from pytest_traincheck.golden.claims import Foreign
 from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope
 from pytest_traincheck.workflow.replaying import replay_bundle
 
@@ -19,7 +20,7 @@ RULES = (
     Invariant(
         "Count",
         "torch.nn.Linear",
-        {"api": "torch.nn.Linear", "per": "run", "times": "some"},
+        Foreign({"api": "torch.nn.Linear", "per": "run", "times": "some"}),
         (),
         Scope.TRANSFERABLE,
         Kind.BEHAVIOUR,

@@ -20,6 +20,7 @@ from real_training import Real, check, golden_of  # noqa: E402
 from pytest_traincheck.check import CheckOutcome  # noqa: E402
 from pytest_traincheck.check.result import CheckResult, Violation  # noqa: E402
 from pytest_traincheck.check.serialise import from_plain, to_plain  # noqa: E402
+from pytest_traincheck.golden.claims import Foreign  # noqa: E402
 from pytest_traincheck.golden.decode import decode  # noqa: E402
 from pytest_traincheck.golden.encode import encode  # noqa: E402
 from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope  # noqa: E402
@@ -203,6 +204,6 @@ def test_a_relation_that_says_nothing_has_a_usual_meaning(
     kind: Kind, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_traincheck.relations.registry.relations", lambda: {"Silent": Silent()})
-    rule = Invariant("Silent", "x", {"argument": "momentum"}, (), Scope.PINNED, kind, "", 1, 1)
+    rule = Invariant("Silent", "x", Foreign({"argument": "momentum"}), (), Scope.PINNED, kind, "", 1, 1)
     meaning = meaning_of(rule)
     assert (meaning.place, meaning.words.words, meaning.general) == (place, ("momentum",), False)

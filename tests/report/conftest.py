@@ -20,6 +20,7 @@ from pytest_traincheck.check.result import (
     Violation,
     Warned,
 )
+from pytest_traincheck.golden.claims import Foreign
 from pytest_traincheck.golden.model import Clause, Invariant, Kind, Scope
 
 HOSTILE = "<script>alert(1)</script> [bold red]x[/] \x1b[31m\x00\u202e & \"quoted\" 'single' \ufffe {{ 7*7 }}"
@@ -31,7 +32,7 @@ def rule(
     return Invariant(
         relation=relation,
         subject=subject,
-        claim=claim or {"sentence": sentence},
+        claim=Foreign(claim or {"sentence": sentence}),
         when=(Clause("stage", ("train",)),),
         scope=Scope.TRANSFERABLE,
         kind=kind,
