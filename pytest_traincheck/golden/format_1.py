@@ -12,7 +12,7 @@ from typing import Any
 from pytest_traincheck.golden.claims import Foreign, to_json
 from pytest_traincheck.golden.model import Invariant
 
-_CODES: Mapping[tuple[str, str], Mapping[str, str]] = {
+CODES: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("Covered", "rule"): {
         "every trainable parameter is in exactly one optimizer group": "one group",
         "every parameter of an optimizer is trainable": "held trainable",
@@ -39,17 +39,17 @@ _CODES: Mapping[tuple[str, str], Mapping[str, str]] = {
 }
 """By relation and key: the text that stood there, and the code that stands there now."""
 
-_CONSTANTS: Mapping[tuple[str, str], tuple[str, str]] = {("APIOutput", "finite"): ("api", "a loss function")}
+CONSTANTS: Mapping[tuple[str, str], tuple[str, str]] = {("APIOutput", "finite"): ("api", "a loss function")}
 """By relation and a key of the claim: a key that stood beside it, always with this text, and is gone."""
 
 
 def translated(rule: Invariant) -> Invariant:
     """A rule of format 1 as it is written today."""
     content = to_json(rule.claim)
-    for (relation, key), codes in _CODES.items():
+    for (relation, key), codes in CODES.items():
         if relation == rule.relation and isinstance(content.get(key), str):
             content[key] = codes.get(content[key], content[key])
-    for (relation, key), (gone, text) in _CONSTANTS.items():
+    for (relation, key), (gone, text) in CONSTANTS.items():
         if relation == rule.relation and key in content and content.get(gone) == text:
             del content[gone]
     return _with(rule, content)
@@ -57,17 +57,17 @@ def translated(rule: Invariant) -> Invariant:
 
 def ids_of(rule: Invariant) -> tuple[str, ...]:
     """All ids that a rule is known by: its own, and the one that it had in format 1 where that was another."""
-    return tuple(dict.fromkeys((rule.id, _former(rule).id)))
+    return tuple(dict.fromkeys((rule.id, former(rule).id)))
 
 
-def _former(rule: Invariant) -> Invariant:
+def former(rule: Invariant) -> Invariant:
     """A rule as format 1 had it."""
     content = to_json(rule.claim)
-    for (relation, key), codes in _CODES.items():
+    for (relation, key), codes in CODES.items():
         if relation == rule.relation:
             former = {code: text for text, code in codes.items()}
             content |= {name: former[value] for name, value in content.items() if name == key and str(value) in former}
-    for (relation, key), (gone, text) in _CONSTANTS.items():
+    for (relation, key), (gone, text) in CONSTANTS.items():
         if relation == rule.relation and key in content:
             content.setdefault(gone, text)
     return _with(rule, content)
