@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_traincheck.golden.claims import Foreign, to_json
 from pytest_traincheck.golden.model import Golden, Invariant, condition_from_json
+from pytest_traincheck.optimizer_label import class_in, without_class
 
 Renames = tuple[tuple[str, str], ...]
 
@@ -23,16 +24,16 @@ def renames(old: Golden, new: Golden) -> Renames:
     classes = []
     used = {str(facts.get("class", "")) for facts in new.optimizers.values()}
     for name in sorted(old.optimizers.keys() - new.optimizers.keys()):
-        held = translated(name, models).partition("[")[2]
+        held = without_class(translated(name, models))
         come = new.optimizers.keys() - old.optimizers.keys()
-        matching = [other for other in come if other.partition("[")[2] == held]
+        matching = [other for other in come if without_class(other) == held]
         if len(matching) != 1 or not held:
             continue
         other = matching[0]
         optimizers.append((name, other))
         former, current = (str(facts.get("class", "")) for facts in (old.optimizers[name], new.optimizers[other]))
         if former and current and former not in used:
-            classes += [(former, current), (name.partition("[")[0], other.partition("[")[0])]
+            classes += [(former, current), (class_in(name), class_in(other))]
     return (*models, *optimizers, *dict.fromkeys(pair for pair in classes if pair[0] != pair[1]))
 
 

@@ -223,8 +223,8 @@ AFTER_OTHERS = 100
 
 def usual_meaning(rule: Invariant) -> Meaning:
     """What is true of any rule: numbers are results, and everything else may be the cause or the effect of anything."""
-    claim = to_json(rule.claim)
-    words = Words(words=tuple(str(claim[key]) for key in ("argument", "name") if key in claim))
+    content = to_json(rule.claim)
+    words = Words(words=tuple(str(content[key]) for key in ("argument", "name") if key in content))
     if rule.kind is Kind.NUMERIC:
         return Meaning(Place.NUMBER, order=AFTER_OTHERS, words=words)
     return Meaning(words=words)

@@ -172,20 +172,20 @@ def _reads(kind: type[Written], text: str) -> bool:
     return True
 
 
-def _misfit(claim: Mapping[str, Any], form: Form) -> str:
+def _misfit(content: Mapping[str, Any], form: Form) -> str:
     for key, value in form.items():
-        if key not in claim:
+        if key not in content:
             if not value.optional:
                 return f"`{key}` is missing"
-        elif not value.test(claim[key]):
-            return f"`{key}` is {_short(claim[key])} and not {value.words}"
-    unknown = [key for key in claim if key not in form]
+        elif not value.test(content[key]):
+            return f"`{key}` is {_short(content[key])} and not {value.words}"
+    unknown = [key for key in content if key not in form]
     return f"{_short(unknown[0])} is not a key of such a claim" if unknown else ""
 
 
-def _likeness(claim: Mapping[str, Any], form: Form) -> tuple[int, int]:
-    shared = claim.keys() & form.keys()
-    return len(shared) - len(claim.keys() ^ form.keys()), sum(form[key].test(claim[key]) for key in shared)
+def _likeness(content: Mapping[str, Any], form: Form) -> tuple[int, int]:
+    shared = content.keys() & form.keys()
+    return len(shared) - len(content.keys() ^ form.keys()), sum(form[key].test(content[key]) for key in shared)
 
 
 def _short(value: object) -> str:

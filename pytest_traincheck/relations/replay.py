@@ -17,6 +17,7 @@ import numpy as np
 from pytest_traincheck.golden.claims import Claim
 from pytest_traincheck.golden.model import Invariant, Kind, Scope
 from pytest_traincheck.golden.recording import Recording
+from pytest_traincheck.optimizer_label import class_in
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, ReplayedClaim
 from pytest_traincheck.relations.meaning import Excuse, Meaning, Place
 from pytest_traincheck.relations.replay_wording import What, deviation, rule
@@ -103,7 +104,7 @@ def _settled(first: Run, others: Sequence[Run]) -> Recording | None:
 
 def _subject(what: str, subject: str) -> str:
     if what == "step":
-        return f"{subject.partition('[')[0]}.step"
+        return f"{class_in(subject)}.step"
     if what == "loss":
         return "torch.autograd.backward"
     if what in ("batch", "together"):

@@ -26,6 +26,7 @@ from pytest_traincheck.golden.encode import encode  # noqa: E402
 from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope  # noqa: E402
 from pytest_traincheck.relations import Deviation, Place, builtin, meaning_of, relations  # noqa: E402
 from pytest_traincheck.relations.base import Meaningful  # noqa: E402
+from pytest_traincheck.relations.stored import with_claims  # noqa: E402
 
 NAMES = [item.name for item in builtin.relations()]
 SEEDS = (0, 1, 2, 3)
@@ -183,7 +184,8 @@ def test_the_relation_of_several_ranks_says_the_same(recorder: Recorder) -> None
 
 def _comes_back(golden: Golden, rule: Invariant, outcome: CheckOutcome) -> None:
     """The rule from a golden file, with its meaning; the findings from another process."""
-    stored = next(item for item in decode(encode(golden), "golden.jsonl").invariants if item.id == rule.id)
+    again = with_claims(decode(encode(golden), "golden.jsonl"), "golden.jsonl")
+    stored = next(item for item in again.invariants if item.id == rule.id)
     assert (stored, meaning_of(stored)) == (rule, meaning_of(rule))
     result = CheckResult("real", outcome.verdicts, outcome.incidents)
     assert from_plain(to_plain(result)).incidents == outcome.incidents
