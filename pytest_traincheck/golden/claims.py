@@ -38,7 +38,7 @@ class Written:
 
     @classmethod
     def read(cls, text: str) -> Any:
-        """What `str` wrote. Raises `ValueError` for anything else."""
+        """What `str` wrote; of another text something that is written otherwise, or `ValueError`."""
         raise NotImplementedError
 
 

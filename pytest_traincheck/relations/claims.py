@@ -102,9 +102,8 @@ def read_claim(content: Mapping[str, Any], kinds: Sequence[type[Claim]]) -> Clai
     faults = [_misfit(content, form) for form in forms]
     for kind, form, fault in zip(kinds, forms, faults, strict=True):
         if not fault:
-            given = {slot.name: form[slot.key].read(content[slot.key]) for slot in slots(kind) if slot.key in content}
-            constants = {slot.name for slot in slots(kind) if slot.constant}
-            return kind(**{name: value for name, value in given.items() if name not in constants})
+            given = [slot for slot in slots(kind) if slot.key in content and not slot.constant]
+            return kind(**{slot.name: form[slot.key].read(content[slot.key]) for slot in given})
     nearest = max(range(len(forms)), key=lambda number: _likeness(content, forms[number]))
     raise ClaimError(faults[nearest])
 
@@ -134,7 +133,9 @@ def _of_slot(hint: Any, slot: Slot) -> Value:
     if hint is bool:
         return replace(_exactly(not slot.default), optional=True)
     value = _of_type(hint)
-    other = Value(f"{value.words} other than {slot.default!r}", lambda item: value.test(item) and item != slot.default)
+    # A claim has one form: what a default says is left out.
+    words = f"{value.words} other than {slot.default!r}"
+    other = Value(words, lambda item: value.test(item) and value.read(item) != slot.default)
     return replace(other, read=value.read, optional=True)
 
 
@@ -165,11 +166,11 @@ def _of_type(hint: Any) -> Value:
 
 
 def _reads(kind: type[Written], text: str) -> bool:
+    """Whether it is such a text, and the one that its value is written as: one claim has one id."""
     try:
-        kind.read(text)
+        return str(kind.read(text)) == text
     except ValueError:
         return False
-    return True
 
 
 def _misfit(content: Mapping[str, Any], form: Form) -> str:
