@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import pytest
 
 from pytest_traincheck.golden.claims import KEY, Claim, Written, to_json
+from pytest_traincheck.relations import builtin
 from pytest_traincheck.relations.base import MeasuredClaim, filled
 from pytest_traincheck.relations.called import FORWARD, Called
 from pytest_traincheck.relations.claims import ClaimError, Items, Natural, Value, form_of, read_claim
@@ -136,3 +137,17 @@ def test_numbers_are_no_part_of_a_claim() -> None:
         _ = claim.numbers
     with pytest.raises(TypeError, match="derive it from `MeasuredClaim`"):
         filled(FULL, None)  # type: ignore[arg-type]
+
+
+def codes(hint: Any) -> set[str]:
+    """The texts that a type names."""
+    inner = get_args(hint)
+    return {hint} if isinstance(hint, str) else {text for item in inner for text in codes(item)}
+
+
+@pytest.mark.parametrize("relation", builtin.relations(), ids=lambda relation: relation.name)
+def test_codes_are_short_and_no_sentences(relation: Any) -> None:
+    """A claim is what the id of a rule is made of: better words for it must not make it another rule."""
+    for kind in relation.claims:
+        for hint in get_type_hints(kind, include_extras=True).values():
+            assert all(len(code.split()) <= 4 and "`" not in code for code in codes(hint)), kind
