@@ -48,7 +48,7 @@ class BatchSize(Claim):
 
 @dataclass(frozen=True)
 class NewTokens(Claim):
-    """What generates returns no more tokens than asked for."""
+    """What a call generates has no more new tokens than were asked for."""
 
     of: Literal["tokens"] = field(default=TOKENS, init=False)
     api: str
