@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from pytest_traincheck.cli import main
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.format_1 import former, ids_of
-from pytest_traincheck.golden.model import Invariant, Kind, Scope
+from pytest_traincheck.golden.model import Golden, Invariant, Kind, Scope
 from pytest_traincheck.relations.event_contain import InStep
+from pytest_traincheck.workflow.partial import BEYOND, check_part
+from pytest_traincheck.workflow.policy import Rules
 
 NET = "golden_invariants/net.jsonl"
 UPDATES = Invariant(
@@ -75,3 +78,16 @@ def test_an_exception_that_names_a_former_id_holds(
     assert main(["check", "net"]) == 0
     assert "matches no rule" not in capsys.readouterr().out
     assert path.exists()
+
+
+def test_a_bundle_of_before_names_rules_by_former_ids(fake: FakeEngine) -> None:
+    """What speaks of more than the part of a run that a bundle keeps is listed in it by id."""
+    found = check_part(
+        Golden("net", "s", (STEP, UPDATES)),
+        None,  # type: ignore[arg-type]
+        same_spec=True,
+        beyond={ids_of(UPDATES)[-1]},
+        rules=Rules((), {}, datetime.date(2026, 7, 1)),
+        engine=fake.engine(),
+    )
+    assert [item.invariant for item in found.judged.verdicts if item.reason == BEYOND] == [UPDATES]
