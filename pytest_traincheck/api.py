@@ -16,27 +16,14 @@ from pytest_traincheck.relations.base import (
     Hypothesis,
     Meaningful,
     Measured,
+    MeasuredClaim,
     Relation,
     listed,
     seen_values,
     usual_meaning,
     variable_names,
 )
-from pytest_traincheck.relations.claims import (
-    COUNT,
-    FLAG,
-    NUMBER,
-    NUMBER_OR_NULL,
-    SETTING,
-    TEXT,
-    WHOLE,
-    Form,
-    Value,
-    exactly,
-    list_of,
-    one_of,
-    optional,
-)
+from pytest_traincheck.relations.claims import Items, Natural, SettingValue, Value
 from pytest_traincheck.relations.context import (
     call_context,
     mesh_label,
@@ -47,6 +34,7 @@ from pytest_traincheck.relations.context import (
 )
 from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Place, Words
 from pytest_traincheck.report.reporter import Reporter
+from pytest_traincheck.rules.claims import Claim, Written
 from pytest_traincheck.rules.conditions import Clause, Condition, Except, Exists, Same
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
@@ -55,16 +43,10 @@ from pytest_traincheck.trace.process import OptimizerStep
 
 __all__ = [
     "ABSENT",
-    "COUNT",
-    "FLAG",
-    "NUMBER",
-    "NUMBER_OR_NULL",
-    "SETTING",
-    "TEXT",
-    "WHOLE",
     "Bools",
     "CallType",
     "Change",
+    "Claim",
     "Clause",
     "Condition",
     "Deviation",
@@ -73,17 +55,19 @@ __all__ = [
     "Excuse",
     "Exists",
     "Finding",
-    "Form",
     "Framework",
     "Hypothesis",
     "Ints",
     "Invariant",
+    "Items",
     "Kind",
     "Labels",
     "Meaning",
     "Meaningful",
     "Measured",
+    "MeasuredClaim",
     "Mistake",
+    "Natural",
     "Numbers",
     "Observation",
     "OptimizerStep",
@@ -94,16 +78,14 @@ __all__ = [
     "Run",
     "Same",
     "Scope",
+    "SettingValue",
     "Value",
     "Words",
     "Wrapper",
+    "Written",
     "call_context",
-    "exactly",
-    "list_of",
     "listed",
     "mesh_label",
-    "one_of",
-    "optional",
     "rank_label",
     "seen_values",
     "state_labels",

@@ -58,7 +58,7 @@ def test_no_file_with_a_relation_is_forgotten() -> None:
         target.value
         for path in Path(folder).glob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef) and {"name", "forms"} <= set(_assigned(node))
+        if isinstance(node, ast.ClassDef) and {"name", "claims"} <= set(_assigned(node))
         for target in [_assigned(node)["name"]]
         if isinstance(target, ast.Constant)
     }

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_traincheck.alignment.placement import Models
+from pytest_traincheck.optimizer_label import models_in
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run
 from pytest_traincheck.trace.variables import Variables
@@ -142,5 +143,4 @@ def held_models(optimizers: Mapping[str, object]) -> frozenset[str]:
 
 
 def _held(label: str) -> frozenset[str]:
-    inside = label.partition("[")[2].partition("]")[0]
-    return frozenset(part for part in inside.split("+") if part)
+    return frozenset(models_in(label))

@@ -170,7 +170,7 @@ def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Exa
     steps = np.array(
         [process.step_number(int(row)) for process, row in zip(processes, examples.row[broken], strict=True)]
     )
-    # What a person is parted_at_deviation is the first step in which it happened, and all that broke there.
+    # What a person is told is the first step in which it happened, and all that broke there.
     first_step = int(steps.min())
     earliest = broken[steps == first_step]
     place = int(earliest[0])

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pytest_traincheck.check import causes
 from pytest_traincheck.check.result import Incident, Violation, incident_id
+from pytest_traincheck.golden.format_1 import ids_of
 from pytest_traincheck.rules.model import Kind
 
 
@@ -40,7 +41,8 @@ def _order(violation: Violation) -> tuple[int, int, int, tuple[int, int], int, i
         causes.flow_order(violation),
         violation.seq,
         int(chosen) - int(causes.is_backward(violation)),
-        violation.invariant.id,
+        # What nothing else decides is decided as it always was: by the id that the rule had first.
+        ids_of(violation.invariant)[-1],
     )
 
 

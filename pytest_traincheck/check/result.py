@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from pytest_traincheck.golden.format_1 import ids_of
 from pytest_traincheck.redaction import redacted
 from pytest_traincheck.relations import Deviation, Meaning, meaning_of
 from pytest_traincheck.rules.model import Invariant, Kind
@@ -69,14 +70,16 @@ class Violation:
         return meaning_of(self.invariant)
 
 
-def incident_id(root: Violation, consequences: Sequence[Violation] = ()) -> str:
+def incident_id(
+    root: Violation, consequences: Sequence[Violation] = (), rule_id: Callable[[Invariant], str] = lambda rule: rule.id
+) -> str:
     """Hash of what an incident says: which rule was broken, when, and what the candidate has instead where that could
     be one of several things; with the settings that were changed along with it.
     """
-    parts = [root.invariant.id, str(root.step), root.stage, *([root.value] if root.value else [])]
+    parts = [rule_id(root.invariant), str(root.step), root.stage, *([root.value] if root.value else [])]
     if root.invariant.kind is Kind.CONFIG:
         settings = [item for item in consequences if item.value and item.invariant.kind is Kind.CONFIG]
-        parts += [*sorted(root.variables), *sorted(f"{item.invariant.id}={item.value}" for item in settings)]
+        parts += [*sorted(root.variables), *sorted(f"{rule_id(item.invariant)}={item.value}" for item in settings)]
     return hashlib.blake2b("|".join(parts).encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
@@ -115,6 +118,13 @@ class Incident:
     @property
     def violations(self) -> tuple[Violation, ...]:
         return (self.root, *self.consequences)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All ids that it is known by: its own, and the one that it had while rules had those of format 1."""
+        today = incident_id(self.root, self.consequences)
+        former = incident_id(self.root, self.consequences, lambda rule: ids_of(rule)[-1])
+        return (self.id,) if former == today else (self.id, former)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from pytest_traincheck.check.result import (
     Warned,
 )
 from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.relations.stored import claim_of
+from pytest_traincheck.rules.claims import to_json
 from pytest_traincheck.rules.conditions import condition_from_json
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
@@ -165,7 +167,7 @@ def _invariant_to_plain(invariant: Invariant) -> dict[str, Any]:
     return {
         "relation": invariant.relation,
         "subject": invariant.subject,
-        "claim": _plain(invariant.claim),
+        "claim": to_json(invariant.claim),
         "when": [condition.to_json() for condition in invariant.when],
         "scope": invariant.scope.value,
         "kind": invariant.kind.value,
@@ -179,16 +181,9 @@ def _invariant_from_plain(data: Mapping[str, Any]) -> Invariant:
     return Invariant(
         **{
             **data,
+            "claim": claim_of(data["relation"], data["claim"]),
             "when": tuple(condition_from_json(item) for item in data["when"]),
             "scope": Scope(data["scope"]),
             "kind": Kind(data["kind"]),
         }
     )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value

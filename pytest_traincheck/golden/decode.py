@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pytest_traincheck.golden import format_1
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import EXTENSIONS, FORMAT, IGNORES_SEED, Golden
+from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.conditions import Condition, condition_from_json
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
@@ -46,7 +48,7 @@ def decode(data: bytes, name: str) -> Golden:
 
     Raises `GoldenError` naming the line for anything that `encode` would not have written: a truncated or edited
     file, a newer format, wrong types, numbers that are not finite, an id that does not match its claim.
-    Relations that are not known here are kept.
+    Claims are as they stand in the file (`Foreign`), those of former formats in today's words.
     """
     first = _Place(name, 1)
     if not data:
@@ -64,6 +66,8 @@ def decode(data: bytes, name: str) -> Golden:
     for number, line in enumerate(lines[1:], start=2):
         place = _Place(name, number)
         invariant = _invariant(_parse(line, place), place)
+        if header.version == 1:
+            invariant = format_1.translated(invariant)
         if invariant.id in invariants:
             raise place.error(f"the id {invariant.id} stands on line {invariants[invariant.id][0]} already")
         invariants[invariant.id] = (number, invariant)
@@ -77,6 +81,7 @@ def decode(data: bytes, name: str) -> Golden:
 
 @dataclass(frozen=True)
 class _Header:
+    version: int
     count: int
     facts: Mapping[str, Any]
 
@@ -97,7 +102,7 @@ def _header(content: Mapping[str, Any], place: _Place) -> _Header:
             f"the file has format {version}, and this pytest-traincheck reads up to {FORMAT}",
             "Upgrade pytest-traincheck, or learn the file again with `traincheck refresh`.",
         )
-    if version != FORMAT:
+    if version < 1:
         raise place.error(f"the file has format {version}, which never existed")
     ignores_seed = IGNORES_SEED in content
     if ignores_seed and content[IGNORES_SEED] is not True:
@@ -129,7 +134,7 @@ def _header(content: Mapping[str, Any], place: _Place) -> _Header:
         IGNORES_SEED: ignores_seed,
         EXTENSIONS: extensions,
     }
-    return _Header(_count(content, "invariants", place), facts)
+    return _Header(version, _count(content, "invariants", place), facts)
 
 
 def _invariant(content: Mapping[str, Any], place: _Place) -> Invariant:
@@ -143,7 +148,7 @@ def _invariant(content: Mapping[str, Any], place: _Place) -> Invariant:
         relation=_string(content, "relation", place),
         subject=_string(content, "subject", place),
         sentence=_string(content, "sentence", place),
-        claim=_object(content, "claim", place),
+        claim=Foreign(_object(content, "claim", place)),
         when=tuple(_condition(item, place) for item in when),
         scope=_choice(content, "scope", Scope, place),
         kind=_choice(content, "kind", Kind, place),

@@ -11,6 +11,7 @@ from typing import Any
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.provenance import provenance
 from pytest_traincheck.golden.renames import Renames, renamed, renames
+from pytest_traincheck.rules.claims import to_json
 from pytest_traincheck.rules.conditions import Clause, Condition, Except, Exists
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.text import one_line
@@ -218,13 +219,14 @@ def _text(value: Any) -> str:
 
 
 def _whole_claim(rule: Invariant) -> Hashable:
-    return _text(dict(rule.claim))
+    return _text(to_json(rule.claim))
 
 
 def _names_only(rule: Invariant) -> Hashable:
     """The claim without its numbers: names say what a rule is about, numbers what it found."""
-    names = {key: value for key, value in rule.claim.items() if isinstance(value, str)}
-    return (_text(sorted(rule.claim)), _text(names)) if names else None
+    claim = to_json(rule.claim)
+    names = {key: value for key, value in claim.items() if isinstance(value, str)}
+    return (_text(sorted(claim)), _text(names)) if names else None
 
 
 def _one_value_left_out(rules: Iterable[Invariant]) -> list[_Key]:
@@ -232,17 +234,17 @@ def _one_value_left_out(rules: Iterable[Invariant]) -> list[_Key]:
 
     def without(key: str) -> _Key:
         def rest(rule: Invariant) -> Hashable:
-            found = _FINDINGS & rule.claim.keys()
-            if key not in rule.claim or (found and key not in found):
+            claim = to_json(rule.claim)
+            found = _FINDINGS & claim.keys()
+            if key not in claim or (found and key not in found):
                 return None
-            return (key, _text({name: value for name, value in rule.claim.items() if name != key}))
+            return (key, _text({name: value for name, value in claim.items() if name != key}))
 
         return rest
 
-    return [without(key) for key in sorted({key for rule in rules for key in rule.claim})]
+    return [without(key) for key in sorted({key for rule in rules for key in to_json(rule.claim)})]
 
 
 def _keys_if_alone(rule: Invariant) -> Hashable:
-    if _FINDINGS & rule.claim.keys():
-        return None
-    return _text(sorted(rule.claim))
+    claim = to_json(rule.claim)
+    return None if _FINDINGS & claim.keys() else _text(sorted(claim))

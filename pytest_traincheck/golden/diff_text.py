@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pytest_traincheck.golden.diff import Change, GoldenDiff
 from pytest_traincheck.golden.renames import translated
+from pytest_traincheck.optimizer_label import class_in
 from pytest_traincheck.rules.model import Invariant
 from pytest_traincheck.rules.wording import conditions
 from pytest_traincheck.text import one_line, plural
@@ -75,7 +76,7 @@ def _replaced(diff: GoldenDiff) -> list[str]:
     count = len(diff.replaced)
     named: list[tuple[str, str]] = []
     for old, new in diff.renames:
-        classes = {shown.partition("[")[0] for shown, _ in named}
+        classes = {class_in(shown) for shown, _ in named}
         # What follows from a pair that is named needs no word: an optimizer from its model, its class from it.
         if translated(old, named) != new and old.rpartition(".")[2] not in classes:
             named.append((old, new))

@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import EXTENSIONS, FORMAT, IGNORES_SEED, Golden
+from pytest_traincheck.rules.claims import to_json
 from pytest_traincheck.rules.model import Invariant
 
 
@@ -62,7 +63,7 @@ def _invariant(invariant: Invariant) -> dict[str, Any]:
         "sentence": invariant.sentence,
         "scope": invariant.scope.value,
         "kind": invariant.kind.value,
-        "claim": invariant.claim,
+        "claim": to_json(invariant.claim),
         "when": [clause.to_json() for clause in invariant.when],
         "support": {"examples": invariant.examples, "runs": invariant.runs},
     }

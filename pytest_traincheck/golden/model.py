@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pytest_traincheck.golden.numbers import Numbers
     from pytest_traincheck.golden.recording import Recording
 
-FORMAT = 1
+FORMAT = 2
 """Version of the golden file; a reader refuses what is newer."""
 
 IGNORES_SEED = "ignores_seed"

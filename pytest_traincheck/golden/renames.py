@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.optimizer_label import class_in, without_class
+from pytest_traincheck.rules.claims import Foreign, to_json
 from pytest_traincheck.rules.conditions import condition_from_json
 from pytest_traincheck.rules.model import Invariant
 
@@ -24,16 +26,16 @@ def renames(old: Golden, new: Golden) -> Renames:
     classes = []
     used = {str(facts.get("class", "")) for facts in new.optimizers.values()}
     for name in sorted(old.optimizers.keys() - new.optimizers.keys()):
-        held = translated(name, models).partition("[")[2]
+        held = without_class(translated(name, models))
         come = new.optimizers.keys() - old.optimizers.keys()
-        matching = [other for other in come if other.partition("[")[2] == held]
+        matching = [other for other in come if without_class(other) == held]
         if len(matching) != 1 or not held:
             continue
         other = matching[0]
         optimizers.append((name, other))
         former, current = (str(facts.get("class", "")) for facts in (old.optimizers[name], new.optimizers[other]))
         if former and current and former not in used:
-            classes += [(former, current), (name.partition("[")[0], other.partition("[")[0])]
+            classes += [(former, current), (class_in(name), class_in(other))]
     return (*models, *optimizers, *dict.fromkeys(pair for pair in classes if pair[0] != pair[1]))
 
 
@@ -50,12 +52,12 @@ def _models(old: Mapping[str, Any], new: Mapping[str, Any]) -> Renames:
 
 def renamed(rule: Invariant, pairs: Renames) -> Invariant:
     """What a rule would claim of what took the place of those it speaks of."""
-    content = {"subject": rule.subject, "claim": dict(rule.claim), "when": [part.to_json() for part in rule.when]}
+    content = {"subject": rule.subject, "claim": to_json(rule.claim), "when": [part.to_json() for part in rule.when]}
     content = json.loads(translated(_text(content), pairs))
     return replace(
         rule,
         subject=content["subject"],
-        claim=content["claim"],
+        claim=Foreign(content["claim"]),
         when=tuple(condition_from_json(part) for part in content["when"]),
     )
 

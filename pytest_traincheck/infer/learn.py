@@ -105,13 +105,22 @@ def _order(invariant: Invariant) -> tuple[str, str, str, str]:
 
 
 def _hypotheses(table: Iterable[Relation], runs: Sequence[Run]) -> Iterable[tuple[Relation, Hypothesis]]:
-    """Each distinct hypothesis once, as the first run suggests them; the others confirm or refute."""
+    """Each distinct hypothesis once, as the first run suggests them; the others confirm or refute.
+
+    What a rule of another relation may imply comes last, when all of those are known.
+    """
+    last: list[tuple[Relation, Hypothesis]] = []
     for relation in table:
         seen: set[str] = set()
         for hypothesis in relation.hypotheses(runs[0]):
-            if hypothesis.key not in seen:
-                seen.add(hypothesis.key)
+            if hypothesis.key in seen:
+                continue
+            seen.add(hypothesis.key)
+            if hypothesis.implied_by and hypothesis.implied_by not in seen:
+                last.append((relation, hypothesis))
+            else:
                 yield relation, hypothesis
+    yield from last
 
 
 def _invariants(
@@ -158,7 +167,7 @@ def _invariant(
     return Invariant(
         relation=relation.name,
         subject=hypothesis.subject,
-        claim=dict(hypothesis.claim),
+        claim=hypothesis.claim,
         when=conditions,
         scope=Scope.PINNED if pinned else hypothesis.scope,
         kind=hypothesis.kind,

@@ -92,7 +92,7 @@ def _invariants(relation: Relation, hypothesis: Hypothesis, pipelines: Sequence[
             Invariant(
                 relation=relation.name,
                 subject=hypothesis.subject,
-                claim=dict(hypothesis.claim),
+                claim=hypothesis.claim,
                 when=conditions,
                 scope=Scope.TRANSFERABLE,
                 kind=hypothesis.kind,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
-from pytest_traincheck.relations.claims import TEXT, Form, one_of
+from pytest_traincheck.relations.called import Called
 from pytest_traincheck.relations.context import rank_label, step_context, variable_context
+from pytest_traincheck.relations.count import PerStep
 from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place
+from pytest_traincheck.rules.claims import KEY, Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -19,9 +21,30 @@ from pytest_traincheck.trace.gradients import Gradients, first_after
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.variables import Variables
 
-FRESH, WHOLE, CLEAN, USED = "fresh", "whole", "clean", "used"
+FRESH: Final = "fresh"
+WHOLE: Final = "whole"
+CLEAN: Final = "clean"
+USED: Final = "used"
 BACKWARD = "torch.autograd.backward"
-_STEPS_AFTER_EACH = Hypothesis("Count", BACKWARD, {"api": BACKWARD, "per": "step", "times": "once"})
+_STEPS_AFTER_EACH = Hypothesis("Count", BACKWARD, PerStep(Called(BACKWARD), "once"))
+
+Sort = Literal["fresh", "whole", "clean"]
+_SORTS: tuple[Sort, ...] = (FRESH, WHOLE, CLEAN)
+
+
+@dataclass(frozen=True)
+class Consumed(Claim):
+    """What the steps of a class of optimizers find in the gradients that they consume."""
+
+    gradient: Sort
+    optimizer_class: str = field(metadata={KEY: "class"})
+
+
+@dataclass(frozen=True)
+class Used(Claim):
+    """What a backward pass leaves is used by a step."""
+
+    gradient: Literal["used"] = field(default=USED, init=False)
 
 
 class Accumulate:
@@ -34,16 +57,13 @@ class Accumulate:
     """
 
     name = "Accumulate"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"gradient": one_of(FRESH, WHOLE, CLEAN), "class": TEXT},
-        {"gradient": one_of(USED)},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (Consumed, Used)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
-        return 3 if claim["gradient"] == USED else 2
+    def layer(self, claim: Consumed | Used) -> int:
+        return 3 if isinstance(claim, Used) else 2
 
-    def meaning(self, rule: Invariant) -> Meaning:
-        place = Place.USE if rule.claim.get("gradient") == USED else Place.ACCUMULATION
+    def meaning(self, rule: Invariant[Consumed | Used]) -> Meaning:
+        place = Place.USE if isinstance(rule.claim, Used) else Place.ACCUMULATION
         return Meaning(
             place,
             brings=frozenset({Change.LENGTH}),
@@ -56,37 +76,35 @@ class Accumulate:
         for process in run.processes:
             for optimizer in sorted({step.optimizer for step in process.steps}):
                 subject = _subject(process, optimizer)
-                for what in (FRESH, WHOLE, CLEAN):
-                    yield Hypothesis(
-                        self.name, subject, {"gradient": what, "class": process.optimizer_class[optimizer]}
-                    )
+                for what in _SORTS:
+                    yield Hypothesis(self.name, subject, Consumed(what, process.optimizer_class[optimizer]))
             if process.steps:
                 # Where a step follows each backward pass anyway, that is said already.
                 once = _STEPS_AFTER_EACH.key
-                yield Hypothesis(self.name, BACKWARD, {"gradient": USED}, scope=Scope.PINNED, implied_by=once)
+                yield Hypothesis(self.name, BACKWARD, Used(), scope=Scope.PINNED, implied_by=once)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        if claim["gradient"] == USED:
+    def examples(self, claim: Consumed | Used, run: Run) -> Examples:
+        if isinstance(claim, Used):
             return Examples.concatenate([_passes(process, number) for number, process in enumerate(run.processes)])
         return Examples.concatenate(
             [
-                _examples(process, position, claim["gradient"], claim["class"])
+                _examples(process, position, claim.gradient, claim.optimizer_class)
                 for position, process in enumerate(run.processes)
             ]
         )
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        if claim["gradient"] == USED:
+    def sentence(self, claim: Consumed | Used, subject: str, when: str) -> str:
+        if isinstance(claim, Used):
             return f"The gradients of a backward pass are used by an optimizer step before they are cleared{when}."
-        name = f"`{claim['class']}.step`"
-        if claim["gradient"] == CLEAN:
+        name = f"`{claim.optimizer_class}.step`"
+        if claim.gradient == CLEAN:
             return f"Every backward pass in the closure of {name} starts from cleared gradients{when}."
-        if claim["gradient"] == FRESH:
+        if claim.gradient == FRESH:
             return f"No gradient that {name} consumes is left over from an earlier step{when}."
         return f"Gradients accumulate over all backward passes before {name} and are not cleared between them{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
-        if invariant.claim["gradient"] == USED:
+    def finding(self, invariant: Invariant[Consumed | Used], run: Run, examples: Examples, broken: Ints) -> Finding:
+        if isinstance(invariant.claim, Used):
             return Finding(
                 "In the golden run an optimizer step used the gradients of each backward pass; in the candidate "
                 "those of one are cleared before any step uses them: an optimizer step is missing, or zero_grad is "
@@ -96,7 +114,7 @@ class Accumulate:
                 deviation=Deviation.LACKING,
             )
         names = listed(variable_names(run, examples, broken), 2)
-        if invariant.claim["gradient"] == CLEAN:
+        if invariant.claim.gradient == CLEAN:
             return Finding(
                 f"`{invariant.subject}`: the golden run cleared the gradients before each backward pass of the "
                 f"closure; the candidate adds new gradients to the old ones of {names}: zero_grad is missing or "
@@ -105,7 +123,7 @@ class Accumulate:
                 "gradients of the last evaluation are still there in the next",
                 deviation=Deviation.LACKING,
             )
-        if invariant.claim["gradient"] == FRESH:
+        if invariant.claim.gradient == FRESH:
             return Finding(
                 f"`{invariant.subject}`: the golden run always cleared the gradients between two steps; the candidate "
                 f"adds new gradients to the old ones of {names}: zero_grad is missing or misplaced.",
@@ -127,7 +145,7 @@ def _subject(process: Process, optimizer: int) -> str:
     return f"{process.optimizer_class[optimizer]}.zero_grad"
 
 
-def _examples(process: Process, position: int, what: str, optimizer_class: str) -> Examples:
+def _examples(process: Process, position: int, what: Sort, optimizer_class: str) -> Examples:
     if what == CLEAN:
         rows, variable, holds = process.memo(("clean", optimizer_class), lambda: _closures(process, optimizer_class))
     else:

@@ -3,37 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, optional
 from pytest_traincheck.relations.compiled import constants, graph_examples
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.defaults import without_defaults
 from pytest_traincheck.relations.meaning import Change, Excuse, Meaning, Place, Words, place_of_call
 from pytest_traincheck.relations.settings import Setting, Sort, argument_text
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.stages import STAGES, Stage
 
-FORWARD = "torch.nn.Module.forward"
+FORWARD: Final = "torch.nn.Module.forward"
 
-MODES = {"training": "torch.nn.Module.train", "grad_mode": "torch.no_grad", "autocast": "torch.autocast"}
+Mode = Literal["training", "grad_mode", "autocast"]
+MODES: Mapping[Mode, str] = {
+    "training": "torch.nn.Module.train",
+    "grad_mode": "torch.no_grad",
+    "autocast": "torch.autocast",
+}
 """Context of the forward pass that an API of its own sets."""
 
-MODE_NAMES = {
+MODE_NAMES: Mapping[Mode, tuple[str, ...]] = {
     "training": ("train", "eval"),
     "grad_mode": ("no_grad", "inference_mode", "set_grad_enabled", "enable_grad", "is_grad_enabled"),
     "autocast": ("autocast",),
 }
 """What sets a mode in code."""
 
-DOING = {"train": "training", "eval": "evaluation", "init": "set-up"}
+DOING: Mapping[Stage, str] = {"train": "training", "eval": "evaluation", "init": "set-up"}
 
 ARGUMENT_TYPES = ("clip", "scaler", "autograd", "checkpoint")
 
@@ -87,6 +94,26 @@ MAX_VALUES = 6
 """An argument with more distinct values than this is data, not configuration."""
 
 
+@dataclass(frozen=True)
+class ModeOfCall(Claim):
+    """In a stage models are called in one mode."""
+
+    api: Literal["torch.nn.Module.forward"] = field(default=FORWARD, init=False)
+    mode: Mode
+    stage: Stage
+    value: str
+
+
+@dataclass(frozen=True)
+class ArgumentIs(Claim):
+    """An argument has one value, as text; `compiled`: in graphs of compiled regions."""
+
+    api: str
+    argument: str
+    value: str
+    compiled: bool = False
+
+
 class APIArg:
     """A scalar argument is constant, or constant in a context: `dropout(training=...)` per stage,
     `clip_grad_norm_(max_norm=...)`.
@@ -96,19 +123,16 @@ class APIArg:
     """
 
     name = "APIArg"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"api": one_of(FORWARD), "mode": one_of(*MODES), "stage": one_of(*DOING), "value": TEXT},
-        {"api": TEXT, "argument": TEXT, "value": TEXT, "compiled": optional(exactly(True))},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (ModeOfCall, ArgumentIs)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
-        return 1 if "mode" in claim else 2
+    def layer(self, claim: ModeOfCall | ArgumentIs) -> int:
+        return 1 if isinstance(claim, ModeOfCall) else 2
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[ModeOfCall | ArgumentIs]) -> Meaning:
         claim = rule.claim
-        if "mode" in claim:
+        if isinstance(claim, ModeOfCall):
             return _meaning_of_mode(claim)
-        place, argument = place_of_call(rule.subject), str(claim.get("argument", ""))
+        place, argument = place_of_call(rule.subject), claim.argument
         by_mode = argument in SET_BY_MODE
         return Meaning(
             place,
@@ -118,17 +142,18 @@ class APIArg:
             excuse=Excuse.NONE if argument in LEFT_BEHIND else Excuse.OWN_RESULT,
             words=Words(words=(argument,)),
             # What the mode of a module sets was not decided where it is called.
-            setting=None if by_mode else Setting(Sort.ARGUMENT, argument, str(claim.get("value", ""))),
+            setting=None if by_mode else Setting(Sort.ARGUMENT, argument, claim.value),
         )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
-            for stage, rows in sorted(process.stage_labels.groups(process.entry_rows).items()):
+            by_stage = process.stage_labels.groups(process.entry_rows)
+            for stage in (stage for stage in sorted(STAGES) if stage in by_stage):
+                rows = by_stage[stage]
                 for mode, subject in MODES.items():
                     for value in sorted(_mode(process, mode, rows).groups(np.arange(len(rows)))):
                         # A stage that golden never had is no context in which anything was learned.
-                        claim = {"api": FORWARD, "mode": mode, "stage": stage, "value": value}
-                        yield Hypothesis(self.name, subject, claim)
+                        yield Hypothesis(self.name, subject, ModeOfCall(mode, stage, value))
             for (api, argument), distinct in sorted(_arguments(process).items()):
                 if len(distinct) > MAX_VALUES or _in_graphs(process, api, argument).keys() - distinct:
                     continue  # What was compiled in golden may be called as it is in the candidate.
@@ -138,7 +163,7 @@ class APIArg:
                     yield Hypothesis(
                         self.name,
                         api,
-                        {"api": api, "argument": argument, "value": value},
+                        ArgumentIs(api, argument, value),
                         kind,
                         _scope(argument),
                     )
@@ -147,62 +172,67 @@ class APIArg:
                 # What golden called as it is may be compiled in the candidate.
                 if len(compiled) == 1 and _given(process, api, argument) <= compiled.keys():
                     value = next(iter(compiled))
-                    inside = {"api": api, "argument": argument, "value": value, "compiled": True}
+                    inside = ArgumentIs(api, argument, value, compiled=True)
                     yield Hypothesis(self.name, api, inside, scope=Scope.PINNED)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        make = _mode_examples if "mode" in claim else _in_graphs_examples if "compiled" in claim else _argument_examples
-        return Examples.concatenate([make(process, position, claim) for position, process in enumerate(run.processes)])
+    def examples(self, claim: ModeOfCall | ArgumentIs, run: Run) -> Examples:
+        processes = enumerate(run.processes)
+        if isinstance(claim, ModeOfCall):
+            return Examples.concatenate([_mode_examples(process, position, claim) for position, process in processes])
+        make = _in_graphs_examples if claim.compiled else _argument_examples
+        return Examples.concatenate([make(process, position, claim) for position, process in processes])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        if "mode" in claim:
-            return f"In {DOING[claim['stage']]}, models are called {_mode_text(claim['mode'], claim['value'])}{when}."
-        where = " in compiled regions" if "compiled" in claim else ""
-        return f"`{claim['api']}` is called with {claim['argument']}={claim['value']}{where}{when}."
+    def sentence(self, claim: ModeOfCall | ArgumentIs, subject: str, when: str) -> str:
+        if isinstance(claim, ModeOfCall):
+            return f"In {DOING[claim.stage]}, models are called {_mode_text(claim.mode, claim.value)}{when}."
+        where = " in compiled regions" if claim.compiled else ""
+        return f"`{claim.api}` is called with {claim.argument}={claim.value}{where}{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(
+        self, invariant: Invariant[ModeOfCall | ArgumentIs], run: Run, examples: Examples, broken: Ints
+    ) -> Finding:
         claim = invariant.claim
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
-        if "mode" in claim:
-            mode = claim["mode"]
-            was, now = _mode_text(mode, claim["value"]), _mode_text(mode, seen)
+        if isinstance(claim, ModeOfCall):
+            mode = claim.mode
+            was, now = _mode_text(mode, claim.value), _mode_text(mode, seen)
             model = examples.context["root"][int(broken[0])]
-            hint = {
+            hint: Mapping[Mode, str] = {
                 "training": "model.train()` or `model.eval()",
                 "grad_mode": "torch.no_grad()",
                 "autocast": "torch.autocast",
             }
             return Finding(
-                f"In {DOING[claim['stage']]}, the golden run called `{model}` {was}; the candidate calls it {now} (see "
+                f"In {DOING[claim.stage]}, the golden run called `{model}` {was}; the candidate calls it {now} (see "
                 f"`{hint[mode]}`).",
                 f"called {was}",
                 f"called {now}{_set_at(run, examples, int(broken[0])) if mode == 'training' else ''}",
                 value=seen,
             )
         return Finding(
-            f"`{claim['api']}({claim['argument']})` was {claim['value']} in the golden run and is {seen} in the "
-            f"candidate{', in a compiled region' if 'compiled' in claim else ''}.",
-            f"{claim['argument']} = {claim['value']}",
-            f"{claim['argument']} = {seen}",
+            f"`{claim.api}({claim.argument})` was {claim.value} in the golden run and is {seen} in the candidate"
+            f"{', in a compiled region' if claim.compiled else ''}.",
+            f"{claim.argument} = {claim.value}",
+            f"{claim.argument} = {seen}",
             value=seen,
             # Functions of one graph, under one autocast.
-            common_cause=f"compiled, {claim['argument']} = {seen}" if "compiled" in claim else "",
+            common_cause=f"compiled, {claim.argument} = {seen}" if claim.compiled else "",
         )
 
 
-def _meaning_of_mode(claim: Mapping[str, Any]) -> Meaning:
-    training = claim["mode"] == "training"
+def _meaning_of_mode(claim: ModeOfCall) -> Meaning:
+    training = claim.mode == "training"
     return Meaning(
         Place.FORWARD,
         brings=frozenset({Change.MODE} if training else ()),
         comes_with=frozenset({Change.LOOP} if training else ()),
         is_mode=True,
-        set_up=claim.get("stage") == "init",
-        words=Words(names=MODE_NAMES[claim["mode"]]),
+        set_up=claim.stage == "init",
+        words=Words(names=MODE_NAMES[claim.mode]),
     )
 
 
-def _mode_text(mode: str, value: str) -> str:
+def _mode_text(mode: Mode, value: str) -> str:
     if mode == "training":
         return "in train mode" if value == "on" else "in eval mode"
     if mode == "grad_mode":
@@ -293,24 +323,22 @@ def _is_absolute_path(value: Any) -> bool:
     return isinstance(value, str) and (PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute())
 
 
-def _argument_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
-    rows = process.memo(
-        ("calls", claim["api"]), lambda: _calls(process)[process.api.isin([claim["api"]])[_calls(process)]]
-    )
+def _argument_examples(process: Process, position: int, claim: ArgumentIs) -> Examples:
+    rows = process.memo(("calls", claim.api), lambda: _calls(process)[process.api.isin([claim.api])[_calls(process)]])
     if not len(rows):
         return EMPTY
     symbols = process.raw.symbols["args"]
     used, inverse = np.unique(process.events["args"][rows], return_inverse=True)
     texts = []
     for number in used.tolist():
-        values = without_defaults(claim["api"], symbols[number].get("values") or {})
-        texts.append(argument_text(values[claim["argument"]]) if claim["argument"] in values else "")
+        values = without_defaults(claim.api, symbols[number].get("values") or {})
+        texts.append(argument_text(values[claim.argument]) if claim.argument in values else "")
     present = np.array([text != "" for text in texts], dtype=bool)[inverse]
     rows, inverse = rows[present], inverse[present]
     observed = Labels.of(inverse, texts)
-    context = process.memo(("context", claim["api"], len(rows)), lambda: call_context(process, rows))
+    context = process.memo(("context", claim.api, len(rows)), lambda: call_context(process, rows))
     return Examples(
-        observed.isin([claim["value"]]),
+        observed.isin([claim.value]),
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),
@@ -335,11 +363,11 @@ def _given(process: Process, api: str, argument: str) -> set[str]:
     return {argument_text(values[argument]) for values in found if argument in values}
 
 
-def _in_graphs_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
-    return graph_examples(position, _in_graphs(process, claim["api"], claim["argument"]), claim["value"])
+def _in_graphs_examples(process: Process, position: int, claim: ArgumentIs) -> Examples:
+    return graph_examples(position, _in_graphs(process, claim.api, claim.argument), claim.value)
 
 
-def _mode(process: Process, mode: str, rows: Ints) -> Labels:
+def _mode(process: Process, mode: Mode, rows: Ints) -> Labels:
     if mode == "autocast":
         return _autocast_inside(process, rows)
     if mode == "grad_mode":
@@ -362,17 +390,17 @@ def _autocast_inside(process: Process, rows: Ints) -> Labels:
     return Labels(codes[rows], process.autocast.values)
 
 
-def _mode_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _mode_examples(process: Process, position: int, claim: ModeOfCall) -> Examples:
     rows = process.entry_rows
-    rows = rows[process.stage_labels.isin([claim["stage"]])[rows]]
+    rows = rows[process.stage_labels.isin([claim.stage])[rows]]
     if not len(rows):
         return EMPTY
-    observed = _mode(process, claim["mode"], rows)
+    observed = _mode(process, claim.mode, rows)
     context = call_context(process, rows)
     # The modes themselves must not explain each other away.
     kept = {name: context[name] for name in ("rank", "root")}
     return Examples(
-        observed.isin([claim["value"]]),
+        observed.isin([claim.value]),
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),

@@ -3,41 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, optional
 from pytest_traincheck.relations.compiled import graph_examples
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, place_of_call
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
 
-LOSS = "a loss function"
 COMPILED = "compiled:"
 """How measures of functions in compiled graphs begin, before API and dtype."""
+
+
+@dataclass(frozen=True)
+class Returns(Claim):
+    """A function returns tensors of one dtype; `compiled`: in graphs of compiled regions."""
+
+    api: str
+    dtype: str
+    compiled: bool = False
+
+
+@dataclass(frozen=True)
+class PositiveNorm(Claim):
+    """What clipping returns is not zero."""
+
+    api: str
+    positive: Literal[True] = field(default=True, init=False)
+
+
+@dataclass(frozen=True)
+class FiniteLoss(Claim):
+    """What loss functions return is finite."""
+
+    finite: Literal[True] = field(default=True, init=False)
 
 
 class APIOutput:
     """A function returns tensors of one dtype in a context (under autocast, in training); a loss is finite."""
 
     name = "APIOutput"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"api": TEXT, "dtype": TEXT, "compiled": optional(exactly(True))},
-        {"api": TEXT, "positive": exactly(True)},
-        {"api": one_of(LOSS), "finite": exactly(True)},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (Returns, PositiveNorm, FiniteLoss)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: Returns | PositiveNorm | FiniteLoss) -> int:
         return 3
 
-    def meaning(self, rule: Invariant) -> Meaning:
-        if rule.claim.get("finite"):
+    def meaning(self, rule: Invariant[Returns | PositiveNorm | FiniteLoss]) -> Meaning:
+        if isinstance(rule.claim, FiniteLoss):
             return Meaning(Place.DIVERGED, general=True)
         return Meaning(place_of_call(rule.subject))
 
@@ -49,40 +69,33 @@ class APIOutput:
                 numbers = np.unique(columns, axis=0).tolist()
                 pairs = {(process.api.values[api], _dtype(process)[result]) for api, result in numbers}
                 for api, dtype in sorted(pair for pair in pairs if pair[1]):
-                    yield Hypothesis(self.name, api, {"api": api, "dtype": dtype}, Kind.BEHAVIOUR, Scope.TRANSFERABLE)
+                    yield Hypothesis(self.name, api, Returns(api, dtype), Kind.BEHAVIOUR, Scope.TRANSFERABLE)
             for api, dtype in sorted(_compiled(process)):
-                claim = {"api": api, "dtype": dtype, "compiled": True}
+                claim = Returns(api, dtype, compiled=True)
                 yield Hypothesis(self.name, api, claim, Kind.BEHAVIOUR, Scope.PINNED)
             for api in sorted(process.api.groups(_clip_rows(process))):
-                yield Hypothesis(self.name, api, {"api": api, "positive": True})
+                yield Hypothesis(self.name, api, PositiveNorm(api))
             if len(_loss_rows(process)):
-                yield Hypothesis(self.name, "torch.nn.functional", {"api": LOSS, "finite": True})
+                yield Hypothesis(self.name, "torch.nn.functional", FiniteLoss())
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        make = (
-            _positive
-            if "positive" in claim
-            else _finite
-            if "finite" in claim
-            else _in_graphs
-            if "compiled" in claim
-            else _typed
-        )
-        return Examples.concatenate([make(process, position, claim) for position, process in enumerate(run.processes)])
+    def examples(self, claim: Returns | PositiveNorm | FiniteLoss, run: Run) -> Examples:
+        return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        if "finite" in claim:
+    def sentence(self, claim: Returns | PositiveNorm | FiniteLoss, subject: str, when: str) -> str:
+        if isinstance(claim, FiniteLoss):
             return f"The result of every loss function is finite{when}."
-        if "positive" in claim:
+        if isinstance(claim, PositiveNorm):
             return f"The norm that `{subject}` returns is not zero{when}."
-        where = " in compiled regions" if "compiled" in claim else ""
-        return f"`{subject}` returns {claim['dtype']}{where}{when}."
+        where = " in compiled regions" if claim.compiled else ""
+        return f"`{subject}` returns {claim.dtype}{where}{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(
+        self, invariant: Invariant[Returns | PositiveNorm | FiniteLoss], run: Run, examples: Examples, broken: Ints
+    ) -> Finding:
         claim = invariant.claim
         first = int(broken[0])
         process = run.processes[int(examples.process[first])]
-        if "finite" in claim:
+        if isinstance(claim, FiniteLoss):
             api = process.api[int(examples.row[first])]
             return Finding(
                 f"`{api}` returned finite losses in the golden run; in the candidate it returns NaN or infinity.",
@@ -90,22 +103,30 @@ class APIOutput:
                 "NaN or infinity",
                 deviation=Deviation.NOT_FINITE,
             )
-        if "positive" in claim:
+        if isinstance(claim, PositiveNorm):
             return Finding(
-                f"`{claim['api']}` returned a norm above 0 in the golden run; in the candidate it returns 0: it is "
+                f"`{claim.api}` returned a norm above 0 in the golden run; in the candidate it returns 0: it is "
                 "given no gradients, and clips nothing.",
                 "a norm above 0",
                 "0",
             )
         seen = examples.observed[first] if examples.observed is not None else "?"
-        where = " in a compiled region (see `torch.autocast`)" if "compiled" in claim else ""
+        where = " in a compiled region (see `torch.autocast`)" if claim.compiled else ""
         return Finding(
-            f"`{claim['api']}` returned {claim['dtype']} in the golden run; in the candidate it returns {seen}{where}.",
-            claim["dtype"],
+            f"`{claim.api}` returned {claim.dtype} in the golden run; in the candidate it returns {seen}{where}.",
+            claim.dtype,
             seen,
             value=seen,
-            common_cause=f"compiled, {seen}" if "compiled" in claim else "",
+            common_cause=f"compiled, {seen}" if claim.compiled else "",
         )
+
+
+def _examples(process: Process, position: int, claim: Returns | PositiveNorm | FiniteLoss) -> Examples:
+    if isinstance(claim, FiniteLoss):
+        return _finite(process, position)
+    if isinstance(claim, PositiveNorm):
+        return _positive(process, position, claim)
+    return _in_graphs(process, position, claim) if claim.compiled else _typed(process, position, claim)
 
 
 def _clip_rows(process: Process) -> Ints:
@@ -115,9 +136,9 @@ def _clip_rows(process: Process) -> Ints:
     return known
 
 
-def _positive(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _positive(process: Process, position: int, claim: PositiveNorm) -> Examples:
     rows = _clip_rows(process)
-    rows = rows[process.api.isin([claim["api"]])[rows]]
+    rows = rows[process.api.isin([claim.api])[rows]]
     return Examples(
         np.asarray(process.events["value"][rows] > 0),
         np.full(len(rows), position),
@@ -143,9 +164,9 @@ def _compiled(process: Process) -> Mapping[tuple[str, str], Ints]:
     return process.memo("compiled functions", compute)
 
 
-def _in_graphs(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
-    mine = {dtype: rows for (api, dtype), rows in _compiled(process).items() if api == claim["api"]}
-    return graph_examples(position, mine, claim["dtype"])
+def _in_graphs(process: Process, position: int, claim: Returns) -> Examples:
+    mine = {dtype: rows for (api, dtype), rows in _compiled(process).items() if api == claim.api}
+    return graph_examples(position, mine, claim.dtype)
 
 
 def _rows(process: Process) -> Ints:
@@ -183,9 +204,9 @@ def _first_dtype(value: Any) -> str:
     return ""
 
 
-def _typed(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _typed(process: Process, position: int, claim: Returns) -> Examples:
     rows = _rows(process)
-    rows = rows[process.api.isin([claim["api"]])[rows]]
+    rows = rows[process.api.isin([claim.api])[rows]]
     if not len(rows):
         return EMPTY
     observed = Labels.of(process.events["ret"][rows], _dtype(process))
@@ -194,7 +215,7 @@ def _typed(process: Process, position: int, claim: Mapping[str, Any]) -> Example
     context = call_context(process, rows)
     kept = {name: context[name] for name in ("autocast", "stage", "backward", "rank", "root", "module")}
     return Examples(
-        observed.isin([claim["dtype"]]),
+        observed.isin([claim.dtype]),
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),
@@ -209,7 +230,7 @@ def _loss_rows(process: Process) -> Ints:
     return vocabulary.without_metrics(process, np.flatnonzero(process.is_call & process.api.isin(names) & scalar))
 
 
-def _finite(process: Process, position: int, _claim: Mapping[str, Any]) -> Examples:
+def _finite(process: Process, position: int) -> Examples:
     rows = _loss_rows(process)
     holds = (process.events["flags"][rows] & fmt.NONFINITE_RESULT) == 0
     context = call_context(process, rows)

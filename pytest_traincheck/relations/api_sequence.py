@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import TEXT, Form, list_of, one_of, optional
+from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label, step_context
 from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Words, place_of_call
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
 BACKWARD = "torch.autograd.backward"
 GRADIENT_TYPES = ("clip", "scaler", "collective")
+
+
+@dataclass(frozen=True)
+class Order(Claim):
+    """Calls come in this order in every step, or with `per` once in a run."""
+
+    order: Annotated[tuple[str, ...], Items(2, 3)]
+    per: Literal["run"] | None = None
 
 
 class APISequence:
@@ -30,17 +39,17 @@ class APISequence:
     """
 
     name = "APISequence"
-    forms: ClassVar[tuple[Form, ...]] = ({"order": list_of(TEXT, 2, 3), "per": optional(one_of("run"))},)
+    claims: ClassVar[tuple[type[Claim], ...]] = (Order,)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: Order) -> int:
         return 1
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[Order]) -> Meaning:
         return Meaning(
             place_of_call(rule.subject),
             brings=frozenset({Change.LENGTH}),
             comes_with=frozenset({Change.LOOP}),
-            words=Words(apis=tuple(api for api in rule.claim.get("order", ()) if "." in api)),
+            words=Words(apis=tuple(api for api in rule.claim.order if "." in api)),
         )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
@@ -48,19 +57,19 @@ class APISequence:
             between = _between(process)
             apis = sorted(between.api.values[code] for code in np.unique(between.api.codes).tolist())
             for api in apis:
-                yield Hypothesis(self.name, api, {"order": [BACKWARD, api, "step"]})
+                yield Hypothesis(self.name, api, Order((BACKWARD, api, "step")))
             for first in apis:
                 for second in apis:
                     if first != second:
-                        yield Hypothesis(self.name, second, {"order": [first, second]})
+                        yield Hypothesis(self.name, second, Order((first, second)))
             for scheduler in _scheduler_calls(process):
-                yield Hypothesis(self.name, scheduler, {"order": ["step", scheduler], "per": "run"})
+                yield Hypothesis(self.name, scheduler, Order(("step", scheduler), "run"))
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        order = list(claim["order"])
+    def examples(self, claim: Order, run: Run) -> Examples:
+        order = claim.order
         parts = []
         for position, process in enumerate(run.processes):
-            if claim.get("per") == "run":
+            if claim.per == "run":
                 parts.append(_first_step_before(process, position, order[1]))
             elif order[0] == BACKWARD:
                 parts.append(_present(process, position, order[1]))
@@ -68,18 +77,18 @@ class APISequence:
                 parts.append(_ordered(process, position, order[0], order[1]))
         return Examples.concatenate(parts)
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        order = list(claim["order"])
-        if claim.get("per") == "run":
+    def sentence(self, claim: Order, subject: str, when: str) -> str:
+        order = claim.order
+        if claim.per == "run":
             return f"The optimizer steps before `{subject}` is first called{when}."
         if order[0] == BACKWARD:
             return f"`{subject}` is called between the last `backward` and the optimizer's step{when}."
         return f"`{order[0]}` is called before `{order[1]}` in every step in which both are called{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
-        order = list(invariant.claim["order"])
+    def finding(self, invariant: Invariant[Order], run: Run, examples: Examples, broken: Ints) -> Finding:
+        order = invariant.claim.order
         subject = invariant.subject
-        if invariant.claim.get("per") == "run":
+        if invariant.claim.per == "run":
             return Finding(
                 f"`{subject}` was first called after an optimizer step in the golden run; the candidate calls it "
                 "before the first step.",

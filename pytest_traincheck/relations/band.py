@@ -9,25 +9,26 @@ four times too large shows in the pooled rule alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.relations import quantities
+from pytest_traincheck.relations.band_claims import PooledName, PooledQuantity, QuantityOf
 from pytest_traincheck.relations.band_fit import POOLED, fit
 from pytest_traincheck.relations.band_wording import QUANTITY_WORDS, describe_one, describe_pooled
 from pytest_traincheck.relations.base import Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import TEXT, Form, exactly, one_of, optional
 from pytest_traincheck.relations.interval import trimmed_mean
 from pytest_traincheck.relations.meaning import Excuse, Meaning, Place
 from pytest_traincheck.relations.quantities import Readings, by_name, readings_of
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Ints
 
-POOLED_QUANTITIES = (quantities.GRADIENT, quantities.UPDATE)
+POOLED_QUANTITIES: tuple[PooledName, ...] = (quantities.GRADIENT, quantities.UPDATE)
 
 LARGEST = 700.0
 """Largest logarithm of a pooled factor: what is further apart has a factor beyond 64-bit numbers, or one of zero."""
@@ -42,16 +43,13 @@ class Band:
     """
 
     name = "Band"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"quantity": one_of(*QUANTITY_WORDS), "root": optional(TEXT)},
-        {"quantity": one_of(*POOLED_QUANTITIES), "root": optional(TEXT), "pooled": exactly(True)},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (QuantityOf, PooledQuantity)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: QuantityOf | PooledQuantity) -> int:
         return 5
 
-    def meaning(self, rule: Invariant) -> Meaning:
-        quantity = rule.claim["quantity"]
+    def meaning(self, rule: Invariant[QuantityOf | PooledQuantity]) -> Meaning:
+        quantity = rule.claim.quantity
         compared = quantity in (quantities.LOSS, quantities.ACTIVATION)
         return Meaning(
             Place.NUMBER,
@@ -67,30 +65,29 @@ class Band:
             for root in np.unique(quantities.read(process, quantity).roots).tolist()
         }
         for quantity, root in sorted(found):
-            claim = {"quantity": quantity, "root": root} if root else {"quantity": quantity}
-            yield self._hypothesis(claim)
-            if quantity in POOLED_QUANTITIES:
-                yield self._hypothesis({**claim, "pooled": True})
+            yield self._hypothesis(QuantityOf(quantity, root))
+            for pooled in POOLED_QUANTITIES:
+                if pooled == quantity:
+                    yield self._hypothesis(PooledQuantity(pooled, root))
 
-    def _hypothesis(self, claim: Mapping[str, Any]) -> Hypothesis:
-        subject = claim.get("root", "torch.nn.functional")
-        return Hypothesis(self.name, subject, claim, Kind.NUMERIC, Scope.PINNED)
+    def _hypothesis(self, claim: QuantityOf | PooledQuantity) -> Hypothesis:
+        return Hypothesis(self.name, claim.root or "torch.nn.functional", claim, Kind.NUMERIC, Scope.PINNED)
 
-    def fit(self, claim: Mapping[str, Any], runs: Sequence[Run]) -> Numbers | None:
+    def fit(self, claim: QuantityOf | PooledQuantity, runs: Sequence[Run]) -> Numbers | None:
         """The bands of a quantity over the golden runs; None where nothing can be said."""
         return fit(claim, runs)
 
-    def suits(self, claim: Mapping[str, Any], numbers: Numbers) -> bool:
+    def suits(self, claim: QuantityOf | PooledQuantity, numbers: Numbers) -> bool:
         """A pooled rule has the pooled factor beside the numbers it is made of, and no other rule has it. What is
         pooled are sizes, of which logarithms are taken, so none is zero or negative.
         """
-        pooled = bool(claim.get("pooled"))
+        pooled = isinstance(claim, PooledQuantity)
         if pooled and not (numbers.low > 0).all():
             return False
         return len(numbers.names) > pooled and (POOLED in numbers.position) == pooled
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        numbers: Numbers = claim["numbers"]
+    def examples(self, claim: QuantityOf | PooledQuantity, run: Run) -> Examples:
+        numbers = claim.numbers
         parts = []
         for position, readings in _places(claim, run):
             at = [numbers.position[name] for name in readings.names]
@@ -98,14 +95,16 @@ class Band:
             parts.append(Examples(holds, np.full(len(readings), position), readings.rows, readings.variables))
         return Examples.concatenate(parts)
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        words = QUANTITY_WORDS[claim["quantity"]]
-        text = words.pooled_rule if claim.get("pooled") else words.rule
-        return text.format(root=claim.get("root", "")) + f" within the band of the golden runs{when}."
+    def sentence(self, claim: QuantityOf | PooledQuantity, subject: str, when: str) -> str:
+        words = QUANTITY_WORDS[claim.quantity]
+        text = words.pooled_rule if isinstance(claim, PooledQuantity) else words.rule
+        return text.format(root=claim.root) + f" within the band of the golden runs{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(
+        self, invariant: Invariant[QuantityOf | PooledQuantity], run: Run, examples: Examples, broken: Ints
+    ) -> Finding:
         claim = invariant.claim
-        numbers: Numbers = claim["numbers"]
+        numbers = claim.numbers
         # The same places in the same order as the examples.
         places = [
             (name, value)
@@ -115,20 +114,20 @@ class Band:
         found = [places[number] for number in broken.tolist()]
         first = int(broken[0])
         step = run.processes[int(examples.process[first])].step_number(int(examples.row[first]))
-        if claim.get("pooled"):
+        if isinstance(claim, PooledQuantity):
             return describe_pooled(claim, numbers, numbers.position[POOLED], found[0][1], step)
         return describe_one(claim, numbers, found, step)
 
 
-def _places(claim: Mapping[str, Any], run: Run) -> list[tuple[int, Readings]]:
+def _places(claim: QuantityOf | PooledQuantity, run: Run) -> list[tuple[int, Readings]]:
     """The numbers that have a band, in each process; or the pooled factor, once a run."""
-    numbers: Numbers = claim["numbers"]
+    numbers = claim.numbers
     known = [
         (position, readings.only([name in numbers.position for name in readings.names]))
-        for position, readings in readings_of(claim, run)
+        for position, readings in readings_of(claim.quantity, claim.root, run)
     ]
     known = [(position, readings) for position, readings in known if len(readings)]
-    return _pooled_place(numbers, known, run) if claim.get("pooled") else known
+    return _pooled_place(numbers, known, run) if isinstance(claim, PooledQuantity) else known
 
 
 def _pooled_place(numbers: Numbers, known: Sequence[tuple[int, Readings]], run: Run) -> list[tuple[int, Readings]]:

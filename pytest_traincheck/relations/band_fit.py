@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.relations import quantities
+from pytest_traincheck.relations.band_claims import PooledQuantity, QuantityOf
 from pytest_traincheck.relations.interval import intervals, reach_of_few, trimmed_mean
-from pytest_traincheck.relations.quantities import Floats, by_name, readings_of
+from pytest_traincheck.relations.quantities import Floats, Quantity, by_name, readings_of
 from pytest_traincheck.trace import Run
 
-FLOORS: Mapping[str, float] = {
+FLOORS: Mapping[Quantity, float] = {
     quantities.LOSS: 0.35,
     quantities.INITIAL_SCALE: 0.05,
     quantities.INPUT: 0.7,
@@ -43,21 +43,21 @@ Scale = Callable[[Floats], Floats]
 """Takes numbers to where chance adds."""
 
 
-def fit(claim: Mapping[str, Any], runs: Sequence[Run]) -> Numbers | None:
+def fit(claim: QuantityOf | PooledQuantity, runs: Sequence[Run]) -> Numbers | None:
     """The bands of a claim over the golden runs; None where nothing can be said, as after a single run."""
     if len(runs) < 2:
         return None
-    by_run = [by_name([readings for _, readings in readings_of(claim, run)]) for run in runs]
+    by_run = [by_name([readings for _, readings in readings_of(claim.quantity, claim.root, run)]) for run in runs]
     names = sorted(set.intersection(*(set(values) for values in by_run)))
     names = [name for name in names if all(np.isfinite(values[name]).all() for values in by_run)]
     if not names:
         return None
-    quantity = claim["quantity"]
+    quantity = claim.quantity
     if quantity == quantities.INITIAL_MEAN:
         return _means(runs, claim, names, by_run)
     if quantity == quantities.INITIAL_SCALE:
         return _initial(runs, claim, names, by_run)
-    return _pooled(names, by_run) if claim.get("pooled") else _sizes(runs, claim, names, by_run)
+    return _pooled(names, by_run) if isinstance(claim, PooledQuantity) else _sizes(runs, claim, names, by_run)
 
 
 def _spread(by_run: Sequence[Mapping[str, Floats]], names: Sequence[str], scale: Scale) -> tuple[Floats, Floats]:
@@ -90,7 +90,10 @@ def _comparable(by_run: Sequence[Mapping[str, Floats]], names: Sequence[str]) ->
 
 
 def _sizes(
-    runs: Sequence[Run], claim: Mapping[str, Any], names: Sequence[str], by_run: Sequence[Mapping[str, Floats]]
+    runs: Sequence[Run],
+    claim: QuantityOf | PooledQuantity,
+    names: Sequence[str],
+    by_run: Sequence[Mapping[str, Floats]],
 ) -> Numbers | None:
     sizes, zeros, negligible = _comparable(by_run, names)
     if not sizes:
@@ -99,8 +102,8 @@ def _sizes(
     if not spreads.any():
         # Runs that do not differ, as when a script fixes its seed, say nothing about other runs.
         return None
-    floor, unit = np.full(len(sizes), FLOORS[claim["quantity"]]), np.ones(len(sizes))
-    if claim["quantity"] in (quantities.GRADIENT, quantities.UPDATE):
+    floor, unit = np.full(len(sizes), FLOORS[claim.quantity]), np.ones(len(sizes))
+    if claim.quantity in (quantities.GRADIENT, quantities.UPDATE):
         # A share of the spread, and of a small parameter most of it, is that of a few random elements.
         elements = _elements(runs, claim, sizes)
         floor = floor + reach_of_few(elements)
@@ -125,18 +128,21 @@ def _pooled(names: Sequence[str], by_run: Sequence[Mapping[str, Floats]]) -> Num
     return _numbers({**usual, POOLED: (float(np.exp(low[0])), float(np.exp(high[0])))})
 
 
-def _elements(runs: Sequence[Run], claim: Mapping[str, Any], names: Sequence[str]) -> Floats:
+def _elements(runs: Sequence[Run], claim: QuantityOf | PooledQuantity, names: Sequence[str]) -> Floats:
     """Of how many elements the variable of each name is made, at least 1."""
     known = {
         name: count
-        for _, readings in readings_of(claim, runs[0])
+        for _, readings in readings_of(claim.quantity, claim.root, runs[0])
         for name, count in zip(readings.names, readings.elements.tolist(), strict=True)
     }
     return np.array([max(known[name], 1) for name in names], dtype=np.float64)
 
 
 def _initial(
-    runs: Sequence[Run], claim: Mapping[str, Any], names: Sequence[str], by_run: Sequence[Mapping[str, Floats]]
+    runs: Sequence[Run],
+    claim: QuantityOf | PooledQuantity,
+    names: Sequence[str],
+    by_run: Sequence[Mapping[str, Floats]],
 ) -> Numbers | None:
     """Bands of root mean squares, which scatter as those of random elements do, and of constants."""
     constants = _constants(runs, claim, names, by_run)
@@ -152,10 +158,13 @@ def _initial(
 
 
 def _means(
-    runs: Sequence[Run], claim: Mapping[str, Any], names: Sequence[str], by_run: Sequence[Mapping[str, Floats]]
+    runs: Sequence[Run],
+    claim: QuantityOf | PooledQuantity,
+    names: Sequence[str],
+    by_run: Sequence[Mapping[str, Floats]],
 ) -> Numbers | None:
     """Bands of means that are not noise: eight times what the mean of n random elements around zero may be."""
-    scale = by_name([readings for _, readings in readings_of(claim, runs[0], quantities.INITIAL_SCALE)])
+    scale = by_name([readings for _, readings in readings_of(quantities.INITIAL_SCALE, claim.root, runs[0])])
     constants = {name: mean for name, mean in _constants(runs, claim, names, by_run).items() if mean}
     bands = {name: _around(mean) for name, mean in constants.items()}
     noise = {
@@ -180,15 +189,20 @@ def _means(
 
 
 def _constants(
-    runs: Sequence[Run], claim: Mapping[str, Any], names: Sequence[str], by_run: Sequence[Mapping[str, Floats]]
+    runs: Sequence[Run],
+    claim: QuantityOf | PooledQuantity,
+    names: Sequence[str],
+    by_run: Sequence[Mapping[str, Floats]],
 ) -> dict[str, float]:
     """Parameters all of whose elements are one constant in every run: then the mean is as large as the root mean
     square. The value is that of the claim's quantity.
 
     A single element always looks so; that it is a constant shows in runs that initialise something else differently.
     """
-    other = quantities.INITIAL_MEAN if claim["quantity"] == quantities.INITIAL_SCALE else quantities.INITIAL_SCALE
-    counterpart = [by_name([readings for _, readings in readings_of(claim, run, other)]) for run in runs]
+    other: Quantity = (
+        quantities.INITIAL_MEAN if claim.quantity == quantities.INITIAL_SCALE else quantities.INITIAL_SCALE
+    )
+    counterpart = [by_name([readings for _, readings in readings_of(other, claim.root, run)]) for run in runs]
     elements = dict(zip(names, _elements(runs, claim, names).tolist(), strict=True))
     varies = any(not np.array_equal(run[name], by_run[0][name]) for name in names for run in by_run)
     found = {}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.relations import quantities
+from pytest_traincheck.relations.band_claims import PooledQuantity, QuantityOf
 from pytest_traincheck.relations.base import Finding
 from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.relations.quantities import Quantity
 
 SHOWN = 3
 LARGE = 1e6
@@ -27,7 +28,7 @@ class Words:
     pooled: str = ""
 
 
-QUANTITY_WORDS: Mapping[str, Words] = {
+QUANTITY_WORDS: Mapping[Quantity, Words] = {
     quantities.LOSS: Words("The loss of the first training step is", "{name} is"),
     quantities.INITIAL_SCALE: Words(
         "The root mean square of each parameter of `{root}` after initialisation is",
@@ -114,7 +115,7 @@ class Outside:
         return f"{number(self.factor, 2)} times {direction} than in the golden runs ({self.usual})"
 
 
-def describe_one(claim: Mapping[str, Any], numbers: Numbers, found: Sequence[tuple[str, float]], step: int) -> Finding:
+def describe_one(claim: QuantityOf, numbers: Numbers, found: Sequence[tuple[str, float]], step: int) -> Finding:
     """`found` are the names and values outside their bands, of one step."""
     worst: dict[str, Outside] = {}
     for name, value in found:
@@ -124,8 +125,8 @@ def describe_one(claim: Mapping[str, Any], numbers: Numbers, found: Sequence[tup
             worst[name] = item
     ordered = sorted(worst.values(), key=lambda item: (-item.factor, item.name))
     first = ordered[0]
-    when = "" if claim["quantity"] in (quantities.INITIAL_SCALE, quantities.INITIAL_MEAN) else f" at step {step}"
-    title = f"{QUANTITY_WORDS[claim['quantity']].one.format(name=first.quoted)} {first.seen}{when}, {first.compared}"
+    when = "" if claim.quantity in (quantities.INITIAL_SCALE, quantities.INITIAL_MEAN) else f" at step {step}"
+    title = f"{QUANTITY_WORDS[claim.quantity].one.format(name=first.quoted)} {first.seen}{when}, {first.compared}"
     more = len(ordered) - 1
     if more:
         title += f"; {more} more {'is outside its band' if more == 1 else 'are outside their bands'}"
@@ -134,15 +135,15 @@ def describe_one(claim: Mapping[str, Any], numbers: Numbers, found: Sequence[tup
         f"{title[0].upper()}{title[1:]}.",
         "; ".join(f"{item.quoted} {item.usual}" for item in ordered[:SHOWN]),
         f"{shown} and {more + 1 - SHOWN} more" if more >= SHOWN else shown,
-        variables=() if claim["quantity"] == quantities.LOSS else tuple(item.name for item in ordered),
+        variables=() if claim.quantity == quantities.LOSS else tuple(item.name for item in ordered),
         deviation=Deviation.DIFFERENT if math.isfinite(first.value) else Deviation.NOT_FINITE,
     )
 
 
-def describe_pooled(claim: Mapping[str, Any], numbers: Numbers, at: int, factor: float, step: int) -> Finding:
+def describe_pooled(claim: PooledQuantity, numbers: Numbers, at: int, factor: float, step: int) -> Finding:
     """`factor` is how large the numbers of a model are together, in golden's; `at` is where its band stands."""
     size = f"{number(factor, 2)} times as large as" if factor >= 1 else f"{number(1 / factor, 2)} times smaller than"
-    what = QUANTITY_WORDS[claim["quantity"]].pooled.format(root=claim.get("root", ""))
+    what = QUANTITY_WORDS[claim.quantity].pooled.format(root=claim.root)
     what = what.replace("together", "(an average or another copy of weights) together") if _is_copy(claim) else what
     return Finding(
         f"{what} {size} in the golden runs at step {step}.",
@@ -151,9 +152,9 @@ def describe_pooled(claim: Mapping[str, Any], numbers: Numbers, at: int, factor:
     )
 
 
-def _is_copy(claim: Mapping[str, Any]) -> bool:
+def _is_copy(claim: PooledQuantity) -> bool:
     """As the probe names copies of parameters that live outside every module."""
-    return str(claim.get("root", "")).startswith("copy of ")
+    return claim.root.startswith("copy of ")
 
 
 def number(value: float, digits: int = 3) -> str:

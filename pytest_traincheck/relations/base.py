@@ -5,20 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
-from pytest_traincheck.relations.claims import Form
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
 from pytest_traincheck.relations.settings import several
+from pytest_traincheck.rules.claims import NOT_STORED, Claim, to_json
 from pytest_traincheck.rules.conditions import Clause, Condition, Except, Exists
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    C = TypeVar("C", bound=Claim, contravariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    C = TypeVar("C", contravariant=True)
 
 PINNED_FIELDS = frozenset({"optimizer", "root", "child", "variable", "module", "group"})
 """Context fields that name things of one pipeline; a precondition that lists their values pins its invariant."""
@@ -41,7 +50,7 @@ class Hypothesis:
 
     relation: str
     subject: str
-    claim: Mapping[str, Any]
+    claim: Claim
     kind: Kind = Kind.BEHAVIOUR
     scope: Scope = Scope.TRANSFERABLE
     family: str = ""
@@ -50,7 +59,7 @@ class Hypothesis:
 
     @property
     def key(self) -> str:
-        return json.dumps([self.relation, self.subject, self.claim], sort_keys=True, ensure_ascii=False)
+        return json.dumps([self.relation, self.subject, to_json(self.claim)], sort_keys=True, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -173,14 +182,14 @@ class Finding:
     """What is behind the finding, where that shows in several rules: findings that name the same are one incident."""
 
 
-class Relation(Protocol):
+class Relation(Protocol[C]):
     """A template of rules. Learning and checking share `examples`, so that what is checked is what was learned."""
 
     name: str
-    forms: ClassVar[tuple[Form, ...]]
-    """What its claims look like; a stored claim that has none of these forms is refused where it is read."""
+    claims: ClassVar[tuple[type[Claim], ...]]
+    """The types of its claims; a stored claim that is none of them is refused where it is read."""
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: C) -> int:
         """Place in the flow of cause and effect: 1 calls, modes and configuration, 2 arguments and gradients, 3
         effects of
         a call, 4 variables, 5 ranks.
@@ -190,13 +199,13 @@ class Relation(Protocol):
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         """What might be a rule, judged from one golden run."""
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+    def examples(self, claim: C, run: Run) -> Examples:
         """Every place of a run to which the claim applies."""
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+    def sentence(self, claim: C, subject: str, when: str) -> str:
         """The rule in plain English; `when` is its precondition in words, possibly empty."""
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(self, invariant: Invariant[C], run: Run, examples: Examples, broken: Ints) -> Finding:
         """Describes the violations; `broken` are positions in `examples`, in order of time."""
 
 
@@ -215,35 +224,65 @@ AFTER_OTHERS = 100
 
 def usual_meaning(rule: Invariant) -> Meaning:
     """What is true of any rule: numbers are results, and everything else may be the cause or the effect of anything."""
-    words = Words(words=tuple(str(rule.claim[key]) for key in ("argument", "name") if key in rule.claim))
+    content = to_json(rule.claim)
+    words = Words(words=tuple(str(content[key]) for key in ("argument", "name") if key in content))
     if rule.kind is Kind.NUMERIC:
         return Meaning(Place.NUMBER, order=AFTER_OTHERS, words=words)
     return Meaning(words=words)
 
 
+@dataclass(frozen=True)
+class MeasuredClaim(Claim):
+    """A claim of a `Measured` relation: `examples` and `finding` get it with its numbers."""
+
+    fitted: Numbers | None = field(default=None, kw_only=True, compare=False, repr=False, metadata=NOT_STORED)
+
+    @property
+    def numbers(self) -> Numbers:
+        """The numbers of the platform at hand. Raises `ValueError` for a claim that comes without."""
+        if self.fitted is None:
+            raise ValueError(f"{self} comes without its numbers")
+        return self.fitted
+
+
+@dataclass(frozen=True)
+class ReplayedClaim(Claim):
+    """A claim of a `Replayed` relation: `examples` and `finding` get it with the recording."""
+
+    recorded: Recording | None = field(default=None, kw_only=True, compare=False, repr=False, metadata=NOT_STORED)
+
+    @property
+    def recording(self) -> Recording:
+        """What a golden run computed on the platform at hand. Raises `ValueError` for a claim that comes without."""
+        if self.recorded is None:
+            raise ValueError(f"{self} comes without a recording")
+        return self.recorded
+
+
 @runtime_checkable
-class Measured(Relation, Protocol):
+class Measured(Relation[C], Protocol[C]):
     """A relation whose rules rest on numbers, which belong to one platform and are no part of what is claimed.
 
-    `examples` and `finding` get the numbers as `claim["numbers"]`; a stored invariant does not hold them, so that its
-    id and its line in the golden file are the same on every platform.
+    Its claims are `MeasuredClaim`s. `examples` and `finding` get the numbers as `claim.numbers`; a stored invariant
+    does not hold them, so that its id and its line in the golden file are the same on every platform.
     """
 
-    def fit(self, claim: Mapping[str, Any], runs: Sequence[Run]) -> Numbers | None:
+    def fit(self, claim: C, runs: Sequence[Run]) -> Numbers | None:
         """The numbers of a claim over all golden runs of one spec; None where it must not be made."""
         ...
 
-    def suits(self, claim: Mapping[str, Any], numbers: Numbers) -> bool:
+    def suits(self, claim: C, numbers: Numbers) -> bool:
         """Whether numbers that were read from a file are such as `fit` gives for the claim."""
         ...
 
 
 @runtime_checkable
-class Replayed(Relation, Protocol):
+class Replayed(Relation[C], Protocol[C]):
     """A relation whose rules rest on the recording of one golden run.
 
-    `examples` and `finding` get it as `claim["numbers"]`. Other golden runs do not have to confirm such a rule, since
-    its condition is met in none of them; where it is, they have told what is not repeatable.
+    Its claims are `ReplayedClaim`s. `examples` and `finding` get it as `claim.recording`. Other golden runs do not
+    have to confirm such a rule, since its condition is met in none of them; where it is, they have told what is not
+    repeatable.
     """
 
     def recording(self, runs: Sequence[Run]) -> Recording | None:
@@ -251,9 +290,13 @@ class Replayed(Relation, Protocol):
         ...
 
 
-def filled(claim: Mapping[str, Any], numbers: Numbers | Recording) -> dict[str, Any]:
+def filled(claim: Claim, found: Numbers | Recording) -> Claim:
     """A claim as the methods of a `Measured` or `Replayed` relation take it."""
-    return {**claim, "numbers": numbers}
+    if isinstance(claim, MeasuredClaim) and isinstance(found, Numbers):
+        return replace(claim, fitted=found)
+    if isinstance(claim, ReplayedClaim) and isinstance(found, Recording):
+        return replace(claim, recorded=found)
+    raise TypeError(f"{type(claim).__name__} takes no {type(found).__name__}; derive it from `MeasuredClaim`")
 
 
 def variable_names(run: Run, examples: Examples, rows: Ints) -> tuple[str, ...]:

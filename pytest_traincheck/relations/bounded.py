@@ -5,26 +5,53 @@ batch, what that argument is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import TEXT, WHOLE, Form, list_of, one_of
+from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.distinct import before_training
 from pytest_traincheck.relations.meaning import Change, Meaning, Place
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.slots import part_of_batch
 
-BATCH, TOKENS, WANTED = "batch", "tokens", "batch size"
+BATCH: Final = "batch"
+TOKENS: Final = "tokens"
+WANTED: Final = "batch size"
 LOADER = "torch.utils.data.DataLoader"
 SIZE = "max_new_tokens"
 MIXED = -1
 MOST = 4
 """Different batch sizes up to which they are configured: a sampler that varies them has none."""
+
+
+@dataclass(frozen=True)
+class RowsOfBatch(Claim):
+    """All tensors of a batch have as many rows as there are examples."""
+
+    of: Literal["batch"] = field(default=BATCH, init=False)
+
+
+@dataclass(frozen=True)
+class BatchSize(Claim):
+    """Training batches are asked for in these sizes."""
+
+    of: Literal["batch size"] = field(default=WANTED, init=False)
+    sizes: Annotated[tuple[int, ...], Items(1, MOST)]
+
+
+@dataclass(frozen=True)
+class NewTokens(Claim):
+    """What a call generates has no more new tokens than were asked for."""
+
+    of: Literal["tokens"] = field(default=TOKENS, init=False)
+    api: str
 
 
 class Bounded:
@@ -36,59 +63,56 @@ class Bounded:
     """
 
     name = "Bounded"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"of": one_of(BATCH)},
-        {"of": one_of(WANTED), "sizes": list_of(WHOLE, 1, MOST)},
-        {"of": one_of(TOKENS), "api": TEXT},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (RowsOfBatch, BatchSize, NewTokens)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: RowsOfBatch | BatchSize | NewTokens) -> int:
         return 1
 
-    def meaning(self, rule: Invariant) -> Meaning:
-        if rule.claim.get("of") == WANTED:
+    def meaning(self, rule: Invariant[RowsOfBatch | BatchSize | NewTokens]) -> Meaning:
+        if isinstance(rule.claim, BatchSize):
             return Meaning(Place.CHOICE, brings=frozenset({Change.BATCHES, Change.LENGTH}), general=True)
         return Meaning(Place.DATA, general=True)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
             if len(process.measures("batch.size")):
-                yield Hypothesis(self.name, LOADER, {"of": BATCH})
-                sizes = sorted(set(_wanted(process)[1].tolist()))
+                yield Hypothesis(self.name, LOADER, RowsOfBatch())
+                sizes = tuple(sorted(set(_wanted(process)[1].tolist())))
                 if 0 < len(sizes) <= MOST:
-                    yield Hypothesis(self.name, LOADER, {"of": WANTED, "sizes": sizes}, Kind.CONFIG, Scope.PINNED)
+                    yield Hypothesis(self.name, LOADER, BatchSize(sizes), Kind.CONFIG, Scope.PINNED)
             for api in sorted({process.api[int(row)] for row in _generations(process)[0]}):
-                yield Hypothesis(self.name, api, {"of": TOKENS, "api": api})
+                yield Hypothesis(self.name, api, NewTokens(api))
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        make = {BATCH: _batches, TOKENS: _generated, WANTED: _configured}[claim["of"]]
-        return Examples.concatenate([make(process, number, claim) for number, process in enumerate(run.processes)])
+    def examples(self, claim: RowsOfBatch | BatchSize | NewTokens, run: Run) -> Examples:
+        return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        if claim["of"] == BATCH:
+    def sentence(self, claim: RowsOfBatch | BatchSize | NewTokens, subject: str, when: str) -> str:
+        if isinstance(claim, RowsOfBatch):
             return f"All tensors of a batch have the same number of rows, at most the batch size{when}."
-        if claim["of"] == WANTED:
-            return f"The batch size of training is {_either(claim['sizes'])}{when}."
+        if isinstance(claim, BatchSize):
+            return f"The batch size of training is {_either(claim.sizes)}{when}."
         return f"`{subject}` returns no more new tokens than `{SIZE}`{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(
+        self, invariant: Invariant[RowsOfBatch | BatchSize | NewTokens], run: Run, examples: Examples, broken: Ints
+    ) -> Finding:
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
-        if invariant.claim["of"] == BATCH:
+        if isinstance(invariant.claim, RowsOfBatch):
             return Finding(
                 "In the golden run all tensors of a batch had the same number of rows, at most the batch size; in the "
                 f"candidate the batch has {seen}.",
                 "as many rows as examples",
                 seen,
             )
-        if invariant.claim["of"] == WANTED:
-            sizes = _either(invariant.claim["sizes"])
+        if isinstance(invariant.claim, BatchSize):
+            sizes = _either(invariant.claim.sizes)
             return Finding(
                 f"The batch size of training was {sizes} in the golden run and is {seen} in the candidate.",
                 f"batch_size = {sizes}",
                 f"batch_size = {seen}",
                 value=seen,
             )
-        api = invariant.claim["api"]
+        api = invariant.claim.api
         return Finding(
             f"`{api}` returned no more new tokens than `{SIZE}` in the golden run; in the candidate it returns {seen}.",
             f"no more than `{SIZE}`",
@@ -96,7 +120,15 @@ class Bounded:
         )
 
 
-def _batches(process: Process, position: int, _claim: Mapping[str, Any]) -> Examples:
+def _examples(process: Process, position: int, claim: RowsOfBatch | BatchSize | NewTokens) -> Examples:
+    if isinstance(claim, RowsOfBatch):
+        return _batches(process, position)
+    return (
+        _configured(process, position, claim) if isinstance(claim, BatchSize) else _generated(process, position, claim)
+    )
+
+
+def _batches(process: Process, position: int) -> Examples:
     rows = process.measures("batch.size")
     if not len(rows):
         return EMPTY
@@ -128,12 +160,12 @@ def _wanted(process: Process) -> tuple[Ints, Ints]:
     return rows, process.events["value"][rows].astype(np.int64)
 
 
-def _configured(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _configured(process: Process, position: int, claim: BatchSize) -> Examples:
     rows, sizes = _wanted(process)
     if not len(rows):
         return EMPTY
     return Examples(
-        np.isin(sizes, claim["sizes"]),
+        np.isin(sizes, claim.sizes),
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),
@@ -175,9 +207,9 @@ def _generations(process: Process) -> tuple[Ints, Ints, Ints]:
     return process.memo("generations", compute)
 
 
-def _generated(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _generated(process: Process, position: int, claim: NewTokens) -> Examples:
     rows, limit, new = _generations(process)
-    mine = process.api.isin([claim["api"]])[rows] if len(rows) else np.empty(0, dtype=bool)
+    mine = process.api.isin([claim.api])[rows] if len(rows) else np.empty(0, dtype=bool)
     rows, limit, new = rows[mine], limit[mine], new[mine]
     if not len(rows):
         return EMPTY

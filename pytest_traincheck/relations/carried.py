@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import TEXT, Form
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Meaning, Place
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
 LEFT, HELD = "optimizer.left", "optimizer.held"
+
+
+@dataclass(frozen=True)
+class StateIsKept(Claim):
+    """An optimizer, by its label, keeps its state from step to step."""
+
+    optimizer: str
 
 
 class Carried:
@@ -24,37 +32,37 @@ class Carried:
     """
 
     name = "Carried"
-    forms: ClassVar[tuple[Form, ...]] = ({"optimizer": TEXT},)
+    claims: ClassVar[tuple[type[Claim], ...]] = (StateIsKept,)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: StateIsKept) -> int:
         return 1
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[StateIsKept]) -> Meaning:
         return Meaning(Place.RESUMED)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
             for number in np.unique(process.events["opt"][process.measures(HELD)]).tolist():
-                claim = {"optimizer": process.names.optimizers[number]}
+                claim = StateIsKept(process.names.optimizers[number])
                 yield Hypothesis(self.name, f"{process.optimizer_class[number]}.state", claim, scope=Scope.PINNED)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+    def examples(self, claim: StateIsKept, run: Run) -> Examples:
         return Examples.concatenate(
             [
                 _examples(process, position, number)
                 for position, process in enumerate(run.processes)
                 for number, name in enumerate(process.names.optimizers)
-                if name == claim["optimizer"]
+                if name == claim.optimizer
             ]
         )
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        return f"`{claim['optimizer']}` keeps its state (momentum, moments, step counts) from step to step{when}."
+    def sentence(self, claim: StateIsKept, subject: str, when: str) -> str:
+        return f"`{claim.optimizer}` keeps its state (momentum, moments, step counts) from step to step{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(self, invariant: Invariant[StateIsKept], run: Run, examples: Examples, broken: Ints) -> Finding:
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
         return Finding(
-            f"In the golden run `{invariant.claim['optimizer']}` kept its state (momentum, moments, step counts) from "
+            f"In the golden run `{invariant.claim.optimizer}` kept its state (momentum, moments, step counts) from "
             f"step to step; in the candidate it takes a step {seen}: before that step the state was cleared or "
             "replaced, or the optimizer was made again.",
             "each step with the state of the step before",

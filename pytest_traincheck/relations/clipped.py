@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import TEXT, Form
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place
 from pytest_traincheck.relations.settings import text_of
 from pytest_traincheck.relations.vocabulary import only_measures
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -30,6 +31,14 @@ nothing: a part that golden leaves out on purpose, and whose gradients are small
 HALVES = ("float16", "bfloat16")
 
 
+@dataclass(frozen=True)
+class GradientsClipped(Claim):
+    """All gradients that an optimizer, by its label, uses were clipped by a function."""
+
+    optimizer: str
+    by: str
+
+
 class Clipped:
     """The gradients that an optimizer uses have together the norm that clipping returned, or `max_norm` where that is
     less. One whose norm is larger uses something that was not clipped: a parameter that clipping was not given, or a
@@ -42,32 +51,32 @@ class Clipped:
     """
 
     name = "Clipped"
-    forms: ClassVar[tuple[Form, ...]] = ({"optimizer": TEXT, "by": TEXT},)
+    claims: ClassVar[tuple[type[Claim], ...]] = (GradientsClipped,)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: GradientsClipped) -> int:
         return 2
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[GradientsClipped]) -> Meaning:
         return Meaning(Place.PREPARATION)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
             for line in _clippings(process):
                 name, by = process.names.optimizers[int(line["optimizer"])], process.api[int(line["clip"])]
-                yield Hypothesis(self.name, by, {"optimizer": name, "by": by}, scope=Scope.PINNED)
+                yield Hypothesis(self.name, by, GradientsClipped(name, by), scope=Scope.PINNED)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+    def examples(self, claim: GradientsClipped, run: Run) -> Examples:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        return f"`{claim['optimizer']}` uses no gradients beside those that `{claim['by']}` has clipped{when}."
+    def sentence(self, claim: GradientsClipped, subject: str, when: str) -> str:
+        return f"`{claim.optimizer}` uses no gradients but those that `{claim.by}` has clipped{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(self, invariant: Invariant[GradientsClipped], run: Run, examples: Examples, broken: Ints) -> Finding:
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
-        optimizer, by = invariant.claim["optimizer"], invariant.claim["by"]
+        optimizer, by = invariant.claim.optimizer, invariant.claim.by
         return Finding(
-            f"In golden `{by}` clipped all gradients that `{optimizer}` uses; in the candidate `{optimizer}` uses "
-            f"{seen}: a parameter is left out of clipping, or a gradient changes after it.",
+            f"In the golden run `{by}` clipped all gradients that `{optimizer}` uses; in the candidate the optimizer "
+            f"uses {seen}: a parameter is left out of clipping, or a gradient changes after it.",
             "gradients with the norm that was returned, or with `max_norm`",
             seen,
             deviation=Deviation.FEWER,
@@ -140,10 +149,10 @@ def _used(process: Process) -> tuple[Floats, Bools]:
     return used, np.bincount(table.step, halves & there, minlength=len(table.steps)) > 0
 
 
-def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _examples(process: Process, position: int, claim: GradientsClipped) -> Examples:
     table = _clippings(process)
-    mine = Labels.of(table["optimizer"], process.names.optimizers).isin([claim["optimizer"]])
-    table = table[mine & process.api.take(table["clip"]).isin([claim["by"]])]
+    mine = Labels.of(table["optimizer"], process.names.optimizers).isin([claim.optimizer])
+    table = table[mine & process.api.take(table["clip"]).isin([claim.by])]
     if not len(table):
         return EMPTY
     return Examples(

@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import TEXT, Form, one_of
 from pytest_traincheck.relations.meaning import Meaning, Place
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
 
-ISSUED, RESULT = "issued", "result"
+ISSUED: Final = "issued"
+RESULT: Final = "result"
+
+Fact = Literal["api", "dtype", "numel"]
+_FACTS: tuple[Fact, ...] = ("api", "dtype", "numel")
+
+
+@dataclass(frozen=True)
+class IssuedAlike(Claim):
+    """All ranks issue a collective at the same place, with the same dtype, or with the same number of elements."""
+
+    of: Literal["issued"] = field(default=ISSUED, init=False)
+    api: str
+    same: Fact
+
+
+@dataclass(frozen=True)
+class SameResult(Claim):
+    """What a collective leaves is the same on all ranks."""
+
+    of: Literal["result"] = field(default=RESULT, init=False)
+    api: str
 
 
 class CollectiveOrder:
@@ -24,15 +46,12 @@ class CollectiveOrder:
     """
 
     name = "CollectiveOrder"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"of": one_of(ISSUED), "api": TEXT, "same": one_of("api", "dtype", "numel")},
-        {"of": one_of(RESULT), "api": TEXT},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (IssuedAlike, SameResult)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
-        return 1 if claim["of"] == ISSUED else 2
+    def layer(self, claim: IssuedAlike | SameResult) -> int:
+        return 1 if isinstance(claim, IssuedAlike) else 2
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[IssuedAlike | SameResult]) -> Meaning:
         return Meaning(Place.EXCHANGE, general=True)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
@@ -42,33 +61,36 @@ class CollectiveOrder:
         for process in run.processes:
             apis.update(dict.fromkeys(process.api.groups(_calls(process))))
         for api in sorted(apis):
-            for what in ("api", "dtype", "numel"):
-                yield Hypothesis(self.name, api, {"of": ISSUED, "api": api, "same": what})
-            yield Hypothesis(self.name, api, {"of": RESULT, "api": api})
+            for what in _FACTS:
+                yield Hypothesis(self.name, api, IssuedAlike(api, what))
+            yield Hypothesis(self.name, api, SameResult(api))
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        make = _results if claim["of"] == RESULT else _issued
-        return Examples.concatenate([make(run, peers, claim) for peers in run.peers])
+    def examples(self, claim: IssuedAlike | SameResult, run: Run) -> Examples:
+        if isinstance(claim, SameResult):
+            return Examples.concatenate([_results(run, peers, claim) for peers in run.peers])
+        return Examples.concatenate([_issued(run, peers, claim) for peers in run.peers])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        if claim["of"] == RESULT:
+    def sentence(self, claim: IssuedAlike | SameResult, subject: str, when: str) -> str:
+        if isinstance(claim, SameResult):
             return f"After `{subject}` all ranks of the process group have the same values{when}."
-        if claim["same"] == "api":
+        if claim.same == "api":
             return f"If one rank calls `{subject}`, all ranks of its process group do, in the same order{when}."
         return f"All ranks of a process group call `{subject}` with the same {_spoken(claim)}{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(
+        self, invariant: Invariant[IssuedAlike | SameResult], run: Run, examples: Examples, broken: Ints
+    ) -> Finding:
         claim = invariant.claim
-        api = claim["api"]
+        api = claim.api
         seen = examples.observed[int(broken[0])] if examples.observed is not None else ""
-        if claim["of"] == RESULT:
+        if isinstance(claim, SameResult):
             return Finding(
                 f"After `{api}` all ranks had the same values in the golden run; in the candidate they differ "
                 "between ranks.",
                 "the same values on all ranks",
                 "different values between ranks",
             )
-        if claim["same"] == "api":
+        if claim.same == "api":
             return Finding(
                 f"In the golden run all ranks called `{api}` together; in the candidate they call different things: "
                 f"{seen}.",
@@ -83,8 +105,8 @@ class CollectiveOrder:
         )
 
 
-def _spoken(claim: Mapping[str, Any]) -> str:
-    return {"dtype": "dtype", "numel": "number of elements"}[claim["same"]]
+def _spoken(claim: IssuedAlike) -> str:
+    return {"api": "call", "dtype": "dtype", "numel": "number of elements"}[claim.same]
 
 
 def _calls(process: Process) -> Ints:
@@ -142,8 +164,8 @@ def _groups(run: Run, peers: tuple[int, ...]) -> dict[str, list[int]]:
     return found
 
 
-def _issued(run: Run, peers: tuple[int, ...], claim: Mapping[str, Any]) -> Examples:
-    api, what = claim["api"], claim["same"]
+def _issued(run: Run, peers: tuple[int, ...], claim: IssuedAlike) -> Examples:
+    api, what = claim.api, claim.same
     rows: list[int] = []
     process: list[int] = []
     holds: list[bool] = []
@@ -175,7 +197,7 @@ def _listing(run: Run, members: list[int], seen: list[str]) -> str:
     return ", ".join(f"{text or 'no tensor'} on rank {run.processes[position].rank}" for position, text in pairs)
 
 
-def _results(run: Run, peers: tuple[int, ...], claim: Mapping[str, Any]) -> Examples:
+def _results(run: Run, peers: tuple[int, ...], claim: SameResult) -> Examples:
     rows: list[int] = []
     process: list[int] = []
     holds: list[bool] = []
@@ -186,7 +208,7 @@ def _results(run: Run, peers: tuple[int, ...], claim: Mapping[str, Any]) -> Exam
             measured = mine.measures("collective.result")
             table = dict(zip(mine.events["parent"][measured].tolist(), mine.events["digest"][measured].tolist(),
                              strict=True))  # fmt: skip
-            calls = [entry[0] for entry in _by_group(mine)[group] if entry[1] == claim["api"]]
+            calls = [entry[0] for entry in _by_group(mine)[group] if entry[1] == claim.api]
             columns.append([(row, table[seq]) for row in calls if (seq := int(mine.events["seq"][row])) in table])
         if len(members) < 2:
             continue

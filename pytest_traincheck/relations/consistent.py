@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
-from pytest_traincheck.relations.claims import TEXT, Form, exactly, list_of, one_of
 from pytest_traincheck.relations.context import variable_context
 from pytest_traincheck.relations.meaning import Meaning, Place, Words
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -20,9 +20,32 @@ from pytest_traincheck.trace.variables import Variables
 _GATHERING = Words(names=("all_reduce", "broadcast", "DistributedDataParallel", "DDP", "no_sync"), finds_variables=True)
 """How code makes ranks have the same."""
 
-_IN_ORDER = ("gradient", "parameter", "buffer")
+Shared = Literal["parameter", "gradient", "buffer"]
+_IN_ORDER: tuple[Shared, ...] = ("gradient", "parameter", "buffer")
 """What is compared between ranks, upstream first."""
-PLURALS = {"parameter": "Parameters", "gradient": "Gradients", "buffer": "Buffers"}
+PLURALS: Mapping[Shared, str] = {"parameter": "Parameters", "gradient": "Gradients", "buffer": "Buffers"}
+
+
+@dataclass(frozen=True)
+class AcrossRanks(Claim):
+    """Variables of a kind are equal on all ranks."""
+
+    across: Literal["ranks"] = field(default="ranks", init=False)
+    kind: Shared
+
+
+@dataclass(frozen=True)
+class Apart(Claim):
+    """Different parameters have memory of their own."""
+
+    apart: Literal[True] = field(default=True, init=False)
+
+
+@dataclass(frozen=True)
+class Tied(Claim):
+    """Two names always hold one value."""
+
+    tied: tuple[str, str]
 
 
 class Consistent:
@@ -33,59 +56,57 @@ class Consistent:
     """
 
     name = "Consistent"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"across": one_of("ranks"), "kind": one_of(*PLURALS)},
-        {"apart": exactly(True)},
-        {"tied": list_of(TEXT, 2, 2)},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (AcrossRanks, Apart, Tied)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
-        return 2 if "tied" in claim or "apart" in claim else 5
+    def layer(self, claim: AcrossRanks | Apart | Tied) -> int:
+        return 5 if isinstance(claim, AcrossRanks) else 2
 
-    def meaning(self, rule: Invariant) -> Meaning:
-        if "across" not in rule.claim:
-            words = replace(_GATHERING, variables=tuple(rule.claim.get("tied", ())))
+    def meaning(self, rule: Invariant[AcrossRanks | Apart | Tied]) -> Meaning:
+        if not isinstance(rule.claim, AcrossRanks):
+            tied = rule.claim.tied if isinstance(rule.claim, Tied) else ()
+            words = replace(_GATHERING, variables=tied)
             return Meaning(Place.FORWARD, words=words)
         # What one rank has other gradients of, it has other parameters of afterwards.
-        return Meaning(Place.AGREEMENT, order=_IN_ORDER.index(rule.claim["kind"]), words=_GATHERING)
+        return Meaning(Place.AGREEMENT, order=_IN_ORDER.index(rule.claim.kind), words=_GATHERING)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         if run.peers:
             for kind in PLURALS:
-                yield Hypothesis(
-                    self.name, f"torch.nn.Parameter across ranks ({kind})", {"across": "ranks", "kind": kind}
-                )
+                yield Hypothesis(self.name, f"torch.nn.Parameter across ranks ({kind})", AcrossRanks(kind))
         if any(len(process.measures("parameter.rms")) for process in run.processes):
-            yield Hypothesis(self.name, "torch.nn.Parameter", {"apart": True}, Kind.BEHAVIOUR, Scope.PINNED)
+            yield Hypothesis(self.name, "torch.nn.Parameter", Apart(), Kind.BEHAVIOUR, Scope.PINNED)
         for process in run.processes:
             variables = Variables.of(process)
             names = process.names.variables
             for number in variables.ids("parameter", tied=True).tolist():
                 first = int(variables.first_name[number])
                 if first != number and names[first] != names[number]:
-                    claim = {"tied": sorted([names[first], names[number]])}
+                    one, other = sorted([names[first], names[number]])
+                    claim = Tied((one, other))
                     yield Hypothesis(self.name, "torch.nn.Parameter", claim, Kind.BEHAVIOUR, Scope.PINNED)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        if "apart" in claim:
+    def examples(self, claim: AcrossRanks | Apart | Tied, run: Run) -> Examples:
+        if isinstance(claim, Apart):
             return Examples.concatenate([_apart(process, number) for number, process in enumerate(run.processes)])
-        if "tied" in claim:
+        if isinstance(claim, Tied):
             return Examples.concatenate(
-                [_tied(process, position, claim["tied"]) for position, process in enumerate(run.processes)]
+                [_tied(process, position, claim.tied) for position, process in enumerate(run.processes)]
             )
-        return Examples.concatenate([_across(run, peers, claim["kind"]) for peers in run.peers])
+        return Examples.concatenate([_across(run, peers, claim.kind) for peers in run.peers])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        if "apart" in claim:
+    def sentence(self, claim: AcrossRanks | Apart | Tied, subject: str, when: str) -> str:
+        if isinstance(claim, Apart):
             return f"No two parameters share memory{when}."
-        if "tied" in claim:
-            return f"`{claim['tied'][0]}` and `{claim['tied'][1]}` are tied: they always hold the same value{when}."
-        time = "when an optimizer step begins" if claim["kind"] == "gradient" else "after every optimizer step"
-        return f"{PLURALS[claim['kind']]} are equal on all ranks {time}{when}."
+        if isinstance(claim, Tied):
+            return f"`{claim.tied[0]}` and `{claim.tied[1]}` are tied: they always hold the same value{when}."
+        time = "when an optimizer step begins" if claim.kind == "gradient" else "after every optimizer step"
+        return f"{PLURALS[claim.kind]} are equal on all ranks {time}{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(
+        self, invariant: Invariant[AcrossRanks | Apart | Tied], run: Run, examples: Examples, broken: Ints
+    ) -> Finding:
         claim = invariant.claim
-        if "apart" in claim:
+        if isinstance(claim, Apart):
             names = listed(variable_names(run, examples, broken))
             return Finding(
                 f"In the golden run no two parameters shared memory; in the candidate {names} share memory with other "
@@ -93,8 +114,8 @@ class Consistent:
                 "no shared memory",
                 f"shared: {names}",
             )
-        if "tied" in claim:
-            first, second = claim["tied"]
+        if isinstance(claim, Tied):
+            first, second = claim.tied
             return Finding(
                 f"`{first}` and `{second}` were tied in the golden run (always the same value); in the candidate "
                 "they differ.",
@@ -102,15 +123,15 @@ class Consistent:
                 "the two names hold different values",
             )
         names = listed(variable_names(run, examples, broken))
-        kind = PLURALS[claim["kind"]].lower()
+        kind = PLURALS[claim.kind].lower()
         after = ""
-        if claim["kind"] == "gradient" and _were_equal_after_backward(run, examples, int(broken[0])):
+        if claim.kind == "gradient" and _were_equal_after_backward(run, examples, int(broken[0])):
             after = (
                 " when the step begins, but not yet after `backward`: what is done to gradients in between, such as "
                 "clipping, differs"
             )
         return Finding(
-            f"{PLURALS[claim['kind']]} were equal on all ranks in the golden run; in the candidate the {kind} of "
+            f"{PLURALS[claim.kind]} were equal on all ranks in the golden run; in the candidate the {kind} of "
             f"{names} differ between ranks{after}.",
             "equal on all ranks",
             f"different between ranks: {names}",
@@ -161,7 +182,7 @@ def _digests(process: Process, variable: Ints, seq: Ints) -> Any:
     return np.where(rows >= 0, events["digest"][np.maximum(rows, 0)], 0)
 
 
-def _across(run: Run, peers: tuple[int, ...], kind: str) -> Examples:
+def _across(run: Run, peers: tuple[int, ...], kind: Shared) -> Examples:
     """One example for each variable at each step of the lead optimizer, compared with the first rank of the "
     "launch."""
     first = run.processes[peers[0]]
@@ -192,7 +213,7 @@ def _across(run: Run, peers: tuple[int, ...], kind: str) -> Examples:
     return Examples(equal, np.full(len(rows), peers[0]), rows, variable, kept)
 
 
-def _tied(process: Process, position: int, pair: list[str]) -> Examples:
+def _tied(process: Process, position: int, pair: tuple[str, str]) -> Examples:
     variables = Variables.of(process)
     table = {process.names.variables[int(number)]: int(number) for number in variables.ids("parameter", tied=True)}
     if pair[0] not in table or pair[1] not in table or not process.steps:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import TEXT, Form, one_of, optional
+from pytest_traincheck.relations.called import FORWARD, Called
 from pytest_traincheck.relations.context import module_roots, rank_label, step_context
 from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Words, place_of_call
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -21,18 +22,44 @@ from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.process import OptimizerStep
 from pytest_traincheck.trace.stages import EVAL
 
-FORWARD = "torch.nn.Module.forward"
-
 BACKWARD = "torch.autograd.backward"
 RESTORE = ".load_state_dict"
-STEP = "torch.optim.Optimizer.step"
+STEP: Final = "torch.optim.Optimizer.step"
 
-ANY = "any"
+ANY: Final = "any"
 """Of a claim about a run: it is enough that one rank calls it."""
-STAGES = {"train": " in training", "eval": " in evaluation", "init": " during set-up"}
 OFTEN = ("twice", "many times")
 """How examples say that a call comes more than once."""
-TIMES = {"once": "exactly once", "some": "at least once", "at most once": "at most once"}
+Times = Literal["once", "some", "at most once"]
+TIMES: Mapping[Times, str] = {"once": "exactly once", "some": "at least once", "at most once": "at most once"}
+
+
+@dataclass(frozen=True)
+class PerStep(Claim):
+    """How often something is called in every training step."""
+
+    api: Called
+    per: Literal["step"] = field(default="step", init=False)
+    times: Times
+
+
+@dataclass(frozen=True)
+class PerRun(Claim):
+    """Something is called in every run, on every rank or on any."""
+
+    api: Called
+    per: Literal["run"] = field(default="run", init=False)
+    times: Literal["some"] = field(default="some", init=False)
+    ranks: Literal["any"] | None = None
+
+
+@dataclass(frozen=True)
+class PerBackward(Claim):
+    """No more than one optimizer steps after each backward pass."""
+
+    api: Literal["torch.optim.Optimizer.step"] = field(default=STEP, init=False)
+    per: Literal["backward"] = field(default="backward", init=False)
+    times: Literal["at most once"] = field(default="at most once", init=False)
 
 
 class Count:
@@ -42,99 +69,97 @@ class Count:
     """
 
     name = "Count"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"api": TEXT, "per": one_of("step"), "times": one_of(*TIMES)},
-        {"api": TEXT, "per": one_of("run"), "times": one_of("some"), "ranks": optional(one_of(ANY))},
-        {"api": one_of(STEP), "per": one_of("backward"), "times": one_of("at most once")},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (PerStep, PerRun, PerBackward)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: PerStep | PerRun | PerBackward) -> int:
         return 1
 
-    def meaning(self, rule: Invariant) -> Meaning:
-        model, stage = called_model(rule.claim.get("api", ""))
+    def meaning(self, rule: Invariant[PerStep | PerRun | PerBackward]) -> Meaning:
+        called = rule.claim.api if isinstance(rule.claim, (PerStep, PerRun)) else Called(rule.claim.api)
         brings = {Change.LENGTH, Change.WINDOWS} if rule.subject.endswith(".step") else {Change.LENGTH}
         return Meaning(
             place_of_call(rule.subject),
             brings=frozenset(brings),
             comes_with=frozenset({Change.WINDOWS, Change.LOOP}),
-            model=model,
-            evaluates=stage == "eval",
-            per_run=rule.claim.get("per") == "run",
+            model=called.model,
+            evaluates=called.stage == "eval",
+            per_run=isinstance(rule.claim, PerRun),
             excuse=Excuse.ALL_RESULTS,
             words=Words(names=("step",) if rule.subject == STEP else ()),
         )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
-            for api, rows in sorted(counted(process).items()):
-                if not len(rows) or said_otherwise(process, api):
+            for called, rows in sorted(counted(process).items()):
+                if not len(rows) or said_otherwise(process, called):
                     continue
-                subject, optimizer = name_and_owner(api)
+                api = called.api
                 exact = (
                     not api.startswith(FORWARD)
                     and not vocabulary.trains_ranks(api)
                     and api not in vocabulary.LAYER_FUNCTIONS
                     and api != vocabulary.MASKING
                 )
-                alternatives = [("step", "once"), ("step", "some")] if exact else [("step", "some")]
+                alternatives: tuple[Times, ...] = ("once", "some") if exact else ("some",)
                 scaled = bool(len(process.rows_of_type("scaler")))
                 if api.endswith(RESTORE) or (scaled and not exact):
-                    alternatives, exact = [], False
-                scope = Scope.PINNED if optimizer or api.startswith(FORWARD) else Scope.TRANSFERABLE
-                family = f"count {api}"
-                for per, times in alternatives:
-                    claim = {"api": api, "per": per, "times": times}
-                    yield Hypothesis(self.name, subject, claim, Kind.BEHAVIOUR, scope, family=family)
-                if scaled or _steps_optimizer(process, api):
+                    alternatives, exact = (), False
+                scope = Scope.PINNED if called.owner or api.startswith(FORWARD) else Scope.TRANSFERABLE
+                family = f"count {called}"
+                for times in alternatives:
+                    claim = PerStep(called, times)
+                    yield Hypothesis(self.name, api, claim, Kind.BEHAVIOUR, scope, family=family)
+                if scaled or steps_optimizer(process, called):
                     # Where no step is taken, or a scaler skips every one, there is none to count in.
                     family = f"{family} in a run"
                 # What must come up in a run depends on how long the run is.
-                claim = {"api": api, "per": "run", "times": "some"}
-                every = Hypothesis(self.name, subject, claim, Kind.BEHAVIOUR, Scope.PINNED, family=family)
+                every = Hypothesis(self.name, api, PerRun(called), Kind.BEHAVIOUR, Scope.PINNED, family=family)
                 yield every
                 if len(run.processes) > 1:
                     # Evaluation and checkpoints are the work of one rank, as a rule.
-                    claim = {**claim, "ranks": ANY}
+                    on_any = PerRun(called, ANY)
                     yield Hypothesis(
-                        self.name, subject, claim, Kind.BEHAVIOUR, Scope.PINNED, family=family, implied_by=every.key
+                        self.name, api, on_any, Kind.BEHAVIOUR, Scope.PINNED, family=family, implied_by=every.key
                     )
                 if exact and _at_most_once(process, rows, api):
-                    once = Hypothesis(self.name, subject, {"api": api, "per": "step", "times": "once"})
-                    limit = {"api": api, "per": "step", "times": "at most once"}
-                    yield Hypothesis(self.name, subject, limit, Kind.BEHAVIOUR, scope, implied_by=once.key)
+                    once = Hypothesis(self.name, api, PerStep(called, "once"))
+                    limit = PerStep(called, "at most once")
+                    yield Hypothesis(self.name, api, limit, Kind.BEHAVIOUR, scope, implied_by=once.key)
             if len({step.optimizer for step in process.steps}) > 1:
-                yield Hypothesis(self.name, STEP, {"api": STEP, "per": "backward", "times": "at most once"})
+                yield Hypothesis(self.name, STEP, PerBackward())
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        if claim.get("ranks") == ANY:
-            return _by_any_rank(run, claim["api"])
+    def examples(self, claim: PerStep | PerRun | PerBackward, run: Run) -> Examples:
+        if isinstance(claim, PerBackward):
+            return Examples.concatenate(
+                [_per_backward(process, number) for number, process in enumerate(run.processes)]
+            )
+        if isinstance(claim, PerRun) and claim.ranks == ANY:
+            return _by_any_rank(run, claim.api)
         parts = []
         for position, process in enumerate(run.processes):
-            if claim["per"] == "backward":
-                parts.append(_per_backward(process, position))
+            if _hidden(process, claim.api.api):
                 continue
-            if _hidden(process, claim["api"]):
-                continue
-            rows = counted(process).get(claim["api"], np.empty(0, dtype=np.int64))
+            rows = counted(process).get(claim.api, np.empty(0, dtype=np.int64))
             parts.append(
                 _per_run(process, position, rows)
-                if claim["per"] == "run"
-                else _per_step(process, position, rows, claim["api"], claim["times"])
+                if isinstance(claim, PerRun)
+                else _per_step(process, position, rows, claim.api.api, claim.times)
             )
         return Examples.concatenate(parts)
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        if claim["per"] == "backward":
+    def sentence(self, claim: PerStep | PerRun | PerBackward, subject: str, when: str) -> str:
+        if isinstance(claim, PerBackward):
             return f"After a backward pass only one optimizer steps{when}."
-        place = "every run" if claim["per"] == "run" else "every training step"
-        code = as_code(claim["api"])
-        where = ", by at least one rank" if claim.get("ranks") == ANY else ""
-        return f"{code[0].upper() + code[1:]} is called {TIMES[claim['times']]} in {place}{where}{when}."
+        place = "every run" if claim.per == "run" else "every training step"
+        code = claim.api.code
+        where = ", by at least one rank" if isinstance(claim, PerRun) and claim.ranks == ANY else ""
+        return f"{code[0].upper() + code[1:]} is called {TIMES[claim.times]} in {place}{where}{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(
+        self, invariant: Invariant[PerStep | PerRun | PerBackward], run: Run, examples: Examples, broken: Ints
+    ) -> Finding:
         claim = invariant.claim
-        if claim["per"] == "backward":
+        if isinstance(claim, PerBackward):
             seen = examples.observed[int(broken[0])] if examples.observed is not None else "several"
             return Finding(
                 f"In the golden run only one optimizer stepped after each backward pass; in the candidate {seen} step "
@@ -144,39 +169,39 @@ class Count:
                 value=seen,
                 deviation=Deviation.EXTRA,
             )
-        spoken = _spoken(claim["api"])
-        place = "run" if claim["per"] == "run" else "training step"
-        if claim["api"] == BACKWARD and claim["times"] != "some" and examples.observed is not None:
+        api = claim.api.api
+        place = "run" if claim.per == "run" else "training step"
+        if api == BACKWARD and claim.times != "some" and examples.observed is not None:
             seen = examples.observed[int(broken[0])]
             if seen in OFTEN:
                 return Finding(
                     "The golden run took an optimizer step after every backward pass; in the candidate `backward` "
                     f"runs {seen} before step {_step(run, examples, broken)}: an optimizer step is missing, or a "
                     "backward pass was added.",
-                    f"called {TIMES[claim['times']]} in every {place}",
+                    f"called {TIMES[claim.times]} in every {place}",
                     f"called {seen}",
                     value=seen,
                     deviation=Deviation.TOO_OFTEN,
                 )
-        never = not any(len(counted(process).get(claim["api"], ())) for process in run.processes)
+        never = not any(len(counted(process).get(claim.api, ())) for process in run.processes)
         seen = "never" if never else (examples.observed[int(broken[0])] if examples.observed is not None else "never")
         if (
             never
-            and spoken.endswith(".forward")
-            and vocabulary.trains_ranks(spoken)
+            and api.endswith(".forward")
+            and vocabulary.trains_ranks(api)
             and any(len(p.entry_rows) for p in run.processes)
         ):
             return Finding(
-                f"`{spoken}` was called in every {_of_golden(place)}; the candidate calls the raw module instead of "
-                "its wrapper.",
-                f"called {TIMES[claim['times']]} in every {place}",
+                f"{claim.api.code} was called in every {_of_golden(place)}; the candidate calls the raw module instead "
+                "of its wrapper.",
+                f"called {TIMES[claim.times]} in every {place}",
                 "never called: the wrapped module is called directly",
                 deviation=Deviation.NEVER,
             )
-        often = f"called {TIMES[claim['times']]} in every"
+        often = f"called {TIMES[claim.times]} in every"
         golden = f"{often} {place}"
-        code = as_code(claim["api"])
-        if never and _is_step(claim["api"]) and _is_scaled(run):
+        code = claim.api.code
+        if never and _is_step(api) and _is_scaled(run):
             return Finding(
                 f"{code} was {often} {_of_golden(place)}; the candidate never calls it: `torch.amp.GradScaler` skips "
                 "every step, as it does while scaled gradients overflow.",
@@ -203,13 +228,13 @@ def _deviation(seen: str) -> Deviation:
     return Deviation.TOO_OFTEN if seen in OFTEN else Deviation.DIFFERENT
 
 
-def _steps_optimizer(process: Process, api: str) -> bool:
-    return name_and_owner(api)[0] in {f"{kind}.step" for kind in process.optimizer_class if kind}
+def steps_optimizer(process: Process, called: Called) -> bool:
+    """Whether it is the step of an optimizer that the process has made."""
+    return called.api in {f"{kind}.step" for kind in process.optimizer_class if kind}
 
 
 def _is_step(api: str) -> bool:
-    name = name_and_owner(api)[0]
-    return name.endswith(".step") and ".lr_scheduler." not in name and not name.endswith("GradScaler.step")
+    return api.endswith(".step") and ".lr_scheduler." not in api and not api.endswith("GradScaler.step")
 
 
 def _is_scaled(run: Run) -> bool:
@@ -221,11 +246,11 @@ def _is_scaled(run: Run) -> bool:
     )
 
 
-def said_otherwise(process: Process, api: str) -> bool:
+def said_otherwise(process: Process, called: Called) -> bool:
     """Steps of several optimizers are counted apart, those of a single one by its class alone."""
-    if not _steps_optimizer(process, api):
+    if not steps_optimizer(process, called):
         return False
-    return bool(name_and_owner(api)[1]) != (len({step.optimizer for step in process.steps}) > 1)
+    return bool(called.owner) != (len({step.optimizer for step in process.steps}) > 1)
 
 
 def _step(run: Run, examples: Examples, broken: Ints) -> int:
@@ -233,48 +258,19 @@ def _step(run: Run, examples: Examples, broken: Ints) -> int:
     return run.processes[int(examples.process[first])].step_number(int(examples.row[first]))
 
 
-def _spoken(api: str) -> str:
-    subject, optimizer = name_and_owner(api)
-    return f"{subject} of {optimizer}" if optimizer else subject
-
-
 def _of_golden(place: str) -> str:
     """The place of a count, as a sentence about the golden run has it."""
     return "golden run" if place == "run" else f"{place} of the golden run"
 
 
-def as_code(api: str) -> str:
-    """As it is written in a sentence: names of APIs as code, concepts as words."""
-    if api == vocabulary.MASKING:
-        return f"{api} (`masked_fill`, or attention with a mask)"
-    name, owner = name_and_owner(api)
-    if not owner:
-        return f"`{name}`"
-    label, _, stage = owner.partition(" in ")
-    return f"`{name}` of `{label}`{STAGES.get(stage, '')}"
-
-
-def name_and_owner(api: str) -> tuple[str, str]:
-    """The API's public name, and the optimizer or model it belongs to if that is part of the claim."""
-    name, _, owner = api.partition("|")
-    return name, owner
-
-
-def called_model(api: str) -> tuple[str, str]:
-    """The model and the stage of an API that stands for the calls of a model; empty for every other one."""
-    name, owner = name_and_owner(api)
-    model, _, stage = owner.rpartition(" in ")
-    return (model, stage) if name == FORWARD else ("", "")
-
-
-def counted(process: Process) -> Mapping[str, Ints]:
-    """Rows of every counted API. Steps are counted by optimizer as well: `torch.optim.Adam.step|Adam[Generator]`."""
+def counted(process: Process) -> Mapping[Called, Ints]:
+    """Rows of everything that is counted. Steps are counted by optimizer as well."""
     return process.memo("counted", lambda: _count(process))
 
 
-def _count(process: Process) -> Mapping[str, Ints]:
+def _count(process: Process) -> Mapping[Called, Ints]:
     events = process.events
-    found: dict[str, Ints] = {}
+    found: dict[Called, Ints] = {}
     succeeded = (events["flags"] & fmt.RAISED) == 0
 
     flow = process.rows_of_type(*vocabulary.FLOW_TYPES)
@@ -282,42 +278,46 @@ def _count(process: Process) -> Mapping[str, Ints]:
     # What is gathered in evaluation is a metric.
     measuring = process.type_codes.isin(["collective"]) & (process.stage == EVAL)
     measuring |= vocabulary.only_measures(process)
-    found.update(process.api.groups(flow[~nested[flow] & succeeded[flow] & ~measuring[flow]]))
+    found.update(_by_api(process, flow[~nested[flow] & succeeded[flow] & ~measuring[flow]]))
 
     steps = process.rows_of_type("optimizer")
     steps = steps[~process.inside("optimizer")[steps] & succeeded[steps]]
     for api, rows in process.api.groups(steps).items():
-        found[api] = rows
+        found[Called(api)] = rows
         labels = Labels.of(events["opt"], process.names.optimizers)
-        found.update({f"{api}|{label}": mine for label, mine in labels.groups(rows).items()})
+        found.update({Called(api, label): mine for label, mine in labels.groups(rows).items()})
 
     # State comes back when a run resumes.
     modes = process.rows_of_type("mode")
     modes = modes[~process.inside("mode", "module")[modes] & succeeded[modes]]
     restored = process.api.groups(modes)
-    found.update({api: rows for api, rows in restored.items() if api.endswith(RESTORE)})
+    found.update({Called(api): rows for api, rows in restored.items() if api.endswith(RESTORE)})
 
     wrappers = vocabulary.wrapper_calls(process)
-    found.update({f"{api}.forward": rows for api, rows in process.api.groups(wrappers).items()})
+    found.update({Called(f"{api}.forward"): rows for api, rows in process.api.groups(wrappers).items()})
 
     layers = vocabulary.calls_of(process, vocabulary.LAYER_FUNCTIONS) & (process.stage == 1) & succeeded
-    found.update(process.api.groups(np.flatnonzero(layers)))
+    found.update(_by_api(process, np.flatnonzero(layers)))
 
     # Of those types that flow the calls are there already. In evaluation a function may be a metric.
     named = process.api.isin(process.for_plug_ins) & process.type_codes.isin(["observed"])
-    found.update(process.api.groups(np.flatnonzero(named & succeeded & (process.stage != EVAL))))
+    found.update(_by_api(process, np.flatnonzero(named & succeeded & (process.stage != EVAL))))
 
     masking = vocabulary.masking_calls(process)
-    found[vocabulary.MASKING] = masking[process.stage[masking] == 1]
+    found[Called(vocabulary.MASKING)] = masking[process.stage[masking] == 1]
 
     roots = Labels.of(module_roots(process)[events["mod"]], process.names.roots)
     whole = process.forward_rows
     for root, rows in roots.groups(process.entry_rows[~np.isin(process.entry_rows, wrappers)]).items():
         for stage, mine in process.stage_labels.groups(rows).items():
             # A model whose parts are called one by one is called by them.
-            called = mine[np.isin(mine, whole)]
-            found[f"{FORWARD}|{root} in {stage}"] = called if len(called) else mine
+            as_whole = mine[np.isin(mine, whole)]
+            found[Called(FORWARD, root, stage)] = as_whole if len(as_whole) else mine
     return found
+
+
+def _by_api(process: Process, rows: Ints) -> Mapping[Called, Ints]:
+    return {Called(api): mine for api, mine in process.api.groups(rows).items()}
 
 
 def _window_counts(process: Process, rows: Ints) -> Ints:
@@ -391,11 +391,11 @@ def _per_run(process: Process, position: int, rows: Ints) -> Examples:
     )
 
 
-def _by_any_rank(run: Run, api: str) -> Examples:
+def _by_any_rank(run: Run, called: Called) -> Examples:
     """A single example for a run of several ranks, in the first one."""
-    if len(run.processes) < 2 or any(_hidden(process, api) for process in run.processes):
+    if len(run.processes) < 2 or any(_hidden(process, called.api) for process in run.processes):
         return EMPTY
-    rows = [counted(process).get(api, np.empty(0, dtype=np.int64)) for process in run.processes]
+    rows = [counted(process).get(called, np.empty(0, dtype=np.int64)) for process in run.processes]
     example = _per_run(run.processes[0], 0, np.concatenate(rows))
     return replace(example, context={})
 

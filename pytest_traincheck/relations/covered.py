@@ -3,29 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, all_of, listed, variable_names
-from pytest_traincheck.relations.claims import COUNT, TEXT, Form, list_of, one_of
+from pytest_traincheck.relations.claims import Items, Natural
 from pytest_traincheck.relations.context import rank_label, requires_grad, trained_roots, variable_context
 from pytest_traincheck.relations.meaning import Meaning, Place, Words
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.variables import Variables
 
-ONE_OPTIMIZER = "every trainable parameter is in exactly one optimizer group"
-TRAINABLE = "every parameter of an optimizer is trainable"
-HOLDS_ONLY = "an optimizer holds parameters of these models only"
-KNOWN = "every parameter of an optimizer belongs to a model"
-FROZEN = "these parameters are frozen"
-TRAINED = "these parameters are trainable"
-NUMBER = "an optimizer holds so many parameters of no model"
+Coverage = Literal["one group", "held trainable", "held known", "frozen", "trainable"]
+"""Every trainable parameter is in exactly one group; what optimizers hold is trainable; what they hold belongs to a
+model; parameters are frozen, or are trainable.
+"""
+ONE_OPTIMIZER: Final = "one group"
+TRAINABLE: Final = "held trainable"
+KNOWN: Final = "held known"
+FROZEN: Final = "frozen"
+TRAINED: Final = "trainable"
+_OF_OPTIMIZERS: tuple[Coverage, ...] = (ONE_OPTIMIZER, TRAINABLE, KNOWN)
+_OF_PARAMETERS: tuple[Coverage, ...] = (FROZEN, TRAINED)
 
 SUBJECT = "torch.optim.Optimizer.param_groups"
+
+
+@dataclass(frozen=True)
+class HeldAs(Claim):
+    """Parameters and the groups of optimizers are to each other as one of these rules says."""
+
+    rule: Coverage
+
+
+@dataclass(frozen=True)
+class HoldsOnly(Claim):
+    """An optimizer, by its label, holds parameters of these models and of no others."""
+
+    rule: Literal["models"] = field(default="models", init=False)
+    optimizer: str
+    models: Annotated[tuple[str, ...], Items(1)]
+
+
+@dataclass(frozen=True)
+class HoldsLoose(Claim):
+    """An optimizer, by its label, holds so many parameters of no model."""
+
+    rule: Literal["loose"] = field(default="loose", init=False)
+    optimizer: str
+    parameters: Natural
 
 
 class Covered:
@@ -37,38 +68,34 @@ class Covered:
     """
 
     name = "Covered"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"rule": one_of(ONE_OPTIMIZER, TRAINABLE, KNOWN, FROZEN, TRAINED)},
-        {"rule": one_of(HOLDS_ONLY), "optimizer": TEXT, "models": list_of(TEXT, 1)},
-        {"rule": one_of(NUMBER), "optimizer": TEXT, "parameters": COUNT},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (HeldAs, HoldsOnly, HoldsLoose)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: HeldAs | HoldsOnly | HoldsLoose) -> int:
         return 1
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[HeldAs | HoldsOnly | HoldsLoose]) -> Meaning:
         held = ("param_groups", "add_param_group") if rule.subject == SUBJECT else ()
         names = ("requires_grad", "requires_grad_", *held)
         return Meaning(Place.HELD, words=Words(names=names, finds_variables=True))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
-        for what in (ONE_OPTIMIZER, TRAINABLE, KNOWN):
-            yield Hypothesis(self.name, SUBJECT, {"rule": what})
+        for what in _OF_OPTIMIZERS:
+            yield Hypothesis(self.name, SUBJECT, HeldAs(what))
         for process in run.processes:
             for label, roots in sorted(_roots_by_optimizer(process).items()):
                 if roots:
-                    claim = {"rule": HOLDS_ONLY, "optimizer": label, "models": sorted(roots)}
-                    yield Hypothesis(self.name, SUBJECT, claim, Kind.BEHAVIOUR, Scope.PINNED)
+                    only = HoldsOnly(label, tuple(sorted(roots)))
+                    yield Hypothesis(self.name, SUBJECT, only, Kind.BEHAVIOUR, Scope.PINNED)
             for label, number in sorted(_sizes(process)):
-                size = {"rule": NUMBER, "optimizer": label, "parameters": number}
-                yield Hypothesis(self.name, SUBJECT, size, Kind.CONFIG, Scope.PINNED)
+                loose = HoldsLoose(label, number)
+                yield Hypothesis(self.name, SUBJECT, loose, Kind.CONFIG, Scope.PINNED)
             if len(_parameters(process)):
-                for what in (FROZEN, TRAINED):
+                for what in _OF_PARAMETERS:
                     yield Hypothesis(
-                        self.name, "torch.nn.Parameter.requires_grad", {"rule": what}, Kind.CONFIG, Scope.PINNED
+                        self.name, "torch.nn.Parameter.requires_grad", HeldAs(what), Kind.CONFIG, Scope.PINNED
                     )
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+    def examples(self, claim: HeldAs | HoldsOnly | HoldsLoose, run: Run) -> Examples:
         return Examples.concatenate(
             [
                 _examples(process, position, claim, last=last)
@@ -79,23 +106,25 @@ class Covered:
             ]
         )
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        rule = claim["rule"]
-        if rule == HOLDS_ONLY:
-            return f"`{claim['optimizer']}` holds parameters of {listed(claim['models'], 4)} only."
-        if rule == NUMBER:
-            return f"`{claim['optimizer']}` holds {claim['parameters']} parameters that belong to no model{when}."
-        text = {
+    def sentence(self, claim: HeldAs | HoldsOnly | HoldsLoose, subject: str, when: str) -> str:
+        if isinstance(claim, HoldsOnly):
+            return f"`{claim.optimizer}` holds parameters of {listed(claim.models, 4)} only."
+        if isinstance(claim, HoldsLoose):
+            return f"`{claim.optimizer}` holds {claim.parameters} parameters that belong to no model{when}."
+        text: Mapping[Coverage, str] = {
             ONE_OPTIMIZER: "Every trainable parameter is in exactly one optimizer group",
             TRAINABLE: "Every parameter that an optimizer holds is trainable",
             KNOWN: "Every parameter that an optimizer holds belongs to a model",
             FROZEN: "Parameters are frozen",
             TRAINED: "Parameters are trainable",
-        }[rule]
-        return f"{text}{when}."
+        }
+        return f"{text[claim.rule]}{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
-        rule = invariant.claim["rule"]
+    def finding(
+        self, invariant: Invariant[HeldAs | HoldsOnly | HoldsLoose], run: Run, examples: Examples, broken: Ints
+    ) -> Finding:
+        claim = invariant.claim
+        rule = claim.rule
         concerned = variable_names(run, examples, broken)
         names, which = listed(concerned), all_of(concerned)
         if rule == ONE_OPTIMIZER:
@@ -123,21 +152,21 @@ class Covered:
                 "optimizers hold parameters of models only",
                 f"{names} belong to no model",
             )
-        if rule == NUMBER:
+        if isinstance(claim, HoldsLoose):
             seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
-            was = invariant.claim["parameters"]
+            held = claim.parameters
             return Finding(
-                f"`{invariant.claim['optimizer']}` held {was} parameters that belong to no model in the golden run and "
+                f"`{claim.optimizer}` held {held} parameters that belong to no model in the golden run and "
                 f"holds {seen} in the candidate.",
-                f"{was} parameters",
+                f"{held} parameters",
                 f"{seen} parameters",
                 value=seen,
             )
-        if rule == HOLDS_ONLY:
+        if isinstance(claim, HoldsOnly):
             return Finding(
-                f"`{invariant.claim['optimizer']}` held parameters of {listed(invariant.claim['models'], 4)} "
+                f"`{claim.optimizer}` held parameters of {listed(claim.models, 4)} "
                 f"only in the golden run; in the candidate it also holds {names}.",
-                f"parameters of {listed(invariant.claim['models'], 4)} only",
+                f"parameters of {listed(claim.models, 4)} only",
                 f"also holds {names}",
                 value=which,
             )
@@ -151,37 +180,32 @@ class Covered:
         )
 
 
-def _examples(process: Process, position: int, claim: Mapping[str, Any], *, last: bool) -> Examples:
+def _examples(process: Process, position: int, claim: HeldAs | HoldsOnly | HoldsLoose, *, last: bool) -> Examples:
     variables = Variables.of(process)
-    rule = claim["rule"]
     step = process.steps[-1 if last else 0]
     anchor = step.row if last else construction_row(process, step.optimizer)
-    if rule in (ONE_OPTIMIZER, FROZEN, TRAINED):
+    if isinstance(claim, HeldAs) and claim.rule in (ONE_OPTIMIZER, FROZEN, TRAINED):
         rows = _parameters(process)
         trainable = _trainable(process, rows, step.end)
-        if rule == ONE_OPTIMIZER:
+        if claim.rule == ONE_OPTIMIZER:
             rows = rows[trainable]
             counts = _memberships(process, step.begin)[rows]
             holds = counts == 1
             observed = Labels.of(np.minimum(counts, 2), ("none", "one", "several"))
         else:
-            holds = ~trainable if rule == FROZEN else trainable
+            holds = ~trainable if claim.rule == FROZEN else trainable
             observed = Labels.flags(trainable, "trainable", "frozen")
         return _make(process, position, anchor, rows, holds, observed, last=last)
     held, optimizer = _held(process, step.begin)
-    if rule == NUMBER:
+    if isinstance(claim, HoldsLoose):
         loose = optimizer[variables.root[held] == 0]
         return _number_held(process, position, claim, loose, anchor, last=last)
-    if rule == TRAINABLE:
-        holds = _trainable(process, held, step.end)
-    elif rule == KNOWN:
-        holds = variables.root[held] > 0
+    if isinstance(claim, HeldAs):
+        holds = _trainable(process, held, step.end) if claim.rule == TRAINABLE else variables.root[held] > 0
     else:
-        mine = np.array(
-            [process.names.optimizers[int(number)] == claim["optimizer"] for number in optimizer], dtype=bool
-        )
+        mine = np.array([process.names.optimizers[int(number)] == claim.optimizer for number in optimizer], dtype=bool)
         held = held[mine]
-        models = set(claim["models"])
+        models = set(claim.models)
         holds = np.array(
             [_root(process, int(number)) in models or not _root(process, int(number)) for number in held], dtype=bool
         )
@@ -189,15 +213,15 @@ def _examples(process: Process, position: int, claim: Mapping[str, Any], *, last
 
 
 def _number_held(
-    process: Process, position: int, claim: Mapping[str, Any], optimizer: Ints, anchor: int, *, last: bool
+    process: Process, position: int, claim: HoldsLoose, optimizer: Ints, anchor: int, *, last: bool
 ) -> Examples:
     """One example for each time: the only rule that sees parameters which belong to no model."""
     labels = Labels.of(optimizer, process.names.optimizers)
-    number = int(labels.isin([claim["optimizer"]]).sum())
+    number = int(labels.isin([claim.optimizer]).sum())
     if not number:
         return EMPTY
     return Examples(
-        np.array([number == claim["parameters"]]),
+        np.array([number == claim.parameters]),
         np.array([position]),
         np.array([anchor]),
         np.zeros(1, dtype=np.int64),

@@ -3,31 +3,38 @@ indices and masks are always the same."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import TEXT, WHOLE, Form, one_of
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.meaning import Change, Excuse, Meaning, Place
 from pytest_traincheck.relations.vocabulary import F
+from pytest_traincheck.rules.claims import Claim, Written
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
-INPUT, SHIFT = "loss.input", "loss.shift"
+INPUT: Final = "loss.input"
+SHIFT: Final = "loss.shift"
 
-LOGITS, PROBABILITIES, LOG_PROBABILITIES = "logits", "probabilities", "log-probabilities"
+LOGITS: Final = "logits"
+PROBABILITIES, LOG_PROBABILITIES = "probabilities", "log-probabilities"
+
+Given = Literal["logits", "raw", "softmax", "sigmoid", "log_softmax", "logsigmoid", "tanh", "relu"]
+"""Numbers as they are, known to be logits or not; or the output of a function."""
 
 # The same mathematics in one call or in two.
-_MEANING = {
+_MEANING: Mapping[tuple[str, str], Given] = {
     ("nll_loss", "log_softmax"): LOGITS,
     ("binary_cross_entropy", "sigmoid"): LOGITS,
     ("kl_div", "log_softmax"): LOGITS,
 }
-_SHAPED = {
+_SHAPED: Mapping[Given, str] = {
     "softmax": f"{PROBABILITIES} (the output of `softmax`)",
     "sigmoid": f"{PROBABILITIES} (the output of `sigmoid`)",
     "log_softmax": f"{LOG_PROBABILITIES} (the output of `log_softmax`)",
@@ -35,9 +42,73 @@ _SHAPED = {
     "tanh": "the output of `tanh`",
     "relu": "the output of `relu`",
 }
+WORDS: Mapping[Given, str] = {LOGITS: LOGITS, "raw": "raw numbers", **_SHAPED}
+_SHAPING: Mapping[str, Given] = {name: name for name in _SHAPED}
 _RAW = ("cross_entropy", "binary_cross_entropy_with_logits")
-PATTERNS = {"pattern.input": "indices", "pattern.attn_mask": "attention mask", "pattern.mask": "mask"}
-CONTENTS = {"content.input": "indices", "content.attn_mask": "attention mask", "content.mask": "mask"}
+PatternOf = Literal["pattern.input", "pattern.attn_mask", "pattern.mask"]
+ContentOf = Literal["content.input", "content.attn_mask", "content.mask"]
+PATTERNS: Mapping[PatternOf, str] = {
+    "pattern.input": "indices",
+    "pattern.attn_mask": "attention mask",
+    "pattern.mask": "mask",
+}
+CONTENTS: Mapping[ContentOf, str] = {
+    "content.input": "indices",
+    "content.attn_mask": "attention mask",
+    "content.mask": "mask",
+}
+
+
+@dataclass(frozen=True)
+class Digest(Written):
+    """A hash of contents, 64 bits."""
+
+    number: int
+
+    words = "a hash of 16 hexadecimal digits"
+
+    def __str__(self) -> str:
+        return f"{self.number:016x}"
+
+    @classmethod
+    def read(cls, text: str) -> Digest:
+        if not re.fullmatch(r"[0-9a-f]{16}", text):
+            raise ValueError(f"{text!r} is no hash")
+        return cls(int(text, 16))
+
+
+@dataclass(frozen=True)
+class LossInput(Claim):
+    """What loss functions are given."""
+
+    of: Literal["loss.input"] = field(default=INPUT, init=False)
+    value: Given
+
+
+@dataclass(frozen=True)
+class TargetShift(Claim):
+    """The targets of a loss are the model's input so many tokens on."""
+
+    of: Literal["loss.shift"] = field(default=SHIFT, init=False)
+    value: int
+
+
+@dataclass(frozen=True)
+class Pattern(Claim):
+    """The indices or the mask of a module follow a pattern: where they begin to count, or what is hidden."""
+
+    of: PatternOf
+    module: str
+    value: int
+
+
+@dataclass(frozen=True)
+class Content(Claim):
+    """The indices or the mask of a module have one content, as a hash."""
+
+    of: ContentOf
+    module: str
+    content: Digest
 
 
 class DataFlow:
@@ -46,17 +117,12 @@ class DataFlow:
     """
 
     name = "DataFlow"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"of": one_of(INPUT), "value": TEXT},
-        {"of": one_of(SHIFT), "value": WHOLE},
-        {"of": one_of(*PATTERNS), "module": TEXT, "value": WHOLE},
-        {"of": one_of(*CONTENTS), "module": TEXT, "content": TEXT},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (LossInput, TargetShift, Pattern, Content)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: LossInput | TargetShift | Pattern | Content) -> int:
         return 1
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[LossInput | TargetShift | Pattern | Content]) -> Meaning:
         return Meaning(
             Place.LOSS,
             brings=frozenset({Change.LOSS_INPUT}),
@@ -66,99 +132,108 @@ class DataFlow:
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
-            for value in sorted(set(_inputs(process)[1].values)):
+            given = set(_inputs(process)[1].values)
+            for value in sorted(WORDS.keys() & given):
                 # Losses of two kinds are given two things, each of which may be a rule.
-                claim: dict[str, Any] = {"of": INPUT, "value": value}
-                yield Hypothesis(self.name, "torch.nn.functional", claim, scope=Scope.PINNED, family=f"{INPUT} {value}")
+                yield Hypothesis(
+                    self.name, "torch.nn.functional", LossInput(value), scope=Scope.PINNED, family=f"{INPUT} {value}"
+                )
             rows = process.measures(SHIFT)
             for shift in sorted(set(process.events["value"][rows].tolist())):
                 yield Hypothesis(
-                    self.name, "torch.nn.functional", {"of": SHIFT, "value": int(shift)}, scope=Scope.PINNED,
-                    family=SHIFT,
-                )  # fmt: skip
-            for name in PATTERNS:
-                for place, mine in _by_module(process, name).items():
-                    for value in sorted(set(process.events["value"][mine].tolist())):
-                        if value >= 0:
-                            claim = {"of": name, "module": place, "value": int(value)}
-                            yield Hypothesis(self.name, place, claim, scope=Scope.PINNED, family=f"{name} {place}")
-            for name in CONTENTS:
-                for place, mine in _by_module(process, name).items():
+                    self.name, "torch.nn.functional", TargetShift(int(shift)), scope=Scope.PINNED, family=SHIFT
+                )
+            for pattern in PATTERNS:
+                for place, mine in _by_module(process, pattern).items():
+                    for number in sorted(set(process.events["value"][mine].tolist())):
+                        if number >= 0:
+                            claim = Pattern(pattern, place, int(number))
+                            yield Hypothesis(self.name, place, claim, scope=Scope.PINNED, family=f"{pattern} {place}")
+            for content in CONTENTS:
+                for place, mine in _by_module(process, content).items():
                     digests = set(process.events["digest"][mine].tolist())
                     if len(digests) == 1:
-                        claim = {"of": name, "module": place, "content": f"{digests.pop():016x}"}
-                        yield Hypothesis(self.name, place, claim, scope=Scope.PINNED)
+                        same = Content(content, place, Digest(digests.pop()))
+                        yield Hypothesis(self.name, place, same, scope=Scope.PINNED)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        make = {INPUT: _input_examples, SHIFT: _shift_examples}.get(claim["of"], _content_examples)
-        make = _pattern_examples if claim["of"] in PATTERNS else make
-        return Examples.concatenate([make(process, number, claim) for number, process in enumerate(run.processes)])
+    def examples(self, claim: LossInput | TargetShift | Pattern | Content, run: Run) -> Examples:
+        return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        if claim["of"] == INPUT:
-            return f"Loss functions are given {claim['value']}{when}."
-        if claim["of"] == SHIFT:
-            return f"The targets of the loss are the model's input {_ahead(claim['value'])}{when}."
-        if claim["of"] in PATTERNS:
-            return f"The {PATTERNS[claim['of']]} of `{claim['module']}` {_pattern(claim)}{when}."
-        return f"The {CONTENTS[claim['of']]} of `{claim['module']}` {_are(claim)} the same in every call{when}."
+    def sentence(self, claim: LossInput | TargetShift | Pattern | Content, subject: str, when: str) -> str:
+        if isinstance(claim, LossInput):
+            return f"Loss functions are given {WORDS[claim.value]}{when}."
+        if isinstance(claim, TargetShift):
+            return f"The targets of the loss are the model's input {_ahead(claim.value)}{when}."
+        if isinstance(claim, Pattern):
+            return f"The {PATTERNS[claim.of]} of `{claim.module}` {_pattern(claim)}{when}."
+        return f"The {CONTENTS[claim.of]} of `{claim.module}` {_are(claim)} the same in every call{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(
+        self,
+        invariant: Invariant[LossInput | TargetShift | Pattern | Content],
+        run: Run,
+        examples: Examples,
+        broken: Ints,
+    ) -> Finding:
         claim = invariant.claim
         first = int(broken[0])
         seen = examples.observed[first] if examples.observed is not None else "?"
-        if claim["of"] == INPUT:
+        if isinstance(claim, LossInput):
+            was, seen = WORDS[claim.value], _words(seen)
             process = run.processes[int(examples.process[first])]
             api = process.api[int(process.parent_row[examples.row[first]])]
             return Finding(
-                f"In the golden run loss functions were given {claim['value']}; in the candidate `{api}` is given "
-                f"{seen}.",
-                f"given {claim['value']}",
+                f"In the golden run loss functions were given {was}; in the candidate `{api}` is given {seen}.",
+                f"given {was}",
                 f"given {seen}",
                 value=seen,
-                common_cause=claim["of"],
+                common_cause=claim.of,
             )
-        if claim["of"] == SHIFT:
+        if isinstance(claim, TargetShift):
             return Finding(
-                f"In the golden run the targets of the loss were the model's input {_ahead(claim['value'])}; in the "
+                f"In the golden run the targets of the loss were the model's input {_ahead(claim.value)}; in the "
                 f"candidate they are the input {seen}: labels are shifted differently.",
-                f"targets {_ahead(claim['value'])}",
+                f"targets {_ahead(claim.value)}",
                 f"targets {seen}",
                 value=seen,
-                common_cause=claim["of"],
+                common_cause=claim.of,
             )
-        if claim["of"] in PATTERNS:
+        if isinstance(claim, Pattern):
             was = _pattern(claim)
-            now = "they do not" if claim["of"] == "pattern.input" else _otherwise(claim)
+            now = "they do not" if claim.of == "pattern.input" else _otherwise(claim)
             return Finding(
-                f"In the golden run the {PATTERNS[claim['of']]} of `{claim['module']}` {was}; in the candidate {now}.",
+                f"In the golden run the {PATTERNS[claim.of]} of `{claim.module}` {was}; in the candidate {now}.",
                 was,
                 now,
-                common_cause=claim["of"],
+                common_cause=claim.of,
             )
-        what = CONTENTS[claim["of"]]
+        what = CONTENTS[claim.of]
         return Finding(
-            f"In the golden run the {what} of `{claim['module']}` {'were' if what == 'indices' else 'was'} the same in "
+            f"In the golden run the {what} of `{claim.module}` {'were' if what == 'indices' else 'was'} the same in "
             f"every call; in the candidate {'they are' if what == 'indices' else 'it is'} different.",
             f"the same {what} in every call",
             f"different {what}" if what == "indices" else f"a different {what}",
             # Layers that are given the same mask.
-            common_cause=claim["of"],
+            common_cause=claim.of,
         )
 
 
-def _pattern(claim: Mapping[str, Any]) -> str:
-    if claim["of"] == "pattern.input":
-        return f"count up from {claim['value']} in every row"
-    return "hides all later positions" if claim["value"] else "lets some later positions be seen"
+def _words(given: str) -> str:
+    return next((words for code, words in WORDS.items() if code == given), given)
 
 
-def _otherwise(claim: Mapping[str, Any]) -> str:
-    return "it does not" if claim["value"] else "it hides all of them"
+def _pattern(claim: Pattern) -> str:
+    if claim.of == "pattern.input":
+        return f"count up from {claim.value} in every row"
+    return "hides all later positions" if claim.value else "lets some later positions be seen"
 
 
-def _are(claim: Mapping[str, Any]) -> str:
-    return "are" if CONTENTS[claim["of"]] == "indices" else "is"
+def _otherwise(claim: Pattern) -> str:
+    return "it does not" if claim.value else "it hides all of them"
+
+
+def _are(claim: Content) -> str:
+    return "are" if CONTENTS[claim.of] == "indices" else "is"
 
 
 def _ahead(shift: int) -> str:
@@ -169,11 +244,11 @@ def _ahead(shift: int) -> str:
 
 
 def _inputs(process: Process) -> tuple[Ints, Labels]:
-    """Rows of what went into losses, and in words what it was."""
+    """Rows of what went into losses, and what it was, as a `Given`."""
 
     def compute() -> tuple[Ints, Labels]:
         rows: list[int] = []
-        texts: list[str] = []
+        given: list[Given] = []
         for symbol in process.raw.symbols["measure"]:
             name = str(symbol.get("name", ""))
             if not name.startswith(f"{INPUT}="):
@@ -181,16 +256,26 @@ def _inputs(process: Process) -> tuple[Ints, Labels]:
             shaped = name.partition("=")[2]
             for row in process.measures(name).tolist():
                 api = process.api[int(process.parent_row[row])].removeprefix(F)
-                text = _MEANING.get((api, shaped)) or _SHAPED.get(shaped, LOGITS if api in _RAW else "raw numbers")
+                raw: Given = LOGITS if api in _RAW else "raw"
                 rows.append(row)
-                texts.append(text)
+                given.append(_MEANING.get((api, shaped)) or _SHAPING.get(shaped, raw))
         order = np.argsort(np.array(rows, dtype=np.int64), kind="stable")
-        return np.array(rows, dtype=np.int64)[order], Labels.of(order, texts)
+        return np.array(rows, dtype=np.int64)[order], Labels.of(order, given)
 
     return process.memo("loss inputs", compute)
 
 
-def _input_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _examples(process: Process, position: int, claim: LossInput | TargetShift | Pattern | Content) -> Examples:
+    if isinstance(claim, LossInput):
+        return _input_examples(process, position, claim)
+    if isinstance(claim, TargetShift):
+        return _shift_examples(process, position, claim)
+    if isinstance(claim, Pattern):
+        return _pattern_examples(process, position, claim)
+    return _content_examples(process, position, claim)
+
+
+def _input_examples(process: Process, position: int, claim: LossInput) -> Examples:
     rows, seen = _inputs(process)
     if not len(rows):
         return EMPTY
@@ -198,7 +283,7 @@ def _input_examples(process: Process, position: int, claim: Mapping[str, Any]) -
     context = call_context(process, parents)
     api = process.api.take(parents)
     return Examples(
-        seen.isin([claim["value"]]),
+        seen.isin([claim.value]),
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),
@@ -207,13 +292,13 @@ def _input_examples(process: Process, position: int, claim: Mapping[str, Any]) -
     )
 
 
-def _shift_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _shift_examples(process: Process, position: int, claim: TargetShift) -> Examples:
     rows = process.measures(SHIFT)
     if not len(rows):
         return EMPTY
     shifts = process.events["value"][rows].astype(np.int64)
     return Examples(
-        np.asarray(shifts == claim["value"]),
+        np.asarray(shifts == claim.value),
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),
@@ -231,12 +316,12 @@ def _by_module(process: Process, name: str) -> Mapping[str, Ints]:
     return process.memo(("contents", name), compute)
 
 
-def _pattern_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
-    rows = _by_module(process, claim["of"]).get(claim["module"])
+def _pattern_examples(process: Process, position: int, claim: Pattern) -> Examples:
+    rows = _by_module(process, claim.of).get(claim.module)
     if rows is None or not len(rows):
         return EMPTY
     return Examples(
-        np.asarray(process.events["value"][rows] == claim["value"]),
+        np.asarray(process.events["value"][rows] == claim.value),
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),
@@ -244,11 +329,11 @@ def _pattern_examples(process: Process, position: int, claim: Mapping[str, Any])
     )
 
 
-def _content_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
-    rows = _by_module(process, claim["of"]).get(claim["module"])
+def _content_examples(process: Process, position: int, claim: Content) -> Examples:
+    rows = _by_module(process, claim.of).get(claim.module)
     if rows is None or not len(rows):
         return EMPTY
-    wanted = np.uint64(int(claim["content"], 16))
+    wanted = np.uint64(claim.content.number)
     return Examples(
         np.asarray(process.events["digest"][rows] == wanted),
         np.full(len(rows), position),

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import Form, exactly, one_of, optional
 from pytest_traincheck.relations.context import module_roots, rank_label
 from pytest_traincheck.relations.generators import STATES, drawn_from
 from pytest_traincheck.relations.meaning import Change, Meaning, Place
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN
 
-INPUT, LOADED = "model.input", "loaded"
+INPUT: Final = "model.input"
+LOADED: Final = "loaded"
 REPEATED = "batch.repeated"
-STREAMS = (*STATES, "rng.dataset")
+Thing = Literal["model.input", "loaded", "rng.torch", "rng.numpy", "rng.python", "rng.dataset"]
+STREAMS: tuple[Thing, ...] = (*STATES, "rng.dataset")
+_STEPWISE: tuple[Thing, ...] = (INPUT, LOADED, *STATES)
+_RANKWISE: tuple[Thing, ...] = (INPUT, *STATES)
 
-THINGS = {
+THINGS: Mapping[Thing, str] = {
     INPUT: "the inputs of the model",
     LOADED: "the batches of the DataLoader",
     "rng.torch": "torch's random state",
@@ -30,7 +35,7 @@ THINGS = {
     "rng.python": "Python's random state",
     "rng.dataset": "the random generators of the dataset",
 }
-SUBJECTS = {
+SUBJECTS: Mapping[Thing, str] = {
     INPUT: "torch.utils.data.DataLoader",
     LOADED: "torch.utils.data.DataLoader",
     "rng.torch": "torch.manual_seed",
@@ -38,6 +43,31 @@ SUBJECTS = {
     "rng.python": "random",
     "rng.dataset": "torch.utils.data.Dataset",
 }
+
+
+@dataclass(frozen=True)
+class Differs(Claim):
+    """A thing differs between training steps, between the workers of a DataLoader, or between their epochs."""
+
+    of: Thing
+    between: Literal["steps", "workers", "epochs"]
+
+
+@dataclass(frozen=True)
+class BetweenRanks(Claim):
+    """A thing differs between ranks, or is the same on all of them."""
+
+    of: Thing
+    between: Literal["ranks"] = field(default="ranks", init=False)
+    equal: bool = False
+
+
+@dataclass(frozen=True)
+class WithinBatch(Claim):
+    """The tensors of a batch differ."""
+
+    of: Literal["loaded"] = field(default=LOADED, init=False)
+    between: Literal["tensors"] = field(default="tensors", init=False)
 
 
 class Distinct:
@@ -48,65 +78,54 @@ class Distinct:
     """
 
     name = "Distinct"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"of": one_of(*THINGS), "between": one_of("steps", "workers", "epochs")},
-        {"of": one_of(*THINGS), "between": one_of("ranks"), "equal": optional(exactly(True))},
-        {"of": one_of(LOADED), "between": one_of("tensors")},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (Differs, BetweenRanks, WithinBatch)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: Differs | BetweenRanks | WithinBatch) -> int:
         # A generator also stands still where a model that is put into eval mode draws no more.
         return 4 if _of_generator(claim) else 1
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[Differs | BetweenRanks | WithinBatch]) -> Meaning:
         return Meaning(Place.DATA, comes_with=frozenset({Change.WINDOWS}))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
-        for what in (INPUT, LOADED, *STATES):
-            yield self._claim(what, "steps")
+        for what in _STEPWISE:
+            # Training on all data at once is as right as training on batches; which it is belongs to a pipeline.
+            yield Hypothesis(self.name, SUBJECTS[what], Differs(what, "steps"), scope=Scope.PINNED)
         if any(len(process.measures(REPEATED)) for process in run.processes):
-            yield Hypothesis(self.name, SUBJECTS[LOADED], {"of": LOADED, "between": "tensors"}, scope=Scope.PINNED)
+            yield Hypothesis(self.name, SUBJECTS[LOADED], WithinBatch(), scope=Scope.PINNED)
         if run.peers:
-            for what in (INPUT, *STATES):
-                yield self._claim(what, "ranks")
-                yield self._claim(what, "ranks", equal=True)
+            for what in _RANKWISE:
+                yield Hypothesis(self.name, SUBJECTS[what], BetweenRanks(what))
+                yield Hypothesis(self.name, SUBJECTS[what], BetweenRanks(what, equal=True))
         if run.workers:
             for what in STREAMS:
-                yield self._claim(what, "workers")
-                yield self._claim(what, "epochs")
+                yield Hypothesis(self.name, SUBJECTS[LOADED], Differs(what, "workers"))
+                yield Hypothesis(self.name, SUBJECTS[LOADED], Differs(what, "epochs"))
 
-    def _claim(self, what: str, between: str, equal: bool = False) -> Hypothesis:
-        subject = "torch.utils.data.DataLoader" if between in ("workers", "epochs") else SUBJECTS[what]
-        claim: dict[str, Any] = {"of": what, "between": between}
-        if equal:
-            claim["equal"] = True
-        # Training on all data at once is as right as training on batches; which of them it is belongs to a pipeline.
-        scope = Scope.PINNED if between == "steps" else Scope.TRANSFERABLE
-        return Hypothesis(self.name, subject, claim, scope=scope)
-
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        what, between = claim["of"], claim["between"]
-        if between == "tensors":
+    def examples(self, claim: Differs | BetweenRanks | WithinBatch, run: Run) -> Examples:
+        what = claim.of
+        if isinstance(claim, WithinBatch):
             return Examples.concatenate([_within_batches(run, number) for number in range(len(run.processes))])
-        if between == "steps":
+        if claim.between == "steps":
             parts = [_between_steps(process, number, what) for number, process in enumerate(run.processes)]
             return Examples.concatenate(parts)
-        if between == "ranks":
-            equal = bool(claim.get("equal"))
-            return Examples.concatenate([_between_ranks(run, peers, what, equal) for peers in run.peers])
-        return _between_workers(run, what, between)
+        if isinstance(claim, BetweenRanks):
+            return Examples.concatenate([_between_ranks(run, peers, what, claim.equal) for peers in run.peers])
+        return _between_workers(run, what, claim.between)
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        thing = THINGS[claim["of"]]
-        if claim["between"] == "tensors":
+    def sentence(self, claim: Differs | BetweenRanks | WithinBatch, subject: str, when: str) -> str:
+        thing = THINGS[claim.of]
+        if isinstance(claim, WithinBatch):
             return f"No two tensors of a batch have the same content{when}."
-        verb = "are the same on all ranks" if claim.get("equal") else f"differ between {_places(claim)}"
+        verb = "are the same on all ranks" if _is_equal(claim) else f"differ between {_places(claim)}"
         return f"{thing[0].upper()}{thing[1:]} {_singular(thing, verb)}{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(
+        self, invariant: Invariant[Differs | BetweenRanks | WithinBatch], run: Run, examples: Examples, broken: Ints
+    ) -> Finding:
         claim = invariant.claim
-        thing = THINGS[claim["of"]]
-        if claim["between"] == "tensors":
+        thing = THINGS[claim.of]
+        if isinstance(claim, WithinBatch):
             return Finding(
                 "In the golden run no two tensors of a batch had the same content; in the candidate some do: two "
                 "views, or inputs and targets, are the same.",
@@ -115,7 +134,7 @@ class Distinct:
             )
         seen = examples.observed[int(broken[0])] if examples.observed is not None else ""
         differ, same = f"differ between {_places(claim)}", f"are the same{seen}"
-        if claim.get("equal"):
+        if _is_equal(claim):
             differ, same = same + " on all ranks", differ
         if _of_generator(claim):
             same += ": the same numbers are drawn again, or none"
@@ -124,22 +143,26 @@ class Distinct:
                        golden, now)  # fmt: skip
 
 
-def _of_generator(claim: Mapping[str, Any]) -> bool:
-    return claim["of"] in STATES and claim["between"] == "steps"
+def _is_equal(claim: Differs | BetweenRanks | WithinBatch) -> bool:
+    return isinstance(claim, BetweenRanks) and claim.equal
+
+
+def _of_generator(claim: Differs | BetweenRanks | WithinBatch) -> bool:
+    return claim.of in STATES and claim.between == "steps"
 
 
 def _one(thing: str) -> bool:
     return "random state" in thing
 
 
-def _places(claim: Mapping[str, Any]) -> str:
+def _places(claim: Differs | BetweenRanks | WithinBatch) -> str:
     return {
         "steps": "training steps",
         "tensors": "the tensors of each",
         "ranks": "ranks",
         "workers": "the workers of a DataLoader",
         "epochs": "epochs of a DataLoader worker",
-    }[claim["between"]]
+    }[claim.between]
 
 
 def _singular(thing: str, text: str) -> str:

@@ -3,36 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
-from pytest_traincheck.relations.claims import TEXT, Form, one_of
 from pytest_traincheck.relations.context import call_context, state_labels, step_context, variable_context
 from pytest_traincheck.relations.meaning import Deviation, Excuse, Meaning, Place, Words, place_of_call
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.process import OptimizerStep
-from pytest_traincheck.trace.stages import STAGES
+from pytest_traincheck.trace.stages import STAGES, Stage
 from pytest_traincheck.trace.variables import Variables
 
-CHANGES = "changes every parameter it holds that has a gradient"
-RECEIVES = "every parameter it holds has received a gradient"
-OTHERS = "leaves the parameters of other models alone"
+Effect = Literal["updates", "received", "others stay"]
+CHANGES: Final = "updates"
+RECEIVES: Final = "received"
+OTHERS: Final = "others stay"
+_RULES: Mapping[Effect, str] = {
+    CHANGES: "`{within}` changes every parameter it holds that has a gradient",
+    RECEIVES: "When `{within}` begins, every parameter it holds has received a gradient",
+    OTHERS: "`{within}` leaves the parameters of other models alone",
+}
+
+_STAGES: Mapping[Stage, str] = {"init": "init", "train": "training", "eval": "evaluation"}
 
 NEGLIGIBLE = 1e-6
 
 NOT_FINITE = fmt.STATE_NAMES[fmt.NONFINITE]
 
-FORWARD = "torch.nn.Module.forward"
+FORWARD: Final = "torch.nn.Module.forward"
 
 
 SMALL_RATE = 1e-3
 """Learning rates below this share of the largest one in the run are as good as none."""
+
+
+@dataclass(frozen=True)
+class InStep(Claim):
+    """What a step does to parameters, or what is there when it begins."""
+
+    within: str
+    change: Effect
+
+
+@dataclass(frozen=True)
+class InForward(Claim):
+    """The forward pass of a model, in a stage, contains a call."""
+
+    within: Literal["torch.nn.Module.forward"] = field(default=FORWARD, init=False)
+    model: str
+    stage: Stage
+    call: str
 
 
 class EventContain:
@@ -42,23 +69,20 @@ class EventContain:
     """
 
     name = "EventContain"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"within": TEXT, "change": one_of(CHANGES, RECEIVES, OTHERS)},
-        {"within": one_of(FORWARD), "model": TEXT, "stage": one_of(*STAGES), "call": TEXT},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (InStep, InForward)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: InStep | InForward) -> int:
         return 3
 
-    def meaning(self, rule: Invariant) -> Meaning:
-        if "change" not in rule.claim:
+    def meaning(self, rule: Invariant[InStep | InForward]) -> Meaning:
+        if isinstance(rule.claim, InForward):
             place = place_of_call(rule.subject)
         else:
-            place = Place.ARRIVAL if rule.claim["change"] == RECEIVES else Place.UPDATE
+            place = Place.ARRIVAL if rule.claim.change == RECEIVES else Place.UPDATE
         return Meaning(
             place,
             general=True,
-            set_up=rule.claim.get("stage") == "init",
+            set_up=isinstance(rule.claim, InForward) and rule.claim.stage == "init",
             excuse=Excuse.ALL_RESULTS,
             words=Words(finds_variables=True),
         )
@@ -67,41 +91,40 @@ class EventContain:
         for process in run.processes:
             for optimizer in sorted({step.optimizer for step in process.steps}):
                 step = f"{process.optimizer_class[optimizer]}.step"
-                yield Hypothesis(self.name, step, {"within": step, "change": CHANGES})
-                yield Hypothesis(self.name, "torch.autograd.backward", {"within": step, "change": RECEIVES})
-                yield Hypothesis(self.name, step, {"within": step, "change": OTHERS})
+                yield Hypothesis(self.name, step, InStep(step, CHANGES))
+                yield Hypothesis(self.name, "torch.autograd.backward", InStep(step, RECEIVES))
+                yield Hypothesis(self.name, step, InStep(step, OTHERS))
             for root, stage, api in sorted(_contained(process)):
                 if stage == "eval" and api in vocabulary.ATTENTION:
                     continue  # In evaluation attention may take its fast path, which is one call for all.
-                claim = {"within": FORWARD, "model": root, "stage": stage, "call": api}
+                claim = InForward(root, stage, api)
                 yield Hypothesis(self.name, api, claim, Kind.BEHAVIOUR, Scope.PINNED)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        make = _call_in_call if "call" in claim else _change_in_step
-        return Examples.concatenate([make(process, position, claim) for position, process in enumerate(run.processes)])
+    def examples(self, claim: InStep | InForward, run: Run) -> Examples:
+        processes = enumerate(run.processes)
+        if isinstance(claim, InForward):
+            return Examples.concatenate([_call_in_call(process, position, claim) for position, process in processes])
+        return Examples.concatenate([_change_in_step(process, position, claim) for position, process in processes])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        if "call" in claim:
-            stage = {"train": "training", "eval": "evaluation"}.get(claim["stage"], claim["stage"])
-            return f"Every forward pass of `{claim['model']}` in {stage} contains a call of `{claim['call']}`{when}."
-        if claim["change"] == RECEIVES:
-            return f"When `{claim['within']}` begins, {claim['change']}{when}."
-        return f"`{claim['within']}` {claim['change']}{when}."
+    def sentence(self, claim: InStep | InForward, subject: str, when: str) -> str:
+        if isinstance(claim, InForward):
+            stage = _STAGES[claim.stage]
+            return f"Every forward pass of `{claim.model}` in {stage} contains a call of `{claim.call}`{when}."
+        return f"{_RULES[claim.change].format(within=claim.within)}{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(self, invariant: Invariant[InStep | InForward], run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
-        if "call" in claim:
-            stage = {"train": "training", "eval": "evaluation"}.get(claim["stage"], claim["stage"])
+        if isinstance(claim, InForward):
             return Finding(
-                f"Every forward pass of `{claim['model']}` in {stage} called `{claim['call']}` in the golden run; in "
-                "the candidate some do not.",
-                f"contains {claim['call']}",
-                f"no call of {claim['call']}",
+                f"Every forward pass of `{claim.model}` in {_STAGES[claim.stage]} called `{claim.call}` in the golden "
+                "run; in the candidate some do not.",
+                f"contains {claim.call}",
+                f"no call of {claim.call}",
                 deviation=Deviation.LACKING,
             )
         names = listed(variable_names(run, examples, broken))
-        within = claim["within"]
-        if claim["change"] == CHANGES:
+        within = claim.within
+        if claim.change == CHANGES:
             return Finding(
                 f"`{within}` changed every parameter it holds in the golden run; in the candidate it leaves {names} "
                 "unchanged.",
@@ -109,7 +132,7 @@ class EventContain:
                 f"unchanged: {names}",
                 deviation=Deviation.LACKING,
             )
-        if claim["change"] == RECEIVES:
+        if claim.change == RECEIVES:
             state = examples.observed[int(broken[0])] if examples.observed is not None else "absent"
             return Finding(
                 f"Every parameter of `{within}` had a gradient when the step began in the golden run; in the candidate "
@@ -126,12 +149,12 @@ class EventContain:
         )
 
 
-def _change_in_step(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _change_in_step(process: Process, position: int, claim: InStep) -> Examples:
     variables = Variables.of(process)
-    if claim["change"] == OTHERS:
+    if claim.change == OTHERS:
         return _others(process, position, claim)
     table = variables.step_table
-    mine = Labels.of(table.column("optimizer"), process.optimizer_class).isin([claim["within"].removesuffix(".step")])
+    mine = Labels.of(table.column("optimizer"), process.optimizer_class).isin([claim.within.removesuffix(".step")])
     rows, variable = table.column("row")[mine], table.variable[mine]
     begin, end = table.column("begin")[mine], table.column("end")[mine]
     if not len(rows):
@@ -139,7 +162,7 @@ def _change_in_step(process: Process, position: int, claim: Mapping[str, Any]) -
     gradient = variables.companion("gradient")[variables.first_name[variable]]
     state = np.where(gradient > 0, variables.state(gradient, begin), fmt.ABSENT)
     observed = None
-    if claim["change"] == CHANGES:
+    if claim.change == CHANGES:
         # A gradient of rounding errors (a bias before a normalisation) changes its parameter or not, as chance has it.
         # Without a gradient nothing is claimed, and at the ends of a schedule, where the learning rate is 0 or next to
         # it, an update may be too small to change a number.
@@ -164,11 +187,11 @@ def _change_in_step(process: Process, position: int, claim: Mapping[str, Any]) -
     return Examples(np.asarray(holds, dtype=bool), np.full(len(rows), position), rows, variable, context, observed)
 
 
-def _others(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _others(process: Process, position: int, claim: InStep) -> Examples:
     variables = Variables.of(process)
     everything = variables.ids("parameter")
     rows, subjects, holds = [], [], []
-    wanted = claim["within"].removesuffix(".step")
+    wanted = claim.within.removesuffix(".step")
     by_members: dict[tuple[int, int], list[OptimizerStep]] = {}
     for step in process.steps:
         if process.optimizer_class[step.optimizer] == wanted:
@@ -261,7 +284,7 @@ def _roots_of_entries(process: Process) -> Labels:
     return call_context(process, process.forward_rows)["root"]
 
 
-def _contained(process: Process) -> set[tuple[str, str, str]]:
+def _contained(process: Process) -> set[tuple[str, Stage, str]]:
     rows = _layer_rows(process)
     entries = _entry_of(process, rows)
     roots = _roots_of_entries(process) if len(process.forward_rows) else None
@@ -269,25 +292,22 @@ def _contained(process: Process) -> set[tuple[str, str, str]]:
         return set()
     inside = entries >= 0
     rows, entries = rows[inside], entries[inside]
-    stages = process.stage_labels
-    found: set[tuple[str, str, str]] = set()
+    found: set[tuple[str, Stage, str]] = set()
     for api, mine in process.api.groups(rows).items():
         own = np.unique(entries[np.isin(rows, mine)])
-        pairs = np.unique(np.stack([roots.codes[own], stages.codes[process.forward_rows[own]]], axis=1), axis=0)
-        found.update(
-            (roots.values[root], stages.values[stage], api) for root, stage in pairs.tolist() if roots.values[root]
-        )
+        pairs = np.unique(np.stack([roots.codes[own], process.stage[process.forward_rows[own]]], axis=1), axis=0)
+        found.update((roots.values[root], STAGES[stage], api) for root, stage in pairs.tolist() if roots.values[root])
     return found
 
 
-def _call_in_call(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _call_in_call(process: Process, position: int, claim: InForward) -> Examples:
     entries = process.forward_rows
     if not len(entries) or vocabulary.is_compiled(process):
         return EMPTY
-    stage = process.stage_labels.take(entries).isin([claim["stage"]])
-    wanted = stage & _roots_of_entries(process).isin([claim["model"]])
+    stage = process.stage_labels.take(entries).isin([claim.stage])
+    wanted = stage & _roots_of_entries(process).isin([claim.model])
     rows = _layer_rows(process)
-    rows = rows[process.api.isin([claim["call"]])[rows]]
+    rows = rows[process.api.isin([claim.call])[rows]]
     having = np.unique(_entry_of(process, rows))
     chosen = np.flatnonzero(wanted)
     anchors = entries[chosen]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from pytest_traincheck.trace import Process
 from pytest_traincheck.trace.reader import read_sketches
 
-STATES = ("rng.torch", "rng.numpy", "rng.python")
+State = Literal["rng.torch", "rng.numpy", "rng.python"]
+STATES: tuple[State, ...] = ("rng.torch", "rng.numpy", "rng.python")
 """Measures of the state before an optimizer step, and slots of states that were new."""
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
@@ -17,11 +18,12 @@ from pytest_traincheck.relations.base import (
     seen_values,
     variable_names,
 )
-from pytest_traincheck.relations.claims import SETTING, TEXT, Form, one_of
+from pytest_traincheck.relations.claims import SettingValue
 from pytest_traincheck.relations.context import rank_label, variable_context
 from pytest_traincheck.relations.covered import construction_row
 from pytest_traincheck.relations.meaning import Meaning, Place, Words
 from pytest_traincheck.relations.settings import Setting, Sort, text_of
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -32,10 +34,32 @@ RATE, MAX_RATE = "lr", "max_lr"
 RATES = (RATE, MAX_RATE, "min_lr")
 """Hyper-parameters that are learning rates; one decision often sets several of them."""
 
-VALUE, PER_PARAMETER, CLASS = "value", "per parameter", "class"
+VALUE: Final = "value"
+PER_PARAMETER: Final = "per parameter"
+CLASS: Final = "class"
 
 IMPLEMENTATION = frozenset({"foreach", "fused", "capturable", "differentiable"})
 """Which kernel does the work: no change of behaviour."""
+
+
+@dataclass(frozen=True)
+class ClassIs(Claim):
+    """An optimizer, by its label, is of a class."""
+
+    rule: Literal["class"] = field(default=CLASS, init=False)
+    optimizer: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class SettingIs(Claim):
+    """A hyper-parameter has a value for all parameters of an optimizer, or for some of them."""
+
+    rule: Literal["value", "per parameter"]
+    optimizer: str
+    name: str
+    value: SettingValue
 
 
 class Hyperparameter:
@@ -46,18 +70,15 @@ class Hyperparameter:
     """
 
     name = "Hyperparameter"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"rule": one_of(CLASS), "optimizer": TEXT, "name": TEXT, "value": TEXT},
-        {"rule": one_of(VALUE, PER_PARAMETER), "optimizer": TEXT, "name": TEXT, "value": SETTING},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (ClassIs, SettingIs)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: ClassIs | SettingIs) -> int:
         return 1
 
-    def meaning(self, rule: Invariant) -> Meaning:
-        name = str(rule.claim.get("name", ""))
-        setting = Setting(Sort.PARAMETERS, name, text_of(rule.claim.get("value")), is_rate=name in RATES)
-        if rule.claim.get("rule") == CLASS:
+    def meaning(self, rule: Invariant[ClassIs | SettingIs]) -> Meaning:
+        name = rule.claim.name
+        setting = Setting(Sort.PARAMETERS, name, text_of(rule.claim.value), is_rate=name in RATES)
+        if isinstance(rule.claim, ClassIs):
             return Meaning(Place.CLASS, setting=setting)
         return Meaning(Place.CHOICE, words=Words(words=(name,)), setting=setting)
 
@@ -72,7 +93,7 @@ class Hyperparameter:
         yield Hypothesis(
             self.name,
             name,
-            {"rule": CLASS, "optimizer": label, "name": "class", "value": name},
+            ClassIs(label, "class", name),
             Kind.CONFIG,
             Scope.PINNED,
         )
@@ -82,43 +103,42 @@ class Hyperparameter:
             if len(distinct) > 4:
                 continue
             for value in distinct.values():
-                what = VALUE if len(distinct) == 1 else PER_PARAMETER
-                claim = {"rule": what, "optimizer": label, "name": key, "value": value}
+                claim = SettingIs(VALUE if len(distinct) == 1 else PER_PARAMETER, label, key, value)
                 yield Hypothesis(self.name, name, claim, Kind.CONFIG, Scope.PINNED)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+    def examples(self, claim: ClassIs | SettingIs, run: Run) -> Examples:
         return Examples.concatenate(
-            [_value_examples(*place, claim) for place in optimizers_called(run, claim["optimizer"])]
+            [_value_examples(*place, claim) for place in optimizers_called(run, claim.optimizer)]
         )
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        if claim["rule"] == CLASS:
-            return f"The optimizer `{claim['optimizer']}` is a `{subject}`{when}."
-        return f"`{subject}({claim['name']})` is {text_of(claim['value'])} for `{claim['optimizer']}`{when}."
+    def sentence(self, claim: ClassIs | SettingIs, subject: str, when: str) -> str:
+        if isinstance(claim, ClassIs):
+            return f"The optimizer `{claim.optimizer}` is a `{subject}`{when}."
+        return f"`{subject}({claim.name})` is {text_of(claim.value)} for `{claim.optimizer}`{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(self, invariant: Invariant[ClassIs | SettingIs], run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         first = int(broken[0])
         seen = examples.observed[first] if examples.observed is not None else "?"
-        if claim["rule"] == CLASS:
+        if isinstance(claim, ClassIs):
             return Finding(
-                f"The optimizer `{claim['optimizer']}` was a `{claim['value']}` in the golden run and is a `{seen}` "
+                f"The optimizer `{claim.optimizer}` was a `{claim.value}` in the golden run and is a `{seen}` "
                 "in the candidate.",
-                f"{claim['value']}",
+                f"{claim.value}",
                 f"{seen}",
                 value=seen,
             )
         whom = ""
-        if claim["rule"] == PER_PARAMETER:
+        if claim.rule == PER_PARAMETER:
             whom = f" for {listed(variable_names(run, examples, broken), 2)}"
         # A rule for all parameters is broken by what they have now, those included that still have golden's.
-        shown = broken if claim["rule"] == PER_PARAMETER else np.arange(len(examples))
+        shown = broken if claim.rule == PER_PARAMETER else np.arange(len(examples))
         seen = seen_values(examples, shown)
         return Finding(
-            f"`{invariant.subject}({claim['name']})`{whom} was {text_of(claim['value'])} in the golden run and is "
+            f"`{invariant.subject}({claim.name})`{whom} was {text_of(claim.value)} in the golden run and is "
             f"{seen} in the candidate.",
-            f"{claim['name']} = {text_of(claim['value'])}",
-            f"{claim['name']} = {seen}",
+            f"{claim.name} = {text_of(claim.value)}",
+            f"{claim.name} = {seen}",
             value=seen,
         )
 
@@ -217,23 +237,23 @@ def steps_of(process: Process, optimizer: int) -> list[OptimizerStep]:
     return [step for step in process.steps if step.optimizer == optimizer]
 
 
-def _value_examples(process: Process, position: int, optimizer: int, claim: Mapping[str, Any]) -> Examples:
+def _value_examples(process: Process, position: int, optimizer: int, claim: ClassIs | SettingIs) -> Examples:
     table = _table(process, optimizer)
-    if claim["rule"] != CLASS and claim["name"] not in table:
+    if isinstance(claim, SettingIs) and claim.name not in table:
         return EMPTY
     step = process.steps[_first_step(process, optimizer)]
     members = Variables.of(process).membership(optimizer, step.begin)
     rows = members.variables
-    values = [class_of(process, optimizer)] * len(rows) if claim["rule"] == CLASS else table[claim["name"]]
+    values = [class_of(process, optimizer)] * len(rows) if isinstance(claim, ClassIs) else table[claim.name]
     texts = [text_of(value) for value in values]
-    wanted = text_of(claim["value"])
+    wanted = text_of(claim.value)
     context = {"rank": rank_label(process, len(rows)), "first_step": Labels.constant("yes", len(rows))}
     context.update(variable_context(process, rows))
     return Examples(
         np.array([text == wanted for text in texts], dtype=bool),
         np.full(len(rows), position),
         np.full(len(rows), construction_row(process, optimizer)),
-        rows if claim["rule"] == PER_PARAMETER else np.zeros(len(rows), dtype=np.int64),
+        rows if claim.rule == PER_PARAMETER else np.zeros(len(rows), dtype=np.int64),
         context,
         Labels.of(np.arange(len(texts)), texts) if texts else None,
     )

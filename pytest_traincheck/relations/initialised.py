@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
-from pytest_traincheck.relations.claims import COUNT, TEXT, Form
+from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import variable_context
 from pytest_traincheck.relations.meaning import Deviation, Excuse, Meaning, Place
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -20,18 +22,26 @@ SUBJECT = "torch.nn.init"
 MEASURE = "parameter.initialised"
 
 
+@dataclass(frozen=True)
+class InitialisedAtMost(Claim):
+    """No parameter of a model is initialised more often."""
+
+    root: str
+    at_most: Natural
+
+
 class Initialised:
     """No parameter of a model is initialised more often than golden ever initialised one. An initialisation that runs
     again and again costs time, draws other random numbers and overwrites what special initialisation was done before.
     """
 
     name = "Initialised"
-    forms: ClassVar[tuple[Form, ...]] = ({"root": TEXT, "at_most": COUNT},)
+    claims: ClassVar[tuple[type[Claim], ...]] = (InitialisedAtMost,)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: InitialisedAtMost) -> int:
         return 2  # a new parameter is initialised anew: which one an optimizer holds says more
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[InitialisedAtMost]) -> Meaning:
         # An initialisation may take another way to the same numbers.
         return Meaning(Place.INITIAL, excuse=Excuse.INITIAL_VALUES)
 
@@ -42,22 +52,22 @@ class Initialised:
             for root, mine in roots.groups(np.arange(len(rows))).items():
                 most = int(values[mine].max())
                 if most:
-                    yield Hypothesis(self.name, SUBJECT, {"root": root, "at_most": most}, scope=Scope.PINNED)
+                    yield Hypothesis(self.name, SUBJECT, InitialisedAtMost(root, most), scope=Scope.PINNED)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+    def examples(self, claim: InitialisedAtMost, run: Run) -> Examples:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        return f"No parameter of `{claim['root']}` is initialised more than {_times(claim['at_most'])}{when}."
+    def sentence(self, claim: InitialisedAtMost, subject: str, when: str) -> str:
+        return f"No parameter of `{claim.root}` is initialised more than {_times(claim.at_most)}{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(self, invariant: Invariant[InitialisedAtMost], run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         names = listed(variable_names(run, examples, broken))
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "more often"
         return Finding(
-            f"In the golden run no parameter of `{claim['root']}` was initialised more than "
-            f"{_times(claim['at_most'])}; in the candidate `torch.nn.init` initialises {names} {seen}.",
-            f"initialised {_times(claim['at_most'])} at most",
+            f"In the golden run no parameter of `{claim.root}` was initialised more than "
+            f"{_times(claim.at_most)}; in the candidate `torch.nn.init` initialises {names} {seen}.",
+            f"initialised {_times(claim.at_most)} at most",
             f"initialised {seen}",
             deviation=Deviation.TOO_OFTEN,
         )
@@ -74,16 +84,16 @@ def _counts(process: Process) -> tuple[Ints, Labels]:
     return rows, Labels.of(roots, process.names.roots)
 
 
-def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _examples(process: Process, position: int, claim: InitialisedAtMost) -> Examples:
     rows, roots = _counts(process)
-    rows = rows[roots.isin([claim["root"]])]
+    rows = rows[roots.isin([claim.root])]
     if not len(rows):
         return EMPTY
     counts = process.events["value"][rows].astype(np.int64)
     variable = process.events["args"][rows].astype(np.int64)
     context = variable_context(process, variable)
     return Examples(
-        np.asarray(counts <= claim["at_most"]),
+        np.asarray(counts <= claim.at_most),
         np.full(len(rows), position),
         rows,
         variable,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import NUMBER, Form, one_of
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Change, Excuse, Meaning, Place
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -25,12 +26,21 @@ TOLERANCE = 1e-3
 EXACT = 5e-5
 """Relative spread in golden: a fixed multiple is one to the last digits, where a small second term makes none."""
 
-PER = {
+Normalisation = Literal["mean", "kept", "targets", "sum"]
+PER: Mapping[Normalisation, str] = {
     "mean": "the mean that the loss function returned",
     "kept": "the loss averaged over the targets that are not ignored",
     "targets": "the loss averaged over all targets",
     "sum": "the loss summed over all targets",
 }
+
+
+@dataclass(frozen=True)
+class Multiple(Claim):
+    """A backward pass starts from this multiple of a normalisation of the losses."""
+
+    per: Normalisation
+    factor: float
 
 
 class LossScale:
@@ -43,12 +53,12 @@ class LossScale:
     """
 
     name = "LossScale"
-    forms: ClassVar[tuple[Form, ...]] = ({"per": one_of(*PER), "factor": NUMBER},)
+    claims: ClassVar[tuple[type[Claim], ...]] = (Multiple,)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: Multiple) -> int:
         return 2
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[Multiple]) -> Meaning:
         # What a loss function returns when it is called or given something differently, or batches of another size, is
         # in another proportion to what is differentiated.
         comes_with = frozenset({Change.LOSS_INPUT, Change.BATCHES})
@@ -63,23 +73,23 @@ class LossScale:
                 if len(ratios) >= 2 and np.ptp(ratios) <= EXACT * abs(float(np.median(ratios))):
                     factor = _rounded(float(np.median(ratios)))
                     yield Hypothesis(
-                        self.name, SUBJECT, {"per": per, "factor": factor}, scope=Scope.PINNED, family=f"loss {per}"
+                        self.name, SUBJECT, Multiple(per, factor), scope=Scope.PINNED, family=f"loss {per}"
                     )
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+    def examples(self, claim: Multiple, run: Run) -> Examples:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+    def sentence(self, claim: Multiple, subject: str, when: str) -> str:
         return f"`backward` starts from {_multiple(claim)}{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(self, invariant: Invariant[Multiple], run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "another number"
         first = run.processes[int(examples.process[int(broken[0])])] if len(broken) else run.processes[0]
         passes = len(_ratios(first).rows) / max(first.windows, 1)
-        averaged = passes > 1 and math.isclose(claim["factor"] * round(passes), 1.0, rel_tol=TOLERANCE)
+        averaged = passes > 1 and math.isclose(claim.factor * round(passes), 1.0, rel_tol=TOLERANCE)
         why = f", which averaged over the {round(passes)} micro-batches that a step accumulates" if averaged else ""
-        now = f"from {seen} times that" if claim["factor"] == 1 else f"the factor is {seen}"
+        now = f"from {seen} times that" if claim.factor == 1 else f"the factor is {seen}"
         return Finding(
             f"In the golden run `backward` started from {_multiple(claim)}{why}; in the candidate {now}: the loss is "
             "scaled or normalised differently.",
@@ -97,9 +107,9 @@ class _Ratios:
         self.ratio = ratio
 
 
-def _multiple(claim: Mapping[str, Any]) -> str:
-    times = "" if claim["factor"] == 1 else f"{_spoken(claim['factor'])} times "
-    return f"{times}{PER[claim['per']]}"
+def _multiple(claim: Multiple) -> str:
+    times = "" if claim.factor == 1 else f"{_spoken(claim.factor)} times "
+    return f"{times}{PER[claim.per]}"
 
 
 def _spoken(factor: float) -> str:
@@ -182,9 +192,11 @@ def _ratios(process: Process) -> _Ratios:
     return process.memo("loss ratios", compute)
 
 
-def _totals(process: Process, losses: list[int], tables: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
+def _totals(
+    process: Process, losses: list[int], tables: Mapping[str, Mapping[int, float]]
+) -> dict[Normalisation, float]:
     """The losses of one backward pass together, by each way of dividing them."""
-    found = dict.fromkeys(PER, 0.0)
+    found: dict[Normalisation, float] = dict.fromkeys(PER, 0.0)
     symbols = process.raw.symbols["args"]
     for row in losses:
         event = process.events[row]
@@ -203,16 +215,16 @@ def _totals(process: Process, losses: list[int], tables: Mapping[str, Mapping[in
     return found
 
 
-def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _examples(process: Process, position: int, claim: Multiple) -> Examples:
     table = _ratios(process)
-    ratios = table.ratio.get(claim["per"], np.empty(0))
+    ratios = table.ratio.get(claim.per, np.empty(0))
     known = np.isfinite(ratios)
     rows, ratios = table.rows[known], ratios[known]
     if not len(rows):
         return EMPTY
     texts = [_spoken(_rounded(float(value))) if value else "0" for value in ratios.tolist()]
     return Examples(
-        _close(ratios, claim["factor"]),
+        _close(ratios, claim.factor),
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),

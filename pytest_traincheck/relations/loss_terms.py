@@ -4,36 +4,68 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import COUNT, TEXT, Form, one_of
+from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Place
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN
 
 SUBJECT = "torch.autograd.backward"
-REACH, MEANS = "loss.reach", "loss.means"
+Labelled = Literal["loss.reach", "loss.means"]
+REACH: Final = "loss.reach"
+MEANS: Final = "loss.means"
 LATE = 3
-WORDS = {
+WORDS: Mapping[Labelled, str] = {
     REACH: "The terms of the loss send gradients to {}",
     MEANS: "The means in the loss go over {} elements",
 }
-FINDINGS = {
+FINDINGS: Mapping[Labelled, str] = {
     REACH: "In the golden run the terms of the loss sent gradients to {}; in the candidate to {}: a `detach` is "
     "missing or misplaced, or the loss is made of different terms.",
     MEANS: "In the golden run the means in the loss went over {} elements; in the candidate over {}: shapes were "
     "broadcast, or a different dimension is averaged.",
 }
 COARSE, FINE = "loss.terms", "loss.terms.fine"
-FORWARD = "losses per forward pass"
-TOGETHER, EACH, ACCUMULATED = "together", "each", "accumulated"
+FORWARD: Final = "losses per forward pass"
+Passes = Literal["together", "each", "accumulated"]
+TOGETHER: Final = "together"
+EACH: Final = "each"
+ACCUMULATED: Final = "accumulated"
 """Whether all backward passes before an optimizer step are looked at together, or each, or all of several."""
+
+
+@dataclass(frozen=True)
+class Terms(Claim):
+    """So many terms carry gradients, in the passes that are looked at together."""
+
+    at_least: Natural
+    passes: Passes
+
+
+@dataclass(frozen=True)
+class PerForward(Claim):
+    """As many losses go backward for each forward pass, in every step."""
+
+    alike: Literal["losses per forward pass"] = field(default=FORWARD, init=False)
+    passes: Literal["accumulated"] = field(default=ACCUMULATED, init=False)
+
+
+@dataclass(frozen=True)
+class Reach(Claim):
+    """Where the terms send gradients, or what means go over: numbers of elements as text."""
+
+    of: Labelled
+    passes: Literal["together", "each"]
+    value: str
 
 
 class LossTerms:
@@ -52,18 +84,14 @@ class LossTerms:
     """
 
     name = "LossTerms"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"at_least": COUNT, "passes": one_of(TOGETHER, EACH, ACCUMULATED)},
-        {"alike": one_of(FORWARD), "passes": one_of(ACCUMULATED)},
-        {"of": one_of(*WORDS), "passes": one_of(TOGETHER, EACH), "value": TEXT},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (Terms, PerForward, Reach)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
-        return LATE if "of" in claim else 1
+    def layer(self, claim: Terms | PerForward | Reach) -> int:
+        return LATE if isinstance(claim, Reach) else 1
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[Terms | PerForward | Reach]) -> Meaning:
         # How many losses there are is not said by those that were compared.
-        of_one_loss = rule.claim.get("passes") != ACCUMULATED
+        of_one_loss = rule.claim.passes != ACCUMULATED
         return Meaning(
             Place.LOSS,
             comes_with=frozenset({Change.BATCHES, Change.WINDOWS}),
@@ -72,47 +100,47 @@ class LossTerms:
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
-            passes = TOGETHER if _goes_backward_once(process) else EACH
+            passes: Literal["together", "each"] = TOGETHER if _goes_backward_once(process) else EACH
             counts = process.events["value"][process.measures(COARSE)].astype(np.int64)
             for least in sorted({int(count) for count in counts if count > 1}, reverse=True):
-                claim: dict[str, Any] = {"at_least": least, "passes": passes}
-                yield Hypothesis(self.name, SUBJECT, claim, scope=Scope.PINNED, family="terms")
+                yield Hypothesis(self.name, SUBJECT, Terms(least, passes), scope=Scope.PINNED, family="terms")
             sums = set(_accumulated(process)[1].tolist())
             if passes == EACH and len(sums) == 1 and max(sums) > 1:
-                claim = {"at_least": max(sums), "passes": ACCUMULATED}
-                yield Hypothesis(self.name, SUBJECT, claim, scope=Scope.PINNED)
+                yield Hypothesis(self.name, SUBJECT, Terms(max(sums), ACCUMULATED), scope=Scope.PINNED)
             elif passes == EACH and len(sums) > 1:
-                claim = {"alike": FORWARD, "passes": ACCUMULATED}
-                yield Hypothesis(self.name, SUBJECT, claim, scope=Scope.PINNED)
+                yield Hypothesis(self.name, SUBJECT, PerForward(), scope=Scope.PINNED)
             for what in WORDS:
                 for value in sorted(_labelled(process, what)):
-                    claim = {"of": what, "passes": passes, "value": value}
-                    yield Hypothesis(self.name, SUBJECT, claim, scope=Scope.PINNED)
+                    yield Hypothesis(self.name, SUBJECT, Reach(what, passes, value), scope=Scope.PINNED)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+    def examples(self, claim: Terms | PerForward | Reach, run: Run) -> Examples:
         processes = enumerate(run.processes)
-        if "alike" in claim:
+        if isinstance(claim, PerForward):
             return Examples.concatenate([_per_forward(process, number) for number, process in processes])
-        make = _labelled_examples if "of" in claim else _examples
-        return Examples.concatenate([make(process, number, claim) for number, process in processes])
+        if isinstance(claim, Reach):
+            return Examples.concatenate([_labelled_examples(process, number, claim) for number, process in processes])
+        return Examples.concatenate([_examples(process, number, claim) for number, process in processes])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        if "of" in claim:
-            return f"{WORDS[claim['of']].format(_spoken(claim['of'], claim['value']))}{when}."
-        if "alike" in claim:
+    def sentence(self, claim: Terms | PerForward | Reach, subject: str, when: str) -> str:
+        if isinstance(claim, Reach):
+            return f"{WORDS[claim.of].format(_spoken(claim.of, claim.value))}{when}."
+        if isinstance(claim, PerForward):
             return f"Every training step has the same number of losses for each forward pass of a model{when}."
-        if claim["passes"] == ACCUMULATED:
-            return f"Each optimizer step comes after backward passes over at least {claim['at_least']} losses{when}."
-        return f"The loss is a sum of at least {claim['at_least']} terms that have gradients{when}."
+        if claim.passes == ACCUMULATED:
+            return f"Each optimizer step comes after backward passes over at least {claim.at_least} losses{when}."
+        return f"The loss is a sum of at least {claim.at_least} terms that have gradients{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
-        if "of" in invariant.claim:
-            what = invariant.claim["of"]
-            was = _spoken(what, invariant.claim["value"])
+    def finding(
+        self, invariant: Invariant[Terms | PerForward | Reach], run: Run, examples: Examples, broken: Ints
+    ) -> Finding:
+        claim = invariant.claim
+        if isinstance(claim, Reach):
+            what = claim.of
+            was = _spoken(what, claim.value)
             now = _spoken(what, examples.observed[int(broken[0])]) if examples.observed is not None else "others"
             return Finding(FINDINGS[what].format(was, now), was, now, value=now)
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "fewer"
-        if "alike" in invariant.claim:
+        if isinstance(claim, PerForward):
             return Finding(
                 "In the golden run every training step had the same number of losses for each forward pass of a "
                 f"model; in the candidate there is a step with {seen}: a backward pass is missing.",
@@ -120,8 +148,8 @@ class LossTerms:
                 seen,
                 deviation=Deviation.FEWER,
             )
-        least = invariant.claim["at_least"]
-        if invariant.claim["passes"] == ACCUMULATED:
+        least = claim.at_least
+        if claim.passes == ACCUMULATED:
             return Finding(
                 f"In the golden run each optimizer step came after backward passes over at least {least} losses; in "
                 f"the candidate one comes after {seen}: a backward pass is missing, or gradients accumulate over "
@@ -141,7 +169,7 @@ class LossTerms:
         )
 
 
-def _spoken(what: str, value: str) -> str:
+def _spoken(what: Labelled, value: str) -> str:
     """`16; 24` as "sets of parameters with 16 and 24 elements"; numbers of elements as they are."""
     if what == MEANS:
         return value
@@ -153,7 +181,7 @@ def _spoken(what: str, value: str) -> str:
     )
 
 
-def _labelled(process: Process, what: str) -> Mapping[str, Ints]:
+def _labelled(process: Process, what: Labelled) -> Mapping[str, Ints]:
     """Rows of a measure that carries what it found in its name, in order for each finding."""
     found: dict[str, list[Ints]] = {}
     for name in {str(symbol.get("name", "")) for symbol in process.raw.symbols["measure"]}:
@@ -169,13 +197,13 @@ def _sizes(sets: str) -> str:
     return "; ".join(str(size) for size in sorted(sizes))
 
 
-def _labelled_examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
-    found = _labelled(process, claim["of"])
-    if claim.get("passes", EACH) == TOGETHER:
-        found = _taken_together(process, found, claim["of"])
-    if claim["of"] == MEANS:
+def _labelled_examples(process: Process, position: int, claim: Reach) -> Examples:
+    found = _labelled(process, claim.of)
+    if claim.passes == TOGETHER:
+        found = _taken_together(process, found, claim.of)
+    if claim.of == MEANS:
         # A mean that became a sum and a division is no other mean.
-        wanted = claim["value"].count(",")
+        wanted = claim.value.count(",")
         found = {value: rows for value, rows in found.items() if value.count(",") == wanted}
     if not found:
         return EMPTY
@@ -184,7 +212,7 @@ def _labelled_examples(process: Process, position: int, claim: Mapping[str, Any]
     order = np.argsort(rows, kind="stable")
     rows, seen = rows[order], seen.take(order)
     return Examples(
-        seen.isin([claim["value"]]),
+        seen.isin([claim.value]),
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),
@@ -205,7 +233,7 @@ def _goes_backward_once(process: Process) -> bool:
     return len(np.unique(groups)) == len(groups)
 
 
-def _taken_together(process: Process, found: Mapping[str, Ints], what: str) -> Mapping[str, Ints]:
+def _taken_together(process: Process, found: Mapping[str, Ints], what: Labelled) -> Mapping[str, Ints]:
     """The same for all backward passes before an optimizer step, at the row of the first of them."""
     groups: dict[int, list[tuple[int, str]]] = {}
     for value, rows in found.items():
@@ -217,7 +245,7 @@ def _taken_together(process: Process, found: Mapping[str, Ints], what: str) -> M
     return {value: np.array(sorted(rows), dtype=np.int64) for value, rows in together.items()}
 
 
-def _merged(values: list[str], what: str) -> str:
+def _merged(values: list[str], what: Labelled) -> str:
     separator = "; " if what == REACH else ", "
     parts = [int(part) for value in values for part in value.split(separator)]
     return separator.join(str(part) for part in sorted(set(parts) if what == REACH else parts))
@@ -301,16 +329,16 @@ def _many(count: int, word: str, plural: str) -> str:
     return f"{count} {word}{'' if count == 1 else plural}"
 
 
-def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _examples(process: Process, position: int, claim: Terms) -> Examples:
     rows, counts = _counts(process)
-    if claim.get("passes", EACH) == TOGETHER:
+    if claim.passes == TOGETHER:
         rows, counts = _summed(process, rows, counts)
-    elif claim.get("passes") == ACCUMULATED:
+    elif claim.passes == ACCUMULATED:
         rows, counts = _accumulated(process)
     if not len(rows):
         return EMPTY
     return Examples(
-        np.asarray(counts >= claim["at_least"]),
+        np.asarray(counts >= claim.at_least),
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),

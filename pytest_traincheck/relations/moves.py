@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
-from pytest_traincheck.relations.claims import COUNT, FLAG, TEXT, Form, one_of
+from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import call_context, rank_label, trained_roots, variable_context
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -21,7 +23,38 @@ from pytest_traincheck.trace.variables import Variables
 _COPYING = Words(names=("update_parameters", "lerp", "copy_", "mul_"), parts=("ema",))
 """How code averages and copies weights."""
 
-SUBJECTS = {"parameter": "torch.nn.Parameter", "buffer": "torch.nn.Buffer"}
+SUBJECTS: Mapping[Literal["parameter", "buffer"], str] = {
+    "parameter": "torch.nn.Parameter",
+    "buffer": "torch.nn.Buffer",
+}
+
+
+@dataclass(frozen=True)
+class ParameterMoves(Claim):
+    """Parameters that no optimizer holds change from step to step, or do not."""
+
+    kind: Literal["parameter"] = field(default="parameter", init=False)
+    moves: bool
+    per: Literal["step"] = field(default="step", init=False)
+
+
+@dataclass(frozen=True)
+class BufferMoves(Claim):
+    """Buffers change from step to step or in forward passes, or do not."""
+
+    kind: Literal["buffer"] = field(default="buffer", init=False)
+    moves: bool
+    per: Literal["step", "forward"]
+
+
+@dataclass(frozen=True)
+class ChangesOutside(Claim):
+    """Parameters of a model that no optimizer holds change so often outside training."""
+
+    kind: Literal["parameter"] = field(default="parameter", init=False)
+    root: str
+    times: Natural
+    per: Literal["run"] = field(default="run", init=False)
 
 
 class Moves:
@@ -33,65 +66,63 @@ class Moves:
     """
 
     name = "Moves"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"kind": one_of("parameter"), "moves": FLAG, "per": one_of("step")},
-        {"kind": one_of("buffer"), "moves": FLAG, "per": one_of("step", "forward")},
-        {"kind": one_of("parameter"), "root": TEXT, "times": COUNT, "per": one_of("run")},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (ParameterMoves, BufferMoves, ChangesOutside)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: ParameterMoves | BufferMoves | ChangesOutside) -> int:
         return 4
 
-    def meaning(self, rule: Invariant) -> Meaning:
-        return Meaning(Place.STATISTICS if rule.claim.get("kind") == "buffer" else Place.COPY, words=_COPYING)
+    def meaning(self, rule: Invariant[ParameterMoves | BufferMoves | ChangesOutside]) -> Meaning:
+        return Meaning(Place.STATISTICS if rule.claim.kind == "buffer" else Place.COPY, words=_COPYING)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
             variables = Variables.of(process)
             if len(variables.ids("parameter")):
                 for moves in (True, False):
-                    yield Hypothesis(
-                        self.name, SUBJECTS["parameter"], {"kind": "parameter", "moves": moves, "per": "step"}
-                    )
+                    yield Hypothesis(self.name, SUBJECTS["parameter"], ParameterMoves(moves))
             for root, count in sorted(_exchanges(process).items()):
-                claim = {"kind": "parameter", "root": root, "times": count, "per": "run"}
-                yield Hypothesis(self.name, SUBJECTS["parameter"], claim, scope=Scope.PINNED)
+                yield Hypothesis(self.name, SUBJECTS["parameter"], ChangesOutside(root, count), scope=Scope.PINNED)
             if len(variables.ids("buffer")):
-                for per in ("step", "forward"):
-                    for moves in (True, False):
-                        yield Hypothesis(self.name, SUBJECTS["buffer"], {"kind": "buffer", "moves": moves, "per": per})
+                for moves in (True, False):
+                    yield Hypothesis(self.name, SUBJECTS["buffer"], BufferMoves(moves, "step"))
+                    yield Hypothesis(self.name, SUBJECTS["buffer"], BufferMoves(moves, "forward"))
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        make = {"step": _per_step, "run": _per_run}.get(claim["per"], _per_forward)
-        return Examples.concatenate([make(process, position, claim) for position, process in enumerate(run.processes)])
+    def examples(self, claim: ParameterMoves | BufferMoves | ChangesOutside, run: Run) -> Examples:
+        return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        if claim["per"] == "run":
+    def sentence(self, claim: ParameterMoves | BufferMoves | ChangesOutside, subject: str, when: str) -> str:
+        if isinstance(claim, ChangesOutside):
             return (
-                f"Parameters of `{claim['root']}` that no optimizer holds are seen to change {_times(claim['times'])} "
+                f"Parameters of `{claim.root}` that no optimizer holds are seen to change {_times(claim.times)} "
                 f"outside training{when}."
             )
-        plural = {"parameter": "Parameters that no optimizer holds", "buffer": "Buffers"}[claim["kind"]]
-        verb = "change" if claim["moves"] else "do not change"
-        place = "between two training steps" if claim["per"] == "step" else "in a forward pass"
+        plural = {"parameter": "Parameters that no optimizer holds", "buffer": "Buffers"}[claim.kind]
+        verb = "change" if claim.moves else "do not change"
+        place = "between two training steps" if claim.per == "step" else "in a forward pass"
         return f"{plural} {verb} {place}{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(
+        self,
+        invariant: Invariant[ParameterMoves | BufferMoves | ChangesOutside],
+        run: Run,
+        examples: Examples,
+        broken: Ints,
+    ) -> Finding:
         claim = invariant.claim
         names = listed(variable_names(run, examples, broken))
-        if claim["per"] == "run":
+        if isinstance(claim, ChangesOutside):
             seen = examples.observed[int(broken[0])] if examples.observed is not None else "a different number of times"
             return Finding(
-                f"{names} changed {_times(claim['times'])} outside training in the golden run; in the candidate "
+                f"{names} changed {_times(claim.times)} outside training in the golden run; in the candidate "
                 f"{seen}: weights are merged, exchanged or restored differently.",
-                f"changes {_times(claim['times'])} outside training",
+                f"changes {_times(claim.times)} outside training",
                 f"changes {seen}",
             )
-        place = "every training step" if claim["per"] == "step" else "every such forward pass"
+        place = "every training step" if claim.per == "step" else "every such forward pass"
         first = int(broken[0])
         process = run.processes[int(examples.process[first])]
         step = process.step_number(int(examples.row[first]))
-        if claim["moves"]:
+        if claim.moves:
             is_copy = _is_copy(process, int(examples.variable[first]))
             copy = " (in no optimizer: a copy such as an EMA)" if is_copy else ""
             return Finding(
@@ -139,11 +170,19 @@ def _exchanges(process: Process) -> Mapping[str, int]:
     return found
 
 
-def _per_run(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _examples(process: Process, position: int, claim: ParameterMoves | BufferMoves | ChangesOutside) -> Examples:
+    if isinstance(claim, ChangesOutside):
+        return _per_run(process, position, claim)
+    if isinstance(claim, BufferMoves) and claim.per == "forward":
+        return _per_forward(process, position, claim)
+    return _per_step(process, position, claim)
+
+
+def _per_run(process: Process, position: int, claim: ChangesOutside) -> Examples:
     """One example for each parameter of the model that changes outside training at all."""
     ids, counts = _outside_changes(process)
     roots = Labels.of(Variables.of(process).root[ids], process.names.roots)
-    mine = roots.isin([claim["root"]]) & (counts > 0)
+    mine = roots.isin([claim.root]) & (counts > 0)
     ids, counts = ids[mine], counts[mine]
     if not len(ids):
         return EMPTY
@@ -151,7 +190,7 @@ def _per_run(process: Process, position: int, claim: Mapping[str, Any]) -> Examp
     last = variables.last(ids, np.full(len(ids), np.iinfo(np.int32).max))
     texts = [_times(count) for count in range(int(counts.max()) + 1)]
     return Examples(
-        np.asarray(counts == claim["times"]),
+        np.asarray(counts == claim.times),
         np.full(len(ids), position),
         np.where(last >= 0, last, 0) if len(events) else last,
         ids,
@@ -160,12 +199,12 @@ def _per_run(process: Process, position: int, claim: Mapping[str, Any]) -> Examp
     )
 
 
-def _per_step(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _per_step(process: Process, position: int, claim: ParameterMoves | BufferMoves) -> Examples:
     """One example for each variable in each window but the first: an average has nothing to follow before the first
     step.
     """
     variables = Variables.of(process)
-    ids = variables.ids(claim["kind"])
+    ids = variables.ids(claim.kind)
     ends = process.step_ends
     if len(ends) < 2 or not len(ids):
         return EMPTY
@@ -179,23 +218,23 @@ def _per_step(process: Process, position: int, claim: Mapping[str, Any]) -> Exam
     # one.
     alive = np.tile(born_at, len(ends) - 1) <= after
     variable, rows, after, until = variable[alive], rows[alive], after[alive], until[alive]
-    if claim["kind"] == "parameter":
+    if claim.kind == "parameter":
         # What an optimizer holds is the business of its step, and may stand still when its gradient cancels.
         idle = ~variables.held[variable] & ~_copies_frozen(process)[variable]
         variable, rows, after, until = variable[idle], rows[idle], after[idle], until[idle]
     moved = variables.changed(variable, after, until)
-    if claim["kind"] == "parameter":
+    if claim.kind == "parameter":
         # A copy stands still where its source does: one that moves at all goes with its model.
         moved |= np.isin(variable, variable[moved]) & _model_moves(variables.root[variable], until, moved)
     context = variable_context(process, variable)
     kept = {name: context[name] for name in ("requires_grad", "root", "child", "variable")}
     kept["rank"] = rank_label(process, len(variable))
-    return Examples(moved == claim["moves"], np.full(len(variable), position), rows, variable, kept)
+    return Examples(moved == claim.moves, np.full(len(variable), position), rows, variable, kept)
 
 
-def _per_forward(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _per_forward(process: Process, position: int, claim: BufferMoves) -> Examples:
     variables = Variables.of(process)
-    ids = variables.ids(claim["kind"])
+    ids = variables.ids(claim.kind)
     entries = process.entry_rows
     if not len(ids) or not len(entries):
         return EMPTY
@@ -230,7 +269,7 @@ def _per_forward(process: Process, position: int, claim: Mapping[str, Any]) -> E
         "child": own["child"],
         "variable": own["variable"],
     }
-    return Examples(moved == claim["moves"], np.full(len(row), position), row, variable, context)
+    return Examples(moved == claim.moves, np.full(len(row), position), row, variable, context)
 
 
 def _changed_within(process: Process, variable: Ints, row: Ints, begin: Ints, end: Ints) -> Any:

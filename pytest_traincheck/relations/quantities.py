@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,25 @@ from pytest_traincheck.trace.variables import Variables
 
 Floats = npt.NDArray[np.float64]
 
-LOSS = "loss"
-INITIAL_SCALE = "initial scale"
-INITIAL_MEAN = "initial mean"
-INPUT = "input scale"
-ACTIVATION = "activation scale"
-GRADIENT = "gradient norm"
-UPDATE = "update size"
+Quantity = Literal[
+    "loss", "initial scale", "initial mean", "input scale", "activation scale", "gradient norm", "update size"
+]
+LOSS: Final = "loss"
+INITIAL_SCALE: Final = "initial scale"
+INITIAL_MEAN: Final = "initial mean"
+INPUT: Final = "input scale"
+ACTIVATION: Final = "activation scale"
+GRADIENT: Final = "gradient norm"
+UPDATE: Final = "update size"
 
-_IN_ORDER = ((INITIAL_SCALE, INITIAL_MEAN), (INPUT,), (ACTIVATION,), (LOSS,), (GRADIENT,), (UPDATE,))
+_IN_ORDER: tuple[tuple[Quantity, ...], ...] = (
+    (INITIAL_SCALE, INITIAL_MEAN),
+    (INPUT,),
+    (ACTIVATION,),
+    (LOSS,),
+    (GRADIENT,),
+    (UPDATE,),
+)
 
 INPUT_MEASURE = "input.rms."
 """Prefix of the measures of inputs; the path of the tensor among the arguments follows."""
@@ -35,7 +45,7 @@ TOTAL_LOSS = "the loss that backward starts from"
 """All of the first iteration together: one backward pass over the sum of two losses or two passes are the same."""
 
 
-def order_of(quantity: str) -> int:
+def order_of(quantity: Quantity) -> int:
     """Its place among the numbers of a training step, upstream first."""
     return next(place for place, several in enumerate(_IN_ORDER) if quantity in several)
 
@@ -75,9 +85,9 @@ class Readings:
         )
 
 
-def read(process: Process, quantity: str) -> Readings:
+def read(process: Process, quantity: Quantity) -> Readings:
     """Every number of a quantity in one process, each name once."""
-    readers: Mapping[str, Callable[[Process], Readings]] = {
+    readers: Mapping[Quantity, Callable[[Process], Readings]] = {
         LOSS: _losses,
         INITIAL_SCALE: lambda process: _measured(process, "parameter.rms"),
         INITIAL_MEAN: lambda process: _measured(process, "parameter.mean"),
@@ -228,12 +238,11 @@ def _loss_calls(process: Process) -> dict[str, Ints]:
     return process.api.groups(rows)
 
 
-def readings_of(claim: Mapping[str, Any], run: Run, quantity: str = "") -> list[tuple[int, Readings]]:
-    """The numbers of a claim in each process, by the process's position."""
-    wanted = claim.get("root", "")
+def readings_of(quantity: Quantity, wanted: str, run: Run) -> list[tuple[int, Readings]]:
+    """The numbers of a quantity of the root module `wanted` in each process, by the process's position."""
     found = []
     for position, process in enumerate(run.processes):
-        readings = read(process, quantity or claim["quantity"])
+        readings = read(process, quantity)
         for root in np.unique(readings.roots).tolist():
             if process.names.roots[root] == wanted:
                 found.append((position, readings.of_root(root)))

@@ -11,7 +11,9 @@ from pathlib import Path
 from pytest_traincheck.plugins import Given, PluginError, implementations, items_of, packages
 from pytest_traincheck.relations import builtin
 from pytest_traincheck.relations.base import Meaningful, Relation, usual_meaning
+from pytest_traincheck.relations.claims import form_of
 from pytest_traincheck.relations.meaning import Meaning
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant
 
 HOOK = "pytest_traincheck_relations"
@@ -91,7 +93,26 @@ def _wrong(relation: object) -> str:
         # The protocol's own body does nothing.
         if not callable(found) or found is getattr(Relation, method):
             return f"lacks `{method}`"
+    return _wrong_claims(getattr(relation, "claims", None))
+
+
+def _wrong_claims(kinds: object) -> str:
+    if not isinstance(kinds, tuple) or not kinds:
+        return "lacks `claims`"
+    for kind in kinds:
+        if not isinstance(kind, type) or not issubclass(kind, Claim) or not _is_frozen(kind):
+            return f"has {kind!r} among its `claims`, which is no frozen dataclass derived from `Claim`,"
+        try:
+            form_of(kind)
+        except (TypeError, NameError) as error:
+            return f"has a claim whose types cannot be stored ({error})"
     return ""
+
+
+def _is_frozen(kind: type[Claim]) -> bool:
+    # A class that only inherits has the fields of another.
+    parameters = vars(kind).get("__dataclass_params__")
+    return parameters is not None and bool(parameters.frozen)
 
 
 def _digest(path: Path) -> str:

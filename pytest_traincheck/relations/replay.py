@@ -8,18 +8,20 @@ What was recorded, how calls are matched and how far apart two results may be is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, cast
 
 import numpy as np
 
 from pytest_traincheck.golden.recording import Recording
-from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import TEXT, Form, one_of, optional
+from pytest_traincheck.optimizer_label import class_in
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, ReplayedClaim
 from pytest_traincheck.relations.meaning import Excuse, Meaning, Place
-from pytest_traincheck.relations.replay_wording import KINDS, deviation, rule
-from pytest_traincheck.replay import Claim, against_itself, compare_run, record, settled
+from pytest_traincheck.relations.replay_wording import What, deviation, rule
+from pytest_traincheck.replay import Claim as Compared
+from pytest_traincheck.replay import against_itself, compare_run, record, settled
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace.labels import Ints
@@ -27,19 +29,27 @@ from pytest_traincheck.trace.labels import Ints
 _OUTSIDE = "torch.nn.Parameter"
 
 
+@dataclass(frozen=True)
+class Repeats(ReplayedClaim):
+    """What is given the same gives the same: a sort of places, and what is compared there."""
+
+    of: What
+    what: str = ""
+
+
 class Replay:
     """Calls of modules and functions, losses, gradients, updates and initial values, each where its condition holds."""
 
     name = "Replay"
-    forms: ClassVar[tuple[Form, ...]] = ({"of": one_of(*KINDS), "what": optional(TEXT)},)
+    claims: ClassVar[tuple[type[Claim], ...]] = (Repeats,)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: Repeats) -> int:
         # Gradients and updates are what ranks have agreed upon: that they do not agree comes first.
-        return 5 if claim["of"] in ("gradient", "step", "variable") else 4
+        return 5 if claim.of in ("gradient", "step", "variable") else 4
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[Repeats]) -> Meaning:
         # The border of a module may have moved.
-        of_a_call = rule.claim.get("of") in ("module", "function")
+        of_a_call = rule.claim.of in ("module", "function")
         return Meaning(Place.NUMBER, conditional=True, excuse=Excuse.OWN_RESULT if of_a_call else Excuse.NONE)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
@@ -48,7 +58,7 @@ class Replay:
             return
         found = against_itself(recorded, run.platform)
         for what, subject in dict.fromkeys((claim.what, claim.subject) for claim in found.claims):
-            claim = {"of": what, "what": subject} if subject else {"of": what}
+            claim = Repeats(cast("What", what), subject)
             yield Hypothesis(self.name, _subject(what, subject), claim, Kind.NUMERIC, Scope.PINNED)
 
     def recording(self, runs: Sequence[Run]) -> Recording | None:
@@ -56,7 +66,7 @@ class Replay:
         first, *others = runs
         return first.memo("settled", lambda: _settled(first, others))
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+    def examples(self, claim: Repeats, run: Run) -> Examples:
         claims = _claims(claim, run)
         if not claims:
             return EMPTY
@@ -67,10 +77,10 @@ class Replay:
             np.zeros(len(claims), dtype=np.int64),
         )
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        return rule(claim["of"], subject, when)
+    def sentence(self, claim: Repeats, subject: str, when: str) -> str:
+        return rule(claim.of, subject, when)
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(self, invariant: Invariant[Repeats], run: Run, examples: Examples, broken: Ints) -> Finding:
         claims = _claims(invariant.claim, run)
         claim = claims[int(broken[0])]
         source = run.processes[claim.process].source
@@ -78,9 +88,9 @@ class Replay:
         return replace(deviation(invariant.subject, claim, first), place=first or inner)
 
 
-def _claims(claim: Mapping[str, Any], run: Run) -> list[Claim]:
-    found = compare_run(claim["numbers"], run)
-    wanted = claim["of"], claim.get("what", "")
+def _claims(claim: Repeats, run: Run) -> list[Compared]:
+    found = compare_run(claim.recording, run)
+    wanted = claim.of, claim.what
     return [item for item in found.claims if (item.what, item.subject) == wanted] if found is not None else []
 
 
@@ -94,7 +104,7 @@ def _settled(first: Run, others: Sequence[Run]) -> Recording | None:
 
 def _subject(what: str, subject: str) -> str:
     if what == "step":
-        return f"{subject.partition('[')[0]}.step"
+        return f"{class_in(subject)}.step"
     if what == "loss":
         return "torch.autograd.backward"
     if what in ("batch", "together"):

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from pytest_traincheck.relations.base import Finding, listed
 from pytest_traincheck.relations.meaning import Deviation
 from pytest_traincheck.replay import Claim
 from pytest_traincheck.trace.slots import argument, is_singular, part_of_batch, parts_of_batch
+
+What = Literal["module", "function", "batch", "together", "told", "loss", "gradient", "step", "variable", "initial"]
+"""What a rule may be about, as in `Claim.what`."""
 
 _RULES = {
     "module": "In the first steps, every module of `{subject}` returns the same as in the golden run if its inputs, "
@@ -178,10 +182,6 @@ _DEVIATIONS: Mapping[str, Callable[[str, Claim, str], Finding]] = {
     "variable": _variable,
     "initial": _initial,
 }
-
-
-KINDS = tuple(_DEVIATIONS)
-"""What a rule may be about, as in `Claim.what`."""
 
 
 def _inside(claim: Claim) -> str:

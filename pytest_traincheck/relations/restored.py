@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import FLAG, TEXT, Form
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Meaning, Place
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
 MEASURE = "optimizer.state"
+
+
+@dataclass(frozen=True)
+class BeginsWithState(Claim):
+    """Whether an optimizer, by its label, takes its first step with state."""
+
+    optimizer: str
+    restored: bool
 
 
 class Restored:
@@ -24,12 +33,12 @@ class Restored:
     """
 
     name = "Restored"
-    forms: ClassVar[tuple[Form, ...]] = ({"optimizer": TEXT, "restored": FLAG},)
+    claims: ClassVar[tuple[type[Claim], ...]] = (BeginsWithState,)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: BeginsWithState) -> int:
         return 1
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[BeginsWithState]) -> Meaning:
         return Meaning(Place.RESUMED)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
@@ -37,20 +46,20 @@ class Restored:
             rows = process.measures(MEASURE)
             for row in rows.tolist():
                 optimizer = process.names.optimizers[int(process.events["opt"][row])]
-                claim = {"optimizer": optimizer, "restored": bool(process.events["value"][row] > 0)}
+                claim = BeginsWithState(optimizer, bool(process.events["value"][row] > 0))
                 yield Hypothesis(self.name, _subject(process, row), claim, scope=Scope.PINNED)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+    def examples(self, claim: BeginsWithState, run: Run) -> Examples:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        return f"`{claim['optimizer']}` takes its first step {_with(claim['restored'])}{when}."
+    def sentence(self, claim: BeginsWithState, subject: str, when: str) -> str:
+        return f"`{claim.optimizer}` takes its first step {_with(claim.restored)}{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
-        restored = bool(invariant.claim["restored"])
+    def finding(self, invariant: Invariant[BeginsWithState], run: Run, examples: Examples, broken: Ints) -> Finding:
+        restored = invariant.claim.restored
         cause = ": the state of the optimizer was not restored" if restored else ": the state comes from somewhere else"
         return Finding(
-            f"In the golden run `{invariant.claim['optimizer']}` took its first step {_with(restored)}; in the "
+            f"In the golden run `{invariant.claim.optimizer}` took its first step {_with(restored)}; in the "
             f"candidate it takes it {_with(not restored)}{cause}.",
             _with(restored),
             _with(not restored),
@@ -65,14 +74,14 @@ def _subject(process: Process, row: int) -> str:
     return f"{process.optimizer_class[int(process.events['opt'][row])]}.load_state_dict"
 
 
-def _examples(process: Process, position: int, claim: Mapping[str, Any]) -> Examples:
+def _examples(process: Process, position: int, claim: BeginsWithState) -> Examples:
     rows = process.measures(MEASURE)
-    rows = rows[Labels.of(process.events["opt"][rows], process.names.optimizers).isin([claim["optimizer"]])]
+    rows = rows[Labels.of(process.events["opt"][rows], process.names.optimizers).isin([claim.optimizer])]
     if not len(rows):
         return EMPTY
     held = process.events["value"][rows] > 0
     return Examples(
-        np.asarray(held == claim["restored"]),
+        np.asarray(held == claim.restored),
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),

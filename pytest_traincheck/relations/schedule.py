@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import COUNT, NUMBER, NUMBER_OR_NULL, TEXT, Form, list_of, one_of, optional
+from pytest_traincheck.relations.claims import Items, Natural
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.covered import construction_row
 from pytest_traincheck.relations.hyperparameter import (
@@ -26,6 +27,7 @@ from pytest_traincheck.relations.hyperparameter import (
 )
 from pytest_traincheck.relations.meaning import Meaning, Place, Words
 from pytest_traincheck.relations.settings import Setting, Sort, course_text, text_of
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Process, Run
@@ -35,10 +37,43 @@ LIMIT = 32
 """Longest schedule that is written into a golden, in steps."""
 SHOWN = 8
 """Steps that a sentence shows."""
-BY_SCHEDULER = "scheduler steps"
+BY_SCHEDULER: Final = "scheduler steps"
 """What rates are counted by where a gradient scaler skips steps as the data has it, while the schedule goes on."""
 DIGITS = 12
 """Significant digits of a factor; a quotient of two rates is exact to about fifteen."""
+
+Values = Annotated[tuple[float | None, ...], Items(1)]
+
+
+@dataclass(frozen=True)
+class Base(Claim):
+    """What the learning rates of a group are relative to."""
+
+    optimizer: str
+    group: Natural
+    base: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Course(Claim):
+    """The learning rates of a group, as multiples of its base; None for a step without any."""
+
+    optimizer: str
+    group: Natural
+    base: str
+    factors: Values
+    by: Literal["scheduler steps"] | None = None
+
+
+@dataclass(frozen=True)
+class Rates(Claim):
+    """The learning rates of a group as they are: where their base is not known, and in goldens of earlier versions."""
+
+    optimizer: str
+    group: Natural
+    values: Values
+    by: Literal["scheduler steps"] | None = None
 
 
 class Schedule:
@@ -50,30 +85,14 @@ class Schedule:
     """
 
     name = "Schedule"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"optimizer": TEXT, "group": COUNT, "base": TEXT, "value": NUMBER},
-        {
-            "optimizer": TEXT,
-            "group": COUNT,
-            "base": TEXT,
-            "factors": list_of(NUMBER_OR_NULL, 1),
-            "by": optional(one_of(BY_SCHEDULER)),
-        },
-        # Where the base of a rate is not known, and as goldens of earlier versions have it.
-        {
-            "optimizer": TEXT,
-            "group": COUNT,
-            "values": list_of(NUMBER_OR_NULL, 1),
-            "by": optional(one_of(BY_SCHEDULER)),
-        },
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (Base, Course, Rates)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
-        return 1 if is_base(claim) else 3
+    def layer(self, claim: Base | Course | Rates) -> int:
+        return 1 if isinstance(claim, Base) else 3
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[Base | Course | Rates]) -> Meaning:
         # What a schedule is relative to is a choice of its own, and does not change its course.
-        place = Place.CHOICE if is_base(rule.claim) else Place.COURSE if is_relative(rule.claim) else Place.RATE
+        place = {Base: Place.CHOICE, Course: Place.COURSE, Rates: Place.RATE}[type(rule.claim)]
         return Meaning(
             place,
             words=Words(words=("lr", "learning_rate", "scheduler", "gamma", "step_size")),
@@ -87,47 +106,51 @@ class Schedule:
                 for claim in _claims(process, optimizer):
                     yield Hypothesis(self.name, subject, claim, Kind.CONFIG, Scope.PINNED)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        make = _base_examples if is_base(claim) else _examples
-        return Examples.concatenate([make(*place, claim) for place in optimizers_called(run, claim["optimizer"])])
+    def examples(self, claim: Base | Course | Rates, run: Run) -> Examples:
+        places = optimizers_called(run, claim.optimizer)
+        if isinstance(claim, Base):
+            return Examples.concatenate([_base_examples(*place, claim) for place in places])
+        return Examples.concatenate([_examples(*place, claim) for place in places])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        if is_base(claim):
-            return f"`{subject[: -len('.lr')]}({claim['base']})` of {_whom(claim)} is {text_of(claim['value'])}{when}."
+    def sentence(self, claim: Base | Course | Rates, subject: str, when: str) -> str:
+        if isinstance(claim, Base):
+            return f"`{subject[: -len('.lr')]}({claim.base})` of {_whom(claim)} is {text_of(claim.value)}{when}."
         what = f"The learning rate of {_whom(claim)}"
         known = [value for value in _course(claim) if value is not None]
         if len(set(known)) == 1:
             return f"{what} stays {_constant(claim, known[0])}{when}."
-        way = " with the steps of its schedulers" if claim.get("by") else ""
+        way = " with the steps of its schedulers" if claim.by else ""
         return f"{what} takes the values {_listed(_course(claim))}{_unit(claim)}{way}{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(
+        self, invariant: Invariant[Base | Course | Rates], run: Run, examples: Examples, broken: Ints
+    ) -> Finding:
         claim = invariant.claim
         first = int(broken[0])
         seen = examples.observed[first] if examples.observed is not None else "?"
-        if is_base(claim):
-            was = text_of(claim["value"])
+        if isinstance(claim, Base):
+            was = text_of(claim.value)
             return Finding(
-                f"`{claim['base']}` of {_whom(claim)} was {was} in the golden run and is {seen} in the candidate.",
-                f"{claim['base']} = {was}",
-                f"{claim['base']} = {seen}",
+                f"`{claim.base}` of {_whom(claim)} was {was} in the golden run and is {seen} in the candidate.",
+                f"{claim.base} = {was}",
+                f"{claim.base} = {seen}",
                 value=seen,
             )
         process = run.processes[int(examples.process[first])]
         step = next(step for step in process.steps if step.row == int(examples.row[first]))
         number = step.number
-        if claim.get("by"):
+        if claim.by:
             number = _places(process, step.optimizer)[number]
         course = _course(claim)
         was, unit = f"{course[number]:.6g}", _unit(claim)
         known = sorted({value for value in course if value is not None})
-        place = f"after {plural(number, 'step')} of its schedulers" if claim.get("by") else f"at its step {number}"
+        place = f"after {plural(number, 'step')} of its schedulers" if claim.by else f"at its step {number}"
         now = f"and is {seen}{unit} {place} in the candidate"
         title = f"The learning rate of {_whom(claim)} stayed {_constant(claim, known[0])} in the golden run {now}."
         if len(known) > 1:
             what = f"The learning-rate schedule of {_whom(claim)}"
             title = f"{what} gave {was}{unit} {place} in the golden run and gives {seen} in the candidate."
-        rates = _schedules(process, step.optimizer)[int(claim["group"])]
+        rates = _schedules(process, step.optimizer)[claim.group]
         whole = _relative(claim, process, step.optimizer, rates)
         return Finding(
             title,
@@ -137,41 +160,30 @@ class Schedule:
         )
 
 
-def is_base(claim: Mapping[str, Any]) -> bool:
-    """Whether a claim is about what a schedule is relative to, and not about its course."""
-    return "value" in claim
-
-
-def is_relative(claim: Mapping[str, Any]) -> bool:
-    """Whether a claim is about a course that is relative to its base."""
-    return "factors" in claim
-
-
-def _setting(claim: Mapping[str, Any]) -> Setting | None:
+def _setting(claim: Base | Course | Rates) -> Setting | None:
     """None for rates of which nobody knows what they are relative to."""
-    if is_base(claim):
-        return Setting(Sort.BASE, str(claim.get("base", "")), text_of(claim["value"]), is_rate=True)
-    if not is_relative(claim):
+    if isinstance(claim, Base):
+        return Setting(Sort.BASE, claim.base, text_of(claim.value), is_rate=True)
+    if isinstance(claim, Rates):
         return None
-    course = tuple(None if factor is None else text_of(factor) for factor in claim["factors"])
-    return Setting(Sort.COURSE, str(claim.get("base", "")), course=course)
+    course = tuple(None if factor is None else text_of(factor) for factor in claim.factors)
+    return Setting(Sort.COURSE, claim.base, course=course)
 
 
-def _course(claim: Mapping[str, Any]) -> Sequence[float | None]:
-    course: Sequence[float | None] = claim["factors" if is_relative(claim) else "values"]
-    return course
+def _course(claim: Course | Rates) -> Sequence[float | None]:
+    return claim.factors if isinstance(claim, Course) else claim.values
 
 
-def _whom(claim: Mapping[str, Any]) -> str:
-    return f"`{claim['optimizer']}` (group {claim['group']})"
+def _whom(claim: Base | Course | Rates) -> str:
+    return f"`{claim.optimizer}` (group {claim.group})"
 
 
-def _unit(claim: Mapping[str, Any]) -> str:
-    return f" times its `{claim['base']}`" if is_relative(claim) else ""
+def _unit(claim: Course | Rates) -> str:
+    return f" times its `{claim.base}`" if isinstance(claim, Course) else ""
 
 
-def _constant(claim: Mapping[str, Any], value: float) -> str:
-    return f"at its `{claim['base']}`" if is_relative(claim) and value == 1 else f"{value:.4g}{_unit(claim)}"
+def _constant(claim: Course | Rates, value: float) -> str:
+    return f"at its `{claim.base}`" if isinstance(claim, Course) and value == 1 else f"{value:.4g}{_unit(claim)}"
 
 
 def _listed(course: Sequence[float | None]) -> str:
@@ -179,34 +191,35 @@ def _listed(course: Sequence[float | None]) -> str:
     return shown + (", ..." if len(course) > SHOWN else "")
 
 
-def _claims(process: Process, optimizer: int) -> Iterable[dict[str, Any]]:
+def _claims(process: Process, optimizer: int) -> Iterable[Base | Course | Rates]:
     bases = base_rates(process, optimizer)
     followed = _follows_a_metric(process, optimizer)
     scaled = bool(len(process.rows_of_type("scaler")))
     for group, rates in _schedules(process, optimizer).items():
-        about = {"optimizer": process.names.optimizers[optimizer], "group": group}
-        if group in bases:
-            about["base"] = bases[group][0]
-            # One base for all groups is what `Hyperparameter` claims.
-            if len(set(bases.values())) > 1:
-                yield {**about, "value": bases[group][1]}
+        label = process.names.optimizers[optimizer]
+        # One base for all groups is what `Hyperparameter` claims.
+        if group in bases and len(set(bases.values())) > 1:
+            yield Base(label, group, *bases[group])
         relative = _over(rates, bases[group][1]) if group in bases else [float(f"{rate:.10g}") for rate in rates]
         values = _by_place(relative, _places(process, optimizer)) if scaled else relative
         if values and not followed:
-            course = {**about, "factors" if group in bases else "values": values}
-            yield {**course, "by": BY_SCHEDULER} if scaled else course
+            by: Literal["scheduler steps"] | None = BY_SCHEDULER if scaled else None
+            if group in bases:
+                yield Course(label, group, bases[group][0], tuple(values), by)
+            else:
+                yield Rates(label, group, tuple(values), by)
 
 
 def _over(rates: Sequence[float], base: float) -> list[float]:
     return [float(f"{rate / base:.{DIGITS}g}") for rate in rates]
 
 
-def _relative(claim: Mapping[str, Any], process: Process, optimizer: int, rates: Sequence[float]) -> Sequence[float]:
+def _relative(claim: Course | Rates, process: Process, optimizer: int, rates: Sequence[float]) -> Sequence[float]:
     """Rates as the claim tells them; none where the base that it tells them by is not known."""
-    if not is_relative(claim):
+    if isinstance(claim, Rates):
         return rates
-    base = base_rates(process, optimizer).get(int(claim["group"]))
-    return _over(rates, base[1]) if base is not None and base[0] == claim["base"] else []
+    base = base_rates(process, optimizer).get(claim.group)
+    return _over(rates, base[1]) if base is not None and base[0] == claim.base else []
 
 
 def _follows_a_metric(process: Process, optimizer: int) -> bool:
@@ -261,12 +274,12 @@ def _by_place(rates: Sequence[float], places: Sequence[int]) -> list[float | Non
     return [found.get(place) for place in range(max(found, default=-1) + 1)]
 
 
-def _base_examples(process: Process, position: int, optimizer: int, claim: Mapping[str, Any]) -> Examples:
-    base = base_rates(process, optimizer).get(int(claim["group"]))
-    if base is None or base[0] != claim["base"]:
+def _base_examples(process: Process, position: int, optimizer: int, claim: Base) -> Examples:
+    base = base_rates(process, optimizer).get(claim.group)
+    if base is None or base[0] != claim.base:
         return EMPTY
     return Examples(
-        np.array([_close(base[1], claim["value"])]),
+        np.array([_close(base[1], claim.value)]),
         np.array([position]),
         np.array([construction_row(process, optimizer)]),
         np.zeros(1, dtype=np.int64),
@@ -275,9 +288,9 @@ def _base_examples(process: Process, position: int, optimizer: int, claim: Mappi
     )
 
 
-def _examples(process: Process, position: int, optimizer: int, claim: Mapping[str, Any]) -> Examples:
-    rates = _relative(claim, process, optimizer, _schedules(process, optimizer).get(int(claim["group"]), []))
-    places = _places(process, optimizer) if claim.get("by") else range(len(rates))
+def _examples(process: Process, position: int, optimizer: int, claim: Course | Rates) -> Examples:
+    rates = _relative(claim, process, optimizer, _schedules(process, optimizer).get(claim.group, []))
+    places = _places(process, optimizer) if claim.by else range(len(rates))
     course = _course(claim)
     steps = [step.row for step in steps_of(process, optimizer)]
     found = [

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import Form, one_of
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.distinct import before_training
 from pytest_traincheck.relations.meaning import Meaning, Place
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints
 
 SUBJECT = "torch.utils.data.DataLoader"
 MEASURE = "batch.shuffled"
+
+
+@dataclass(frozen=True)
+class RandomOrder(Claim):
+    """Batches of training are drawn in random order."""
+
+    of: Literal["training"] = field(default="training", init=False)
 
 
 class Shuffled:
@@ -29,25 +37,25 @@ class Shuffled:
     """
 
     name = "Shuffled"
-    forms: ClassVar[tuple[Form, ...]] = ({"of": one_of("training")},)
+    claims: ClassVar[tuple[type[Claim], ...]] = (RandomOrder,)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: RandomOrder) -> int:
         return 1
 
-    def meaning(self, rule: Invariant) -> Meaning:
+    def meaning(self, rule: Invariant[RandomOrder]) -> Meaning:
         return Meaning(Place.DATA)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         if any(len(_rows(process)) for process in run.processes):
-            yield Hypothesis(self.name, SUBJECT, {"of": "training"}, scope=Scope.PINNED)
+            yield Hypothesis(self.name, SUBJECT, RandomOrder(), scope=Scope.PINNED)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
+    def examples(self, claim: RandomOrder, run: Run) -> Examples:
         return Examples.concatenate([_examples(process, number) for number, process in enumerate(run.processes)])
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
+    def sentence(self, claim: RandomOrder, subject: str, when: str) -> str:
         return f"The batches of training are drawn in random order{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(self, invariant: Invariant[RandomOrder], run: Run, examples: Examples, broken: Ints) -> Finding:
         return Finding(
             "In the golden run the batches of training were drawn in random order; in the candidate they come in the "
             "order of the dataset (see `shuffle` and `sampler` of the DataLoader).",

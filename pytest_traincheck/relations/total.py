@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import COUNT, TEXT, Form, one_of, optional
+from pytest_traincheck.relations.called import FORWARD, Called
+from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.count import FORWARD, as_code, called_model, counted, name_and_owner, said_otherwise
+from pytest_traincheck.relations.count import counted, said_otherwise, steps_optimizer
 from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place
+from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
-STEPS, EVALUATIONS, EXAMPLES = "steps", "evaluations", "examples"
+STEPS: Final = "steps"
+EVALUATIONS: Final = "evaluations"
+EXAMPLES: Final = "examples"
 
 _ASKED = "GradScaler.step"
+
+
+@dataclass(frozen=True)
+class Steps(Claim):
+    """Something steps so often in a run, after so many backward passes."""
+
+    of: Literal["steps"] = field(default=STEPS, init=False)
+    api: Called
+    total: Natural
+    backward: Natural | None = None
+
+
+@dataclass(frozen=True)
+class AtLeast(Claim):
+    """A model is called at so many points of a run or more, or on so many examples."""
+
+    of: Literal["evaluations", "examples"]
+    api: Called
+    total: Natural
 
 
 class Total:
@@ -31,67 +55,63 @@ class Total:
     """
 
     name = "Total"
-    forms: ClassVar[tuple[Form, ...]] = (
-        {"of": one_of(STEPS), "api": TEXT, "total": COUNT, "backward": optional(COUNT)},
-        {"of": one_of(EVALUATIONS, EXAMPLES), "api": TEXT, "total": COUNT},
-    )
+    claims: ClassVar[tuple[type[Claim], ...]] = (Steps, AtLeast)
 
-    def layer(self, claim: Mapping[str, Any]) -> int:
+    def layer(self, claim: Steps | AtLeast) -> int:
         return 1
 
-    def meaning(self, rule: Invariant) -> Meaning:
-        model, stage = called_model(rule.claim.get("api", ""))
+    def meaning(self, rule: Invariant[Steps | AtLeast]) -> Meaning:
         length = frozenset({Change.LENGTH})
         return Meaning(
             Place.RUN,
             order=1,  # What is missing in a step comes before what is missing in the whole run.
             brings=length,
             comes_with=length,
-            model=model,
-            evaluates=stage == "eval",
+            model=rule.claim.api.model,
+            evaluates=rule.claim.api.stage == "eval",
             per_run=True,
         )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
-            for api in _stepping(process):
-                steps = {"of": STEPS, "api": api, "total": len(counted(process)[api])}
-                backward = _backward(process)
-                for claim in ({**steps, "backward": backward}, steps):
-                    yield Hypothesis(
-                        self.name, name_and_owner(api)[0], claim, scope=Scope.PINNED, family=f"steps {api}"
-                    )
-        for api in _called(run):
-            evaluated = api.endswith(" in eval")
-            for of, total in ((EVALUATIONS, _places(run, api)), (EXAMPLES, _examples_given(run, api))):
-                if total and (of == EXAMPLES or evaluated):
-                    claim = {"of": of, "api": api, "total": total}
-                    yield Hypothesis(self.name, name_and_owner(api)[0], claim, scope=Scope.PINNED)
+            for called in _stepping(process):
+                total = len(counted(process)[called])
+                for claim in (Steps(called, total, _backward(process)), Steps(called, total)):
+                    yield Hypothesis(self.name, called.api, claim, scope=Scope.PINNED, family=f"steps {called}")
+        for called in _called(run):
+            totals = [AtLeast(EXAMPLES, called, _examples_given(run, called))]
+            if called.stage == "eval":
+                totals.append(AtLeast(EVALUATIONS, called, _places(run, called)))
+            for least in totals:
+                if least.total:
+                    yield Hypothesis(self.name, called.api, least, scope=Scope.PINNED)
 
-    def examples(self, claim: Mapping[str, Any], run: Run) -> Examples:
-        api, total = claim["api"], claim["total"]
-        if claim["of"] == STEPS:
+    def examples(self, claim: Steps | AtLeast, run: Run) -> Examples:
+        if isinstance(claim, Steps):
             return Examples.concatenate(
-                [_example(process, number, _steps(process, api), claim) for number, process in enumerate(run.processes)]
+                [
+                    _example(process, number, _steps(process, claim.api), claim)
+                    for number, process in enumerate(run.processes)
+                ]
             )
-        found = (_places if claim["of"] == EVALUATIONS else _examples_given)(run, api)
+        found = (_places if claim.of == EVALUATIONS else _examples_given)(run, claim.api)
         if not run.processes:
             return EMPTY
-        return _one(run.processes[0], 0, found >= total, str(found))
+        return _one(run.processes[0], 0, found >= claim.total, str(found))
 
-    def sentence(self, claim: Mapping[str, Any], subject: str, when: str) -> str:
-        spoken, total = as_code(claim["api"]), claim["total"]
-        if claim["of"] == STEPS:
+    def sentence(self, claim: Steps | AtLeast, subject: str, when: str) -> str:
+        spoken, total = claim.api.code, claim.total
+        if claim.of == STEPS:
             return f"{spoken} is called {_times(total)} in a run{when}."
-        if claim["of"] == EVALUATIONS:
+        if claim.of == EVALUATIONS:
             return f"{spoken} is called at {total} or more points of a run{when}."
         return f"{spoken} is given {total} or more examples in a run{when}."
 
-    def finding(self, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(self, invariant: Invariant[Steps | AtLeast], run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
-        spoken, total = as_code(claim["api"]), claim["total"]
+        spoken, total = claim.api.code, claim.total
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "0"
-        if claim["of"] == EVALUATIONS:
+        if claim.of == EVALUATIONS:
             return Finding(
                 f"In the golden run {spoken} was called at {total} or more points, before, between or after the "
                 f"training steps; in the candidate at {seen}: evaluations are missing.",
@@ -99,7 +119,7 @@ class Total:
                 f"called at {seen}",
                 deviation=Deviation.FEWER,
             )
-        if claim["of"] == EXAMPLES:
+        if claim.of == EXAMPLES:
             return Finding(
                 f"In the golden run {spoken} was given {total} or more examples; in the candidate {seen}.",
                 f"given {total} or more examples",
@@ -123,22 +143,21 @@ def _times(total: int) -> str:
     return {1: "exactly once", 2: "exactly twice"}.get(total, f"exactly {total} times")
 
 
-def _stepping(process: Process) -> list[str]:
+def _stepping(process: Process) -> list[Called]:
     """What takes steps: each optimizer, or the gradient scaler, to which it is left whether a step is taken."""
     found = counted(process)
-    asked = [api for api in found if api.endswith(_ASKED) and len(found[api])]
+    asked = [called for called in found if called.api.endswith(_ASKED) and len(found[called])]
     if asked:
         return asked
-    return [api for api, rows in found.items() if len(rows) and _is_step(process, api)]
+    return [called for called, rows in found.items() if len(rows) and _is_step(process, called)]
 
 
-def _is_step(process: Process, api: str) -> bool:
-    kinds = {f"{kind}.step" for kind in process.optimizer_class if kind}
-    return name_and_owner(api)[0] in kinds and not said_otherwise(process, api)
+def _is_step(process: Process, called: Called) -> bool:
+    return steps_optimizer(process, called) and not said_otherwise(process, called)
 
 
-def _steps(process: Process, api: str) -> int:
-    return len(counted(process).get(api, ()))
+def _steps(process: Process, called: Called) -> int:
+    return len(counted(process).get(called, ()))
 
 
 def _backward(process: Process) -> int:
@@ -147,8 +166,8 @@ def _backward(process: Process) -> int:
     return int((~process.inside("autograd", "optimizer")[rows]).sum())
 
 
-def _example(process: Process, number: int, found: int, claim: Mapping[str, Any]) -> Examples:
-    total, golden = claim["total"], claim.get("backward")
+def _example(process: Process, number: int, found: int, claim: Steps) -> Examples:
+    total, golden = claim.total, claim.backward
     # Where a step is left out its backward pass is not; a run that is cut short has fewer of both.
     early = found < total and (golden is None or _backward(process) * total == golden * found)
     return _one(process, number, found == total, f"{found} early" if early else str(found))
@@ -167,32 +186,33 @@ def _one(process: Process, number: int, holds: bool, observed: str) -> Examples:
     )
 
 
-def _called(run: Run) -> list[str]:
+def _called(run: Run) -> list[Called]:
     """The models that are called, by stage; not in set-up, where one may show its shapes."""
     found = {
-        api: None
+        called: None
         for process in run.processes
-        for api, rows in counted(process).items()
-        if api.startswith(f"{FORWARD}|") and len(rows) and not api.endswith(" in init")
+        for called, rows in counted(process).items()
+        if called.api == FORWARD and len(rows) and called.stage != "init"
     }
     return sorted(found)
 
 
-def _forward(process: Process, api: str) -> Ints:
+def _forward(process: Process, called: Called) -> Ints:
     """Calls of a model; not those in a closure, which an optimizer calls as often as it sees fit."""
-    rows = counted(process).get(api, np.empty(0, dtype=np.int64))
+    rows = counted(process).get(called, np.empty(0, dtype=np.int64))
     return rows[~process.inside("autograd", "optimizer")[rows]]
 
 
-def _places(run: Run, api: str) -> int:
+def _places(run: Run, called: Called) -> int:
     """After how many different numbers of steps a model is called, by any rank."""
-    return len({int(window) for process in run.processes for window in process.window[_forward(process, api)]})
+    return len({int(window) for process in run.processes for window in process.window[_forward(process, called)]})
 
 
-def _examples_given(run: Run, api: str) -> int:
+def _examples_given(run: Run, called: Called) -> int:
     """How many rows a model is given, in all calls of all ranks."""
     return sum(
-        int(_rows_of_calls(process)[process.events["args"][_forward(process, api)]].sum()) for process in run.processes
+        int(_rows_of_calls(process)[process.events["args"][_forward(process, called)]].sum())
+        for process in run.processes
     )
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 
 from pytest_traincheck.golden.recording import ENTRY, GRAD, TRAINING
+from pytest_traincheck.optimizer_label import models_in
 from pytest_traincheck.replay.batches import paired_batches
 from pytest_traincheck.replay.calls import Calls
 from pytest_traincheck.replay.initial import initial_values
@@ -270,8 +271,7 @@ class Flow:
         """
         steps = [call for call in self._golden.calls.values() if call.kind == "optimizer" and call.end >= golden.end]
         label = min(steps, key=lambda call: call.begin).optimizer if steps else ""
-        held = label.partition("[")[2].rpartition("]")[0]
-        return tuple(f"{root}." for root in held.split("+")) if held else ("",)
+        return tuple(f"{root}." for root in models_in(label)) or ("",)
 
     def _update(self, golden: Call, candidate: Call, given: float) -> Point | None:
         ours, theirs = self._golden.hyper.get(golden.index), self._candidate.hyper.get(candidate.index)

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
+from pytest_traincheck.rules.claims import Claim, to_json
 from pytest_traincheck.rules.conditions import Condition
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    C_co = TypeVar("C_co", bound=Claim, covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    # Defaults of type variables are Python 3.13's, and for the checker of types alone.
+    C_co = TypeVar("C_co", covariant=True)
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -31,15 +41,15 @@ class Kind(str, Enum):
 
 
 @dataclass(frozen=True)
-class Invariant:
+class Invariant(Generic[C_co]):
     """A hypothesis that held in every golden run, with the context in which it did.
 
-    `claim` holds the relation's own parameters, all JSON values. `examples` and `runs` count the support.
+    `claim` is of a type of its relation. `examples` and `runs` count the support.
     """
 
     relation: str
     subject: str
-    claim: Mapping[str, Any]
+    claim: C_co
     when: tuple[Condition, ...]
     scope: Scope
     kind: Kind
@@ -53,7 +63,7 @@ class Invariant:
         content = {
             "relation": self.relation,
             "subject": self.subject,
-            "claim": dict(self.claim),
+            "claim": to_json(self.claim),
             "when": [clause.to_json() for clause in self.when],
             "scope": self.scope.value,
             "kind": self.kind.value,

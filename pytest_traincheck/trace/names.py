@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_traincheck.optimizer_label import label_of
 from pytest_traincheck.trace.reader import RawTrace
 
 
@@ -85,9 +86,9 @@ def _optimizer_names(raw: RawTrace, roots: Sequence[str]) -> list[str]:
     counts: dict[str, int] = {}
     for symbol in raw.symbols["opt"][1:]:
         short = str(symbol.get("class", "")).rsplit(".", 1)[-1]
-        covered = "+".join(sorted(held.get(symbol.get("i", 0), [])))
-        name = f"{short}[{covered}]"
+        models = sorted(held.get(symbol.get("i", 0), []))
+        name = label_of(short, models)
         number = counts.get(name, 0)
         counts[name] = number + 1
-        names.append(name if number == 0 else f"{name}#{number}")
+        names.append(label_of(short, models, number))
     return names

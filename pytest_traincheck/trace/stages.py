@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from pytest_traincheck.trace.labels import Bools, Ints
 if TYPE_CHECKING:
     from pytest_traincheck.trace.process import Process
 
-STAGES = ("init", "train", "eval")
+Stage = Literal["init", "train", "eval"]
+STAGES: tuple[Stage, ...] = ("init", "train", "eval")
 INIT, TRAIN, EVAL = range(3)
 
 # Calls that belong to training whatever model was called last: a `zero_grad` at the top of the loop follows the

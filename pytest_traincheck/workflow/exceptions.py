@@ -10,6 +10,7 @@ from pytest_traincheck.config import Accept, Config
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.relations.stored import read_golden
+from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.workflow.policy import matches
 
@@ -52,12 +53,14 @@ def problem(entry: Accept, config: Config, known: Sequence[Invariant] | None, da
     rule = Invariant(
         relation="Accept",
         subject=entry.invariant,
-        claim={
-            "owner": entry.owner,
-            "expires": str(entry.expires),
-            "reason": entry.reason,
-            **({"value": entry.value} if entry.value else {}),
-        },
+        claim=Foreign(
+            {
+                "owner": entry.owner,
+                "expires": str(entry.expires),
+                "reason": entry.reason,
+                **({"value": entry.value} if entry.value else {}),
+            }
+        ),
         when=(),
         scope=Scope.PINNED,
         kind=Kind.CONFIG,

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation, incident_id
 from pytest_traincheck.config import Accept
+from pytest_traincheck.golden.format_1 import ids_of
 from pytest_traincheck.rules.model import Invariant
 
 
@@ -52,9 +53,11 @@ class Rules:
 
 
 def matches(entry: Accept, invariant: Invariant) -> bool:
-    """Whether an exception on file speaks of this invariant: by id or by subject, both as globs."""
+    """Whether an exception on file speaks of this invariant: by id, today's or that of format 1, or by subject; all as
+    globs.
+    """
     # `SGD[Net]` is a subject as well as a glob.
-    names = (invariant.id, invariant.subject)
+    names = (invariant.subject, *ids_of(invariant))
     return entry.invariant in names or any(fnmatchcase(name, entry.invariant) for name in names)
 
 

@@ -172,7 +172,8 @@ def described(
         new = with_former_support(new, old)
     files = store.numbers_of(path, new)
     difference = ""
-    if old is None or reason or not _same_but_for_origin(old, new):
+    # A file of a former format is written in today's, though its rules say the same.
+    if old is None or reason or not _same_but_for_origin(old, new) or not store.has_content(path, encode(old)):
         files = {**files, **store.rules_of(path, new)}
         difference = "" if old is None else render_diff(diff(old, new))
     files = {file: data for file, data in files.items() if not store.has_content(file, data)}

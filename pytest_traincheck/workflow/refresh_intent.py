@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from pytest_traincheck.check.result import CheckResult, Incident
+from pytest_traincheck.golden.format_1 import ids_of
 from pytest_traincheck.text import one_line
 
 
@@ -67,7 +68,7 @@ def names_incident(name: str, incident: Incident) -> bool:
     Not of its consequences: what follows from a cause is accepted with the cause, which a person should have read.
     """
     rule = incident.root.invariant
-    return any(_is(name, text) for text in (incident.id, rule.id, rule.subject))
+    return any(_is(name, text) for text in (*incident.ids, *ids_of(rule), rule.subject))
 
 
 def is_meant(incident: Incident, acceptance: Acceptance) -> bool:
@@ -86,7 +87,7 @@ def _unmatched(name: str, incidents: Sequence[tuple[str, Incident]]) -> str:
         return f"{head}. There is none: what was learned breaks no rule of a stored golden. Leave it out."
     for pipeline, incident in incidents:
         rules = [item.invariant for item in incident.consequences]
-        if any(_is(name, text) for rule in rules for text in (rule.id, rule.subject)):
+        if any(_is(name, text) for rule in rules for text in (*ids_of(rule), rule.subject)):
             return (
                 f"{head}. It only follows from incident {incident.id} of {pipeline} ({one_line(incident.root.title)}). "
                 f"Accept {incident.id} if that is intended."

@@ -68,7 +68,7 @@ def _checked(bundle: Bundle, engine: Engine) -> CheckResult:
 
 def _with_diff(bundle: Bundle, incident: Incident) -> Incident:
     """The incident with the changed lines that were found when both trees were at hand."""
-    diff = next((item.diff for item in bundle.reported if item.id == incident.id), None)
+    diff = next((item.diff for item in bundle.reported if item.id in incident.ids), None)
     return replace(incident, diff=diff)
 
 
@@ -84,7 +84,7 @@ def _origin(bundle: Bundle) -> str:
 
 def _differences(bundle: Bundle, incidents: tuple[Incident, ...]) -> tuple[str, ...]:
     """What the report in the bundle says and this check does not."""
-    found = {incident.id for incident in incidents}
+    found = {name for incident in incidents for name in incident.ids}
     lost = [item.title for item in bundle.reported if item.id in bundle.manifest.incidents and item.id not in found]
     later = [item.title for item in bundle.reported if item.id not in bundle.manifest.incidents]
     lines = []

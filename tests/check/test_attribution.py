@@ -6,6 +6,8 @@ import pytest
 
 from pytest_traincheck.check.attribution import Cause, Cell, Code, Libraries, attribute, last_cell, regrouped
 from pytest_traincheck.check.result import CheckResult, Incident, InvariantVerdict, RunError, Verdict, Violation
+from pytest_traincheck.relations.called import Called
+from pytest_traincheck.relations.count import PerStep
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 
@@ -19,7 +21,17 @@ def broken(*subjects: str, consequences: str = "") -> CheckResult:
 
 
 def violation(subject: str) -> Violation:
-    rule = Invariant("Count", subject, {}, (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, f"{subject} is called.", 8, 3)
+    rule = Invariant(
+        "Count",
+        subject,
+        PerStep(Called(subject), "once"),
+        (),
+        Scope.TRANSFERABLE,
+        Kind.BEHAVIOUR,
+        f"{subject} is called.",
+        8,
+        3,
+    )
     return Violation(rule, f"{subject} broke", "", "", 1, "train", (0,), 1)
 
 

@@ -11,6 +11,7 @@ from training_story import CLIP, DROPOUT, LINEAR, F, Layer, Loop, Recorder
 from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.check.applicable import Program, program_of, why_not
 from pytest_traincheck.check.result import InvariantVerdict, Verdict
+from pytest_traincheck.relations.stored import claim_of
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.workflow.candidate import vacuous
 
@@ -63,23 +64,28 @@ def test_a_golden_that_knows_no_model_was_learned_from_several_programs(recorder
 
 # Which rules are checked
 
+ONCE: dict[str, object] = {"api": "torch.bmm", "per": "step", "times": "once"}
+UPDATES: dict[str, object] = {"within": "torch.optim.SGD.step", "change": "updates"}
+
 
 @pytest.mark.parametrize(
     ("relation", "claim", "scope", "spoken_of"),
     [
-        ("Count", {}, Scope.PINNED, {Program.SAME}),
-        ("EventContain", {}, Scope.PINNED, {Program.SAME}),
-        ("Count", {}, Scope.TRANSFERABLE, {Program.SAME, Program.VARIATION}),
-        ("APIOutput", {"dtype": "bfloat16"}, Scope.TRANSFERABLE, {Program.SAME, Program.VARIATION}),
+        ("Count", ONCE, Scope.PINNED, {Program.SAME}),
+        ("EventContain", UPDATES, Scope.PINNED, {Program.SAME}),
+        ("Count", ONCE, Scope.TRANSFERABLE, {Program.SAME, Program.VARIATION}),
+        ("APIOutput", {"api": "torch.bmm", "dtype": "bfloat16"}, Scope.TRANSFERABLE, {Program.SAME, Program.VARIATION}),
         ("APIOutput", {"finite": True}, Scope.TRANSFERABLE, set(Program)),
-        ("Accumulate", {}, Scope.TRANSFERABLE, set(Program)),
-        ("EventContain", {}, Scope.TRANSFERABLE, set(Program)),
-        ("CollectiveOrder", {}, Scope.TRANSFERABLE, set(Program)),
-        ("Bounded", {}, Scope.TRANSFERABLE, set(Program)),
+        ("Accumulate", {"gradient": "used"}, Scope.TRANSFERABLE, set(Program)),
+        ("EventContain", UPDATES, Scope.TRANSFERABLE, set(Program)),
+        ("CollectiveOrder", {"of": "result", "api": "torch.distributed.all_reduce"}, Scope.TRANSFERABLE, set(Program)),
+        ("Bounded", {"of": "batch"}, Scope.TRANSFERABLE, set(Program)),
     ],
 )
 def test_rules_by_program(relation: str, claim: dict[str, object], scope: Scope, spoken_of: set[Program]) -> None:
-    invariant = Invariant(relation, "torch", claim, (), scope, Kind.BEHAVIOUR, "Something holds.", 24, 3)
+    invariant = Invariant(
+        relation, "torch", claim_of(relation, claim), (), scope, Kind.BEHAVIOUR, "Something holds.", 24, 3
+    )
     assert {program for program in Program if not why_not(invariant, program)} == spoken_of
 
 

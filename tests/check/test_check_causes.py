@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from judgements import describe
@@ -13,11 +14,16 @@ from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.infer import learn
 from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.relations.stored import claim_of
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 BACKWARD = "torch.autograd.backward"
 STEP = "torch.optim.AdamW.step"
 NEVER, LEFT_OUT, NOT_FINITE = Deviation.NEVER, Deviation.LEFT_OUT, Deviation.NOT_FINITE
+
+FORWARD = "torch.nn.Module.forward"
+TRAINS: dict[str, Any] = {"api": FORWARD, "mode": "training", "stage": "train", "value": "on"}
+CAST: dict[str, Any] = {"api": FORWARD, "mode": "autocast", "stage": "train", "value": "bfloat16"}
 
 
 def violation(
@@ -32,20 +38,12 @@ def violation(
     failure: Kind = Kind.BEHAVIOUR,
     **claim: object,
 ) -> Violation:
-    rule = Invariant(relation, subject, claim, (), Scope.PINNED, failure, subject, 9, 3)
+    rule = Invariant(relation, subject, claim_of(relation, claim), (), Scope.PINNED, failure, subject, 9, 3)
     return Violation(rule, subject, "", "", step, "train", ranks, 10, module, variables, deviation=deviation)
 
 
 def no_gradient(*variables: str, step: int = 0) -> Violation:
-    change = "every parameter it holds has received a gradient"
-    return violation(
-        "EventContain",
-        BACKWARD,
-        step=step,
-        variables=variables,
-        within=STEP,
-        change=change,
-    )
+    return violation("EventContain", BACKWARD, step=step, variables=variables, within=STEP, change="received")
 
 
 def stands_still(*variables: str, step: int = 1) -> Violation:
@@ -54,11 +52,9 @@ def stands_still(*variables: str, step: int = 1) -> Violation:
     )
 
 
-def number(quantity: str, *, step: int = 0, root: str = "Net", pooled: bool = False) -> Violation:
+def number(quantity: str, *, step: int = 0, root: str = "Net") -> Violation:
     variables = (f"{root}.fc1.weight",)
-    return violation(
-        "Band", root, step=step, variables=variables, failure=Kind.NUMERIC, quantity=quantity, pooled=pooled
-    )
+    return violation("Band", root, step=step, variables=variables, failure=Kind.NUMERIC, quantity=quantity)
 
 
 def ranks_differ(kind: str) -> Violation:
@@ -89,12 +85,21 @@ def test_clipping_does_not_explain_a_layer_that_returns_another_dtype() -> None:
     clip = violation("Count", CLIP, deviation=NEVER, api=CLIP, per="step", times="once")
     linear = violation("APIOutput", F + "linear", api=F + "linear", dtype="bfloat16")
     assert roots(clip, linear) == [CLIP, F + "linear"]
-    cast = violation("APIArg", "torch.autocast", module="Net", mode="autocast", stage="train", value="bfloat16")
+    cast = violation(
+        "APIArg",
+        "torch.autocast",
+        module="Net",
+        api="torch.nn.Module.forward",
+        mode="autocast",
+        stage="train",
+        value="bfloat16",
+    )
     assert roots(clip, linear, cast) == [CLIP, "torch.autocast"] or roots(linear, cast) == ["torch.autocast"]
 
 
 def test_a_layer_that_is_not_called_explains_the_gradient_that_its_weights_lack() -> None:
-    layer = violation("EventContain", F + "layer_norm", within="torch.nn.Module.forward", call=F + "layer_norm")
+    norm = F + "layer_norm"
+    layer = violation("EventContain", norm, within="torch.nn.Module.forward", model="Net", stage="train", call=norm)
     assert roots(no_gradient("Net.norm.weight", step=1), layer) == [F + "layer_norm"]
 
 
@@ -116,12 +121,19 @@ def test_what_all_ranks_do_alike_makes_none_of_them_differ() -> None:
 
 def test_gradients_that_differ_explain_parameters_that_do() -> None:
     found = explain([ranks_differ("gradient"), ranks_differ("parameter")])
-    assert [incident.root.invariant.claim["kind"] for incident in found] == ["gradient"]
+    assert [incident.root.invariant.claim.kind for incident in found] == ["gradient"]
 
 
 def test_numbers_follow_from_behaviour_at_the_same_step_or_before() -> None:
     mode = violation(
-        "APIArg", "torch.nn.Module.train", step=2, module="Net", mode="training", stage="train", value="on"
+        "APIArg",
+        "torch.nn.Module.train",
+        step=2,
+        module="Net",
+        api="torch.nn.Module.forward",
+        mode="training",
+        stage="train",
+        value="on",
     )
     assert roots(number("gradient norm", step=2), number("loss", step=3), mode) == ["torch.nn.Module.train"]
     assert roots(number("loss", step=1), mode) == ["torch.nn.Module.train", "Net"]
@@ -134,14 +146,15 @@ def batch_size() -> Violation:
 
 def test_what_comes_with_batches_of_another_size() -> None:
     """Sums are of another length, epochs too, and a batch without padding needs no mask."""
-    evaluated = "torch.nn.Module.forward|Net in eval"
+    evaluated, attention = "torch.nn.Module.forward|Net in eval", F + "scaled_dot_product_attention"
+    rates: dict[str, Any] = {"optimizer": "SGD[Net]", "group": 0, "values": [0.1]}
     found = explain(
         [
             batch_size(),
-            violation("LossScale", BACKWARD, of="loss"),
-            violation("Count", "torch.nn.Module.forward", deviation=NEVER, api=evaluated, per="run"),
-            violation("APIArg", F + "scaled_dot_product_attention", step=3, argument="is_causal", value=False),
-            violation("Schedule", "torch.optim.SGD.lr", step=4, failure=Kind.CONFIG),
+            violation("LossScale", BACKWARD, per="mean", factor=1.0),
+            violation("Count", "torch.nn.Module.forward", deviation=NEVER, api=evaluated, per="run", times="some"),
+            violation("APIArg", attention, step=3, api=attention, argument="is_causal", value="False"),
+            violation("Schedule", "torch.optim.SGD.lr", step=4, failure=Kind.CONFIG, **rates),
             number("loss"),
         ]
     )
@@ -149,11 +162,21 @@ def test_what_comes_with_batches_of_another_size() -> None:
 
 
 def test_another_batch_size_explains_no_mistake_beside_it() -> None:
+    momentum: dict[str, Any] = {"rule": "value", "optimizer": "SGD[Net]", "name": "momentum", "value": 0.9}
     beside = [
         violation("Count", CLIP, deviation=NEVER, api=CLIP, per="step", times="once"),
-        violation("APIArg", F + "dropout", argument="p", value=0.1),
-        violation("APIArg", "torch.nn.Module.forward", step=3, mode="training", value=True, module="Net"),
-        violation("Hyperparameter", "torch.optim.SGD", failure=Kind.CONFIG, rule="value", name="momentum"),
+        violation("APIArg", F + "dropout", api=F + "dropout", argument="p", value="0.1"),
+        violation(
+            "APIArg",
+            "torch.nn.Module.train",
+            step=3,
+            api="torch.nn.Module.forward",
+            mode="training",
+            stage="train",
+            value="on",
+            module="Net",
+        ),
+        violation("Hyperparameter", "torch.optim.SGD", failure=Kind.CONFIG, **momentum),
     ]
     assert len(explain([batch_size(), *beside])) == 1 + len(beside)
 
@@ -170,14 +193,22 @@ def test_a_step_without_a_backward_pass_makes_more_of_the_one_before() -> None:
 
 
 def test_numbers_of_another_model_do_not_follow() -> None:
-    mode = violation("APIArg", "torch.nn.Module.train", module="Net", mode="training", stage="train", value="on")
+    mode = violation(
+        "APIArg",
+        "torch.nn.Module.train",
+        module="Net",
+        api="torch.nn.Module.forward",
+        mode="training",
+        stage="train",
+        value="on",
+    )
     assert roots(number("loss", root="Critic", step=1), mode) == ["torch.nn.Module.train", "Critic"]
 
 
 def test_numbers_flow_from_initial_values_to_updates() -> None:
     shuffled = ("update size", "loss", "gradient norm", "activation scale", "input scale", "initial scale")
     (incident,) = explain([number(what) for what in shuffled])
-    order = [item.invariant.claim["quantity"] for item in incident.violations]
+    order = [item.invariant.claim.quantity for item in incident.violations]
     assert order == ["initial scale", "input scale", "activation scale", "loss", "gradient norm", "update size"]
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pytest_traincheck.check.blocks import MAX_LINES, ChangedFile
 from pytest_traincheck.check.hunks import attach
 from pytest_traincheck.check.result import ChangedLines, Incident, Violation
 from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.relations.stored import claim_of
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 NEVER, DIFFERENT = Deviation.NEVER, Deviation.DIFFERENT
@@ -44,6 +47,13 @@ def line_of(text: str, words: str) -> int:
     return 1 + next(number for number, line in enumerate(text.splitlines()) if words in line)
 
 
+RATE: dict[str, Any] = {"rule": "value", "optimizer": "AdamW[Net]", "name": "lr", "value": 0.001}
+RELU: dict[str, Any] = {"api": "torch.nn.functional.relu", "dtype": "float32"}
+MOVES: dict[str, Any] = {"kind": "parameter", "moves": True, "per": "step"}
+RECEIVED: dict[str, Any] = {"within": "torch.optim.AdamW.step", "change": "received"}
+DROPOUT: dict[str, Any] = {"api": "torch.nn.functional.dropout", "argument": "p", "value": "0.1"}
+
+
 def incident(
     subject: str,
     deviation: Deviation,
@@ -54,7 +64,8 @@ def incident(
     place: str = "",
     **claim: object,
 ) -> Incident:
-    rule = Invariant(relation, subject, claim or {"api": subject}, (), Scope.PINNED, Kind.BEHAVIOUR, "", 9, 3)
+    content = claim or {"api": subject, "per": "step", "times": "once"}
+    rule = Invariant(relation, subject, claim_of(relation, content), (), Scope.PINNED, Kind.BEHAVIOUR, "", 9, 3)
 
     def violation(at: str) -> Violation:
         return Violation(rule, "", "", "", 1, "train", (0,), 5, "", variables, at, 1, place, deviation=deviation)
@@ -109,7 +120,9 @@ def test_a_removed_call_in_another_file_is_found_by_its_name() -> None:
 def test_an_average_that_stands_still_is_found_whatever_its_update_is_called(name: str) -> None:
     old = TRAIN.replace("        print(loss.item())\n", f"        {name}(average, model)\n        print(loss.item())\n")
     new = TRAIN.replace("print(loss.item())", "log(loss)").replace("steps", "iterations")
-    item = incident("torch.nn.Parameter", Deviation.LACKING, "other.py:3", "Moves", kind="parameter", moves=True)
+    item = incident(
+        "torch.nn.Parameter", Deviation.LACKING, "other.py:3", "Moves", kind="parameter", moves=True, per="step"
+    )
     assert f"-        {name}(average, model)" in changed(diff_of(item, train=(old, new)))
 
 
@@ -140,8 +153,10 @@ def test_a_changed_line_of_a_statement_over_several_lines_contains_its_first_lin
         DIFFERENT,
         f"train.py:{line_of(new, 'AdamW(')}",
         "Hyperparameter",
+        optimizer="AdamW[Net]",
         name="weight_decay",
         rule="value",
+        value=0.01,
     )
     diff = diff_of(item, train=(TRAIN, new))
     assert diff is not None
@@ -153,14 +168,14 @@ def test_a_default_elsewhere_is_found_by_the_name_of_the_argument() -> None:
     """The learning rate comes from the command line, and somebody touched the logging in the same function."""
     new = TRAIN.replace('"lr": 0.001', '"lr": 0.01').replace("print(loss.item())", "log(loss)")
     source = f"train.py:{line_of(new, 'AdamW(')}"
-    item = incident("torch.optim.AdamW", DIFFERENT, source, "Hyperparameter", name="lr", rule="value")
+    item = incident("torch.optim.AdamW", DIFFERENT, source, "Hyperparameter", **RATE)
     diff = diff_of(item, train=(TRAIN, new))
     assert diff is not None
     assert diff.hunk.splitlines()[diff.focus] == '-    return {"lr": 0.001, "steps": 8}'
 
 
 def test_a_configuration_file_is_part_of_the_diff() -> None:
-    item = incident("torch.optim.AdamW", DIFFERENT, "train.py:10", "Hyperparameter", name="lr", rule="value")
+    item = incident("torch.optim.AdamW", DIFFERENT, "train.py:10", "Hyperparameter", **RATE)
     (found,) = attach([item], {"conf/train.yaml": ("steps: 8\nlr: 0.001\n", "steps: 8\nlr: 0.01\n")})
     assert found.diff == ChangedLines(
         "conf/train.yaml", "@@ -1,2 +1,2 @@\n steps: 8\n-lr: 0.001\n+lr: 0.01", "another file", 2
@@ -169,7 +184,15 @@ def test_a_configuration_file_is_part_of_the_diff() -> None:
 
 def test_an_unrelated_change_is_never_shown() -> None:
     new = TRAIN.replace('"steps": 8', '"steps": 9')
-    item = incident("torch.nn.functional.dropout", DIFFERENT, "train.py:17", "APIArg", argument="p", value="0.1")
+    item = incident(
+        "torch.nn.functional.dropout",
+        DIFFERENT,
+        "train.py:17",
+        "APIArg",
+        api="torch.nn.functional.dropout",
+        argument="p",
+        value="0.1",
+    )
     assert diff_of(item, train=(TRAIN, new)) is None
     assert diff_of(never("torch.optim.AdamW.zero_grad"), train=(TRAIN, new), other=("a = 1\n", "a = 2\n")) is None
     assert diff_of(never("torch.optim.AdamW.zero_grad")) is None
@@ -191,12 +214,14 @@ def test_comments_and_blank_lines_are_no_changes() -> None:
 def test_a_change_in_the_same_function_is_the_last_resort_before_none() -> None:
     new = TRAIN.replace("loss_of(model, batch)\n        loss.b", "loss_of(model.module, batch)\n        loss.b")
     source = f"train.py:{line_of(new, 'optimizer.step()')}"
-    diff = diff_of(incident("torch.autograd.backward", DIFFERENT, source, "EventContain", change="x"),
+    diff = diff_of(incident("torch.autograd.backward", DIFFERENT, source, "EventContain", **RECEIVED),
                    train=(TRAIN, new))  # fmt: skip
     assert diff is not None
     assert diff.how == "same function"
     elsewhere = f"train.py:{line_of(new, 'model.eval()')}"
-    item = incident("torch.nn.functional.relu", DIFFERENT, elsewhere, "APIOutput", dtype="float32")
+    item = incident(
+        "torch.nn.functional.relu", DIFFERENT, elsewhere, "APIOutput", api="torch.nn.functional.relu", dtype="float32"
+    )
     assert diff_of(item, train=(TRAIN, new)) is None
 
 
@@ -204,7 +229,9 @@ def test_the_loop_of_a_script_without_functions_is_its_function() -> None:
     old = "import torch\nmodel = make()\nprint(1)\nfor batch in data:\n    a()\n    optimizer.step()\n"
     new = old.replace("    a()\n", "    b()\n")
     source = f"train.py:{line_of(new, 'optimizer.step()')}"
-    item = incident("torch.nn.functional.relu", DIFFERENT, source, "APIOutput", dtype="float32")
+    item = incident(
+        "torch.nn.functional.relu", DIFFERENT, source, "APIOutput", api="torch.nn.functional.relu", dtype="float32"
+    )
     diff = diff_of(item, train=(old, new))
     assert diff is not None
     assert diff.how == "same function"
@@ -224,7 +251,8 @@ def test_a_mode_is_looked_for_as_a_method_and_not_as_a_word() -> None:
     """`train` stands for much; only `.train()` is the mode."""
     new = TRAIN.replace("    model.train()\n", "").replace('"steps"', '"train"')
     source = f"train.py:{line_of(new, 'loss = loss_of')}"
-    item = incident("torch.nn.Module.train", DIFFERENT, source, "APIArg", mode="training", value="on")
+    mode: dict[str, Any] = {"api": "torch.nn.Module.forward", "mode": "training", "stage": "train", "value": "on"}
+    item = incident("torch.nn.Module.train", DIFFERENT, source, "APIArg", **mode)
     assert changed(diff_of(item, train=(TRAIN, new))) == ["-    model.train()"]
 
 
@@ -259,13 +287,15 @@ def test_a_file_that_is_no_python_and_one_that_is_gone_do_no_harm() -> None:
 
 def test_a_source_that_is_none_is_no_place() -> None:
     for source in ("", "train.py", ":", "train.py:x"):
-        item = incident("torch.nn.functional.relu", DIFFERENT, source, "APIOutput", dtype="float32")
+        item = incident(
+            "torch.nn.functional.relu", DIFFERENT, source, "APIOutput", api="torch.nn.functional.relu", dtype="float32"
+        )
         assert diff_of(item, train=(TRAIN, TRAIN.replace("lr=lr", "lr=2"))) is None
 
 
 def test_lines_are_counted_as_python_counts_them() -> None:
     old = "# \f page\r\n\r\ndef train():\r\n    zero_grad()\r\n    step()\r\n"
-    diff = diff_of(incident("torch.nn.functional.relu", DIFFERENT, "train.py:5", "APIOutput", dtype="x"),
+    diff = diff_of(incident("torch.nn.functional.relu", DIFFERENT, "train.py:5", "APIOutput", **RELU),
                    train=(old, old.replace("step()", "go()")))  # fmt: skip
     assert diff is not None
     assert diff.how == "contains the line"
@@ -286,7 +316,7 @@ def train(net, ids):
 def test_a_result_is_looked_for_where_it_is_computed_before_where_it_is_asked_for() -> None:
     new = MODEL.replace("eq(0)", "ne(0)").replace("sum()", "mean()")
     asked, computed = (f"train.py:{line_of(MODEL, words)}" for words in ("net(ids)", "self.encoder"))
-    at = {"subject": "Tagger", "deviation": DIFFERENT, "source": asked, "relation": "Replay"}
+    at = {"subject": "Tagger", "deviation": DIFFERENT, "source": asked, "relation": "Replay", "of": "module"}
 
     assert changed(diff_of(incident(**at), train=(MODEL, new)))[-1] == "+    return net(ids).mean()"
     found = diff_of(incident(**at, place=computed), train=(MODEL, new))
@@ -298,17 +328,22 @@ def test_where_nothing_changed_at_the_place_the_source_is_looked_at() -> None:
     new = MODEL.replace("sum()", "mean()")
     asked, computed = (f"train.py:{line_of(MODEL, words)}" for words in ("net(ids)", "self.encoder"))
 
-    assert diff_of(incident("Tagger", DIFFERENT, asked, "Replay", place=computed), train=(MODEL, new)) is not None
+    assert (
+        diff_of(incident("Tagger", DIFFERENT, asked, "Replay", place=computed, of="module"), train=(MODEL, new))
+        is not None
+    )
 
 
 def test_the_only_change_is_what_computes_something_else() -> None:
     new = MODEL.replace("eq(0)", "ne(0)")
     asked = f"train.py:{line_of(MODEL, 'net(ids)')}"
 
-    found = diff_of(incident("Tagger", DIFFERENT, asked, "Replay"), train=(MODEL, new))
+    found = diff_of(incident("Tagger", DIFFERENT, asked, "Replay", of="module"), train=(MODEL, new))
 
     assert found is not None
     assert found.how == "the only change"
     both = new.replace("sum()", "mean()") + "    # and\n"
-    assert diff_of(incident("Tagger", DIFFERENT, "other.py:1", "Replay"), train=(MODEL, both * 1)) is not None
-    assert diff_of(incident("Tagger", DIFFERENT, asked, "APIArg"), train=(MODEL, new)) is None
+    assert (
+        diff_of(incident("Tagger", DIFFERENT, "other.py:1", "Replay", of="module"), train=(MODEL, both * 1)) is not None
+    )
+    assert diff_of(incident("Tagger", DIFFERENT, asked, "APIArg", **DROPOUT), train=(MODEL, new)) is None

@@ -14,6 +14,8 @@ from pytest_traincheck.relations import builtin
 FILES = sorted(Path(pytest_traincheck.check.__file__).parent.glob("*.py"))
 HOUSE = Path(pytest_traincheck.__file__).parent
 OTHERS = sorted(path for path in HOUSE.rglob("*.py") if not path.is_relative_to(HOUSE / "relations"))
+HISTORY = {"golden/format_1.py"}
+"""What once stood in a file, which no relation that is added ever changes."""
 RELATIONS = {type(item).__module__.rpartition(".")[2]: item.name for item in builtin.relations()}
 
 TEXTS = {"candidate", "title", "golden", "sentence", "value"}
@@ -52,7 +54,8 @@ def _is_sentence(node: ast.expr) -> bool:
 
 
 def test_no_relation_is_known_by_name() -> None:
-    assert not {str(path.relative_to(HOUSE)) for path in OTHERS if _literals(path) & set(RELATIONS.values())}
+    known = {path.relative_to(HOUSE).as_posix() for path in OTHERS if _literals(path) & set(RELATIONS.values())}
+    assert known == HISTORY
 
 
 def _literals(path: Path) -> set[str]:

@@ -13,6 +13,7 @@ from pytest_traincheck.check.observed import Unlike, unlike, warnings_of
 from pytest_traincheck.frameworks.description import Framework
 from pytest_traincheck.frameworks.extensions import Extensions
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.conditions import Clause
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
@@ -35,7 +36,7 @@ def knowing() -> Iterator[None]:
 
 
 def rule(subject: str, claim: Mapping[str, Any], *when: Clause) -> Invariant:
-    return Invariant("Any", subject, claim, when, Scope.PINNED, Kind.BEHAVIOUR, "Something holds.")
+    return Invariant("Any", subject, Foreign(claim), when, Scope.PINNED, Kind.BEHAVIOUR, "Something holds.")
 
 
 OF_FOCAL = rule(FOCAL, {"argument": "gamma"})

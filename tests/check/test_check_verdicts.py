@@ -13,6 +13,7 @@ from pytest_traincheck.check import check_run
 from pytest_traincheck.check.result import Verdict
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
+from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 
@@ -44,7 +45,7 @@ def test_a_context_that_never_came_up_is_not_triggered(recorder: Recorder) -> No
 
 
 def test_a_rule_of_a_plugin_that_is_not_installed_is_not_observable(recorder: Recorder) -> None:
-    strange = Invariant("Telepathy", "torch", {}, (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "Minds agree.", 9, 1)
+    strange = Invariant("Telepathy", "torch", Foreign(), (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "Minds agree.", 9, 1)
     golden = Golden("story", "", (strange,))
     verdict, reason = verdict_on(recorder.check(golden, Loop()), strange)
     assert verdict is Verdict.NOT_OBSERVABLE

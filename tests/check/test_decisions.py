@@ -91,7 +91,7 @@ def test_the_rates_that_a_scheduler_derives_are_one_decision(recorder: Recorder)
     golden = WarmUp(lr=(0.003, 0.003), more=derived)
     outcome = check(recorder, golden, WarmUp(lr=(0.002, 0.002), more=derived))
     (incident,) = outcome.incidents
-    assert {item.invariant.claim["name"] for item in incident.violations} == {"lr", "max_lr", "min_lr"}
+    assert {item.invariant.claim.name for item in incident.violations} == {"lr", "max_lr", "min_lr"}
     assert (
         len(check(recorder, golden, WarmUp(lr=(0.003, 0.003), more=(("max_lr", 1.0), ("min_lr", 1e-3)))).incidents) == 1
     )

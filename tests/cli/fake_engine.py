@@ -11,6 +11,8 @@ from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
+from pytest_traincheck.relations.called import Called
+from pytest_traincheck.relations.count import PerStep
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow import engine
@@ -20,7 +22,7 @@ def invariant(subject: str, scope: Scope = Scope.TRANSFERABLE, kind: Kind = Kind
     return Invariant(
         "Count",
         subject,
-        {"api": subject, "per": "step", "times": "once"},
+        PerStep(Called(subject), "once"),
         (),
         scope,
         kind,

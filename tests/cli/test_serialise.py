@@ -20,14 +20,16 @@ from pytest_traincheck.check.result import (
     Warned,
 )
 from pytest_traincheck.check.serialise import from_plain, to_plain
+from pytest_traincheck.relations.hyperparameter import SettingIs
 from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.conditions import Clause, Except, Exists, Same
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 RULE = Invariant(
-    "APIArg",
+    "Hyperparameter",
     "torch.optim.AdamW",
-    {"argument": "lr", "value": 0.001, "path": ["a", "b"]},
+    SettingIs("value", "AdamW[Net]", "betas", [0.9, 0.999]),
     (
         Clause("stage", ("train", "eval")),
         Clause("rank", ("0",), negated=True),
@@ -41,7 +43,7 @@ RULE = Invariant(
     8,
     3,
 )
-OTHER = Invariant("Count", "backward", {}, (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "once", 1, 1)
+OTHER = Invariant("Plugin", "backward", Foreign({"x": [1]}), (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "once", 1, 1)
 
 
 def violation(rule: Invariant) -> Violation:

@@ -17,6 +17,7 @@ from pytest_traincheck.cli import main
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.printable import PrintableStream, printable, printable_line
+from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 HOSTILE = "a\x1b[2J\x1b]0;title\x07b\x00c\u202ed\ud83d\x7f"
@@ -94,7 +95,7 @@ def test_a_trace(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def golden(tmp_path: Path) -> Path:
     name = "torch.nn.Linear\x1b[2J\n::error::x"
     claim = {"api": name, "per": "run", "times": "some"}
-    rule = Invariant("Count", name, claim, (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, f"{name} is called", 3, 1)
+    rule = Invariant("Count", name, Foreign(claim), (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, f"{name} is called", 3, 1)
     path = tmp_path / "g.jsonl"
     path.write_bytes(encode(Golden("g", "s", (rule,), environment={"torch\x1b": "\x1b[31m"}, reason="::error::x")))
     return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.conditions import Clause
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
@@ -17,7 +18,7 @@ def rules() -> tuple[Invariant, ...]:
         Invariant(
             "EventContain",
             "torch.optim.AdamW.step",
-            {"call": "torch.optim.AdamW.step", "change": "parameter"},
+            Foreign({"call": "torch.optim.AdamW.step", "change": "parameter"}),
             (TRAIN,),
             Scope.TRANSFERABLE,
             Kind.BEHAVIOUR,
@@ -28,7 +29,7 @@ def rules() -> tuple[Invariant, ...]:
         Invariant(
             "APIArg",
             "torch.optim.AdamW",
-            {"parameter": "lr", "value": 0.001},
+            Foreign({"parameter": "lr", "value": 0.001}),
             (),
             Scope.PINNED,
             Kind.CONFIG,
@@ -39,7 +40,7 @@ def rules() -> tuple[Invariant, ...]:
         Invariant(
             "Count",
             "torch.nn.Dropout",
-            {"per": "step", "count": "never"},
+            Foreign({"per": "step", "count": "never"}),
             (Clause("stage", ("train", "init"), negated=True),),
             Scope.TRANSFERABLE,
             Kind.BEHAVIOUR,

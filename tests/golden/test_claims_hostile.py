@@ -18,7 +18,9 @@ from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.relations import relations
-from pytest_traincheck.relations.stored import check_claims, read_golden, wrong_claim
+from pytest_traincheck.relations.claims import ClaimError
+from pytest_traincheck.relations.stored import claim_of, read_golden, with_claims
+from pytest_traincheck.rules.claims import Foreign, to_json
 from pytest_traincheck.rules.conditions import Clause, Except, Exists, Same
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Run, load_run
@@ -34,8 +36,8 @@ VALUES: tuple[Any, ...] = (
 
 def kinds_of_rules() -> dict[str, Invariant]:
     """One rule of each relation and set of keys that a golden of this repository has, by a name for the two."""
-    rules = (rule for path in STORED for rule in store.read(path).invariants)
-    return {f"{rule.relation}({', '.join(sorted(rule.claim))})": rule for rule in rules}
+    rules = (rule for path in STORED for rule in read_golden(path).invariants)
+    return {f"{rule.relation}({', '.join(sorted(to_json(rule.claim)))})": rule for rule in rules}
 
 
 RULES = kinds_of_rules()
@@ -53,7 +55,7 @@ def variants(claim: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 yield {**claim, key: {**value, "x": wrong}}
     yield {**claim, "unheard of": 1}
     yield {}
-    yield from (dict(rule.claim) for rule in RULES.values())
+    yield from (to_json(rule.claim) for rule in RULES.values())
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_every_relation_says_what_its_claims_look_like() -> None:
     for name, relation in relations().items():
-        assert relation.forms, name
+        assert relation.claims, name
 
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
@@ -82,14 +84,20 @@ def test_goldens_of_this_repository_are_taken(path: Path) -> None:
 def test_claims_that_no_relation_wrote(name: str, run: Run) -> None:
     rule = RULES[name]
     taken = []
-    for claim in variants(dict(rule.claim)):
-        bad = replace(rule, claim=claim)
-        wrong = wrong_claim(bad)
-        if not wrong:
-            taken.append(bad)
+    for claim in variants(to_json(rule.claim)):
+        bad = replace(rule, claim=Foreign(claim))
+        try:
+            typed = claim_of(rule.relation, claim)
+        except ClaimError as error:
+            wrong = str(error)
+        else:
+            # Whatever is taken is written again as it stood there, under the same id.
+            assert to_json(typed) == claim
+            taken.append(replace(rule, claim=typed))
+            assert taken[-1].id == bad.id
             continue
         with pytest.raises(GoldenError, match=r"^g\.jsonl, line 2: the claim is none of ") as caught:
-            check_claims(Golden("story", "s", (bad,)), "g.jsonl")
+            with_claims(Golden("story", "s", (bad,)), "g.jsonl")
         assert wrong in str(caught.value)
         assert "traincheck refresh" in str(caught.value)
     golden = Golden("story", "s", tuple({bad.id: bad for bad in taken}.values()))
@@ -125,7 +133,7 @@ def test_conditions_that_no_one_learned(name: str, run: Run) -> None:
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    rule = Invariant("Count", "torch.optim.SGD.step", {"api": 3, "per": "step", "times": "once"}, (),
+    rule = Invariant("Count", "torch.optim.SGD.step", Foreign({"api": 3, "per": "step", "times": "once"}), (),
                      Scope.TRANSFERABLE, Kind.BEHAVIOUR, "It is called.", 3, 1)  # fmt: skip
     path = tmp_path / "g.jsonl"
     path.write_bytes(encode(Golden("g", "s", (rule,))))
@@ -152,7 +160,7 @@ def test_every_command_says_so(
 
 def test_a_relation_that_is_not_installed_is_kept(tmp_path: Path) -> None:
     rule = json.loads(encode(Golden("g", "s", (RULES["Carried(optimizer)"],))).splitlines()[1])
-    foreign = Invariant("Entropy", rule["subject"], {"x": [1]}, (), Scope.PINNED, Kind.BEHAVIOUR, "It falls.")
+    foreign = Invariant("Entropy", rule["subject"], Foreign({"x": [1]}), (), Scope.PINNED, Kind.BEHAVIOUR, "It falls.")
     path = tmp_path / "g.jsonl"
     path.write_bytes(encode(Golden("g", "s", (foreign,))))
-    assert read_golden(path).invariants[0].claim == {"x": [1]}
+    assert read_golden(path).invariants[0].claim == Foreign({"x": [1]})

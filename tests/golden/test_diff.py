@@ -13,6 +13,7 @@ from pytest_traincheck.golden.diff import Change, diff
 from pytest_traincheck.golden.diff_text import render_diff
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.relations import Examples
+from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.conditions import Clause, Condition, Except, Exists, Same
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace.labels import Labels
@@ -97,7 +98,7 @@ def test_scope_and_kind(golden: Golden) -> None:
 
 
 def test_another_number_says_what_it_was(golden: Golden) -> None:
-    new = with_rule(golden, 1, claim={"parameter": "lr", "value": 0.01}, sentence="`AdamW(lr)` is 0.01.")
+    new = with_rule(golden, 1, claim=Foreign({"parameter": "lr", "value": 0.01}), sentence="`AdamW(lr)` is 0.01.")
     result = diff(golden, new)
     assert result.changed == (Change(golden.invariants[1], new.invariants[1]),)
     assert "- `AdamW(lr)` is 0.01.\n  - was: `AdamW(lr)` is 0.001." in render_diff(result)
@@ -109,13 +110,15 @@ def test_each_number_finds_its_own_parameter(golden: Golden) -> None:
         return replace(
             golden,
             invariants=tuple(
-                replace(base, claim={"parameter": name, "value": value}, sentence=f"{name} is {value}.")
+                replace(base, claim=Foreign({"parameter": name, "value": value}), sentence=f"{name} is {value}.")
                 for name, value in values.items()
             ),
         )
 
     result = diff(arguments(lr=0.1, eps=0.2, mode="sum"), arguments(lr=0.2, eps=0.1, mode="mean"))
-    assert [(change.old.claim["parameter"], change.new.claim["parameter"]) for change in result.changed] == [
+    assert [
+        (change.old.claim.content["parameter"], change.new.claim.content["parameter"]) for change in result.changed
+    ] == [
         ("eps", "eps"),
         ("lr", "lr"),
         ("mode", "mode"),
@@ -125,20 +128,22 @@ def test_each_number_finds_its_own_parameter(golden: Golden) -> None:
 
 
 def test_another_argument_with_the_same_value_is_another_rule(golden: Golden) -> None:
-    old = with_rule(golden, 1, claim={"argument": "amsgrad", "value": "False"})
-    new = with_rule(golden, 1, claim={"argument": "fused", "value": "False"})
+    old = with_rule(golden, 1, claim=Foreign({"argument": "amsgrad", "value": "False"}))
+    new = with_rule(golden, 1, claim=Foreign({"argument": "fused", "value": "False"}))
     result = diff(old, new)
     assert (len(result.added), len(result.removed), len(result.changed)) == (1, 1, 0)
 
 
 def test_an_unlike_rule_is_not_called_changed(golden: Golden) -> None:
-    other = replace(golden.invariants[1], claim={"parameter": "lr", "low": 0, "high": 1}, sentence="lr is in a band.")
+    other = replace(
+        golden.invariants[1], claim=Foreign({"parameter": "lr", "low": 0, "high": 1}), sentence="lr is in a band."
+    )
     result = diff(golden, replace(golden, invariants=(*golden.invariants[:1], other, golden.invariants[2])))
     assert len(result.added) == len(result.removed) == 1
 
 
 def test_hostile_sentences_stay_on_their_line(golden: Golden) -> None:
-    new = with_rule(golden, 0, claim={"x": 1}, sentence="a\n# heading\x1b[31m\u202e", subject="new\nsubject")
+    new = with_rule(golden, 0, claim=Foreign({"x": 1}), sentence="a\n# heading\x1b[31m\u202e", subject="new\nsubject")
     text = render_diff(diff(golden, new))
     assert "- a # heading\n" in text + "\n"
     assert "\x1b" not in text
@@ -162,7 +167,7 @@ rules_of_any_kind = st.lists(
         Invariant,
         st.sampled_from(["R", "S"]),
         st.sampled_from(["x", "y"]),
-        st.dictionaries(st.sampled_from("pq"), st.sampled_from([1, 2, "u", "v"]), max_size=2),
+        st.dictionaries(st.sampled_from("pq"), st.sampled_from([1, 2, "u", "v"]), max_size=2).map(Foreign),
         clauses,
         st.sampled_from(Scope),
         st.sampled_from(Kind),
@@ -202,7 +207,7 @@ def test_stronger_is_said_only_of_what_admits_more(
     }
     zeros = np.zeros(len(places), dtype=np.int64)
     table = Examples(zeros == 0, zeros, zeros, zeros, columns)
-    rule = Invariant("R", "s", {}, old, Scope.PINNED, Kind.BEHAVIOUR, "A rule.")
+    rule = Invariant("R", "s", Foreign(), old, Scope.PINNED, Kind.BEHAVIOUR, "A rule.")
     result = diff(Golden("p", "s", (rule,)), Golden("p", "s", (replace(rule, when=new),)))
     if result.stronger:
         assert not (table.where(old) & ~table.where(new)).any()

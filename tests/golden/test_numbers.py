@@ -31,10 +31,11 @@ from pytest_traincheck.golden.numbers import (
     numbers_path,
     read_numbers,
 )
+from pytest_traincheck.relations.band_claims import QuantityOf
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 CPU, GPU = "linux-x86_64-cpu", "linux-x86_64-cuda-NVIDIA H100 80GB"
-BAND = Invariant("Band", "CNN", {"quantity": "loss"}, (), Scope.PINNED, Kind.NUMERIC, "The loss is within its band.")
+BAND = Invariant("Band", "CNN", QuantityOf("loss"), (), Scope.PINNED, Kind.NUMERIC, "The loss is within its band.")
 HERE = Path("g.linux.npz")
 
 

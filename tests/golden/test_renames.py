@@ -9,12 +9,13 @@ from pytest_traincheck.golden.carry import with_former_support
 from pytest_traincheck.golden.diff import Change, diff
 from pytest_traincheck.golden.diff_text import WIDTH, render_diff
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.conditions import Clause
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 
 def rule(subject: str, sentence: str, when: tuple[Clause, ...] = (), **claim: Any) -> Invariant:
-    return Invariant("R", subject, claim, when, Scope.PINNED, Kind.BEHAVIOUR, sentence, 12, 3)
+    return Invariant("R", subject, Foreign(claim), when, Scope.PINNED, Kind.BEHAVIOUR, sentence, 12, 3)
 
 
 def of(name: str, lr: float, model: str = "Net", **more: str) -> Golden:
@@ -81,7 +82,7 @@ def test_two_models_alike_are_not_told_apart() -> None:
 
 def test_the_block_fits_a_terminal(golden: Golden) -> None:
     long = "The learning rate of `AdamW[Net]` (group 0) goes " + ", ".join(["0.0001"] * 30) + "."
-    rules = tuple(replace(item, claim={"new": 1}, sentence=long) for item in golden.invariants)
+    rules = tuple(replace(item, claim=Foreign({"new": 1}), sentence=long) for item in golden.invariants)
     text = render_diff(diff(golden, replace(golden, invariants=rules, commit="97bd01c4aa" * 4)))
     assert max(map(len, text.splitlines())) <= WIDTH
     # Continued lines are indented, so that Markdown takes them for the same entry of the list.

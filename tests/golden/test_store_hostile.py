@@ -19,6 +19,7 @@ from pytest_traincheck.golden.decode import decode
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.rules.claims import Foreign
 
 # A busy machine is no failure.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -64,8 +65,8 @@ def test_cut_within_a_line_says_so(golden: Golden) -> None:
     area="Goldens", tried="a newer format with unknown keys", happens="one error: upgrade pytest-traincheck"
 )
 def test_newer_format_with_unknown_keys(golden: Golden) -> None:
-    data = edited(golden, 1, lambda header: header.update(format=2, shiny=True))
-    assert "has format 2, and this pytest-traincheck reads up to 1. Upgrade pytest-traincheck" in refused(data, 1)
+    data = edited(golden, 1, lambda header: header.update(format=3, shiny=True))
+    assert "has format 3, and this pytest-traincheck reads up to 2. Upgrade pytest-traincheck" in refused(data, 1)
 
 
 @pytest.mark.fault(
@@ -103,7 +104,7 @@ def test_merge_conflict_names_the_marker(golden: Golden) -> None:
 def test_unknown_relation_is_kept(golden: Golden) -> None:
     rule = golden.invariants[0]
     foreign = type(rule)(
-        "Entropy", rule.subject, {"deep": [{"x": None}]}, (), rule.scope, rule.kind, "Entropy falls.", 3, 1
+        "Entropy", rule.subject, Foreign({"deep": [{"x": None}]}), (), rule.scope, rule.kind, "Entropy falls.", 3, 1
     )
     data = encode(type(golden)("p", "s", (foreign,)))
     assert decode(data, "g").invariants == (foreign,)

@@ -17,6 +17,7 @@ from pytest_traincheck.golden.decode import decode
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.conditions import Clause, Except, Exists, Same
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
@@ -40,7 +41,7 @@ invariants = st.builds(
     Invariant,
     relation=text,
     subject=text,
-    claim=st.dictionaries(text, values, max_size=4),
+    claim=st.dictionaries(text, values, max_size=4).map(Foreign),
     when=st.lists(conditions, max_size=3).map(tuple),
     scope=st.sampled_from(Scope),
     kind=st.sampled_from(Kind),
@@ -83,7 +84,7 @@ def test_the_order_of_rules_and_keys_does_not_matter(golden: Golden, tmp_path: P
     path = tmp_path / "store" / "tiny_gpt.jsonl"
     store.write(path, golden)
     first = path.read_bytes()
-    rules = [replace(rule, claim=dict(reversed(rule.claim.items()))) for rule in golden.invariants]
+    rules = [replace(rule, claim=Foreign(dict(reversed(rule.claim.content.items())))) for rule in golden.invariants]
     random.Random(0).shuffle(rules)
     environment = dict(reversed(golden.environment.items()))
     store.write(path, replace(golden, invariants=tuple(rules), environment=environment))
@@ -105,7 +106,7 @@ def test_lines_read_as_prose(golden: Golden, tmp_path: Path) -> None:
 
 def test_a_changed_rule_changes_one_line(golden: Golden) -> None:
     rules = list(golden.invariants)
-    rules[1] = replace(rules[1], claim={"parameter": "lr", "value": 0.01}, sentence="`AdamW(lr)` is 0.01.")
+    rules[1] = replace(rules[1], claim=Foreign({"parameter": "lr", "value": 0.01}), sentence="`AdamW(lr)` is 0.01.")
     before = encode(golden).splitlines()
     after = encode(replace(golden, invariants=tuple(rules))).splitlines()
     assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
@@ -127,7 +128,7 @@ def test_what_cannot_be_read_back_is_not_written(golden: Golden, tmp_path: Path,
     store.write(path, golden)
     before = path.read_bytes()
     with pytest.raises(GoldenError, match="Cannot store the rule 'Dropout"):
-        store.write(path, replace(golden, invariants=(replace(golden.invariants[2], claim=claim),)))
+        store.write(path, replace(golden, invariants=(replace(golden.invariants[2], claim=Foreign(claim)),)))
     assert path.read_bytes() == before
 
 

@@ -16,6 +16,7 @@ from pytest_traincheck.infer.precondition import Precondition, weakest_precondit
 from pytest_traincheck.infer.sentence import when_text
 from pytest_traincheck.relations import Examples
 from pytest_traincheck.relations.base import PINNED_FIELDS
+from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.conditions import Clause, Condition, Except, Exists, Same
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace.labels import Labels
@@ -171,7 +172,7 @@ def test_an_unseen_name_of_a_thing_is_never_admitted(table: Examples) -> None:
 @given(tables())
 def test_what_is_found_can_be_stored_and_read_back(table: Examples) -> None:
     rules = tuple(
-        Invariant("R", "s", {}, found.conditions, Scope.TRANSFERABLE, Kind.BEHAVIOUR, "A rule.")
+        Invariant("R", "s", Foreign(), found.conditions, Scope.TRANSFERABLE, Kind.BEHAVIOUR, "A rule.")
         for found in weakest_preconditions(table)
     )
     again = decode(encode(Golden("p", "s", rules)), "p.jsonl").invariants

@@ -24,6 +24,8 @@ from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.pytest_plugin import checks
+from pytest_traincheck.relations.called import Called
+from pytest_traincheck.relations.count import PerRun
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 CONFTEST = """
@@ -50,7 +52,7 @@ def invariant(subject: str, sentence: str, kind: Kind = Kind.BEHAVIOUR) -> Invar
     return Invariant(
         "Count",
         subject,
-        {"api": sentence, "per": "run", "times": "some"},
+        PerRun(Called(sentence)),
         (),
         Scope.TRANSFERABLE,
         kind,

@@ -11,13 +11,14 @@ from pytest_traincheck.check.result import CheckResult, Commands, Coverage, Part
 from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.relations.replay import Repeats
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 pytest_plugins = ["pytester"]
 
 NET = "golden_invariants/net.jsonl"
 REPLAY = Invariant(
-    "Replay", "Net", {"of": "module"}, (), Scope.PINNED, Kind.NUMERIC, "every module returns what it did", 8, 1
+    "Replay", "Net", Repeats("module"), (), Scope.PINNED, Kind.NUMERIC, "every module returns what it did", 8, 1
 )
 WARNED = Warned(
     "coverage", "only 2 of 40 comparisons with the golden run took place; the runs first differ in step 0", "train.py:7"

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.workflow.replay import replay_bundle
 
@@ -20,7 +21,7 @@ RULES = (
     Invariant(
         "Count",
         "torch.nn.Linear",
-        {"api": "torch.nn.Linear", "per": "run", "times": "some"},
+        Foreign({"api": "torch.nn.Linear", "per": "run", "times": "some"}),
         (),
         Scope.TRANSFERABLE,
         Kind.BEHAVIOUR,

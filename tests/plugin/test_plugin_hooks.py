@@ -16,18 +16,26 @@ from pytest_traincheck.relations import registry
 pytest_plugins = ["pytester"]
 
 CONFTEST = """
+from dataclasses import dataclass
+
 import numpy as np
-from pytest_traincheck.relations import Examples, Finding, Hypothesis
+from pytest_traincheck.api import Claim, Examples, Finding, Hypothesis
+
+
+@dataclass(frozen=True)
+class SavedAfter(Claim):
+    after: str
 
 
 class SavedLast:
     name = "SavedLast"
+    claims = (SavedAfter,)
 
     def layer(self, claim):
         return 1
 
     def hypotheses(self, run):
-        yield Hypothesis(self.name, "torch.save", {"after": "the last step"})
+        yield Hypothesis(self.name, "torch.save", SavedAfter("the last step"))
 
     def examples(self, claim, run):
         parts = []
@@ -40,7 +48,7 @@ class SavedLast:
         return Examples.concatenate(parts)
 
     def sentence(self, claim, subject, when):
-        return f"`{subject}` is called after {claim['after']} of a run{when}."
+        return f"`{subject}` is called after {claim.after} of a run{when}."
 
     def finding(self, invariant, run, examples, broken):
         return Finding("nothing is saved after the last step", "saved", "not saved")
@@ -157,6 +165,20 @@ def test_a_misspelt_hook_is_pytests_own_error(pytester, plugin):
     result.stdout.fnmatch_lines(["*unknown hook 'pytest_traincheck_relation'*"])
 
 
+def _with_claims(claims: str) -> str:
+    """A hook that gives a relation which has everything, with these types of claims."""
+    return (
+        "from dataclasses import dataclass\n"
+        "    from pytest_traincheck.api import Claim, Relation\n"
+        "    @dataclass(frozen=True)\n    class Odd(Claim):\n        names: set\n"
+        "    class Inherits(Odd): pass\n"
+        "    class Whole(Relation):\n        name = 'Whole'\n"
+        f"        claims = {claims}\n"
+        "        hypotheses = examples = sentence = finding = lambda self, *given: []\n"
+        "    return [Whole()]"
+    )
+
+
 @pytest.mark.parametrize(
     ("body", "complaint"),
     [
@@ -171,12 +193,34 @@ def test_a_misspelt_hook_is_pytests_own_error(pytester, plugin):
             "    return [Half()]",
             "*conftest.py: *Half* lacks `examples` and is no relation.*",
         ),
+        (_with_claims("()"), "*conftest.py: *Whole* lacks `claims` and is no relation.*"),
+        (
+            _with_claims("(dict,)"),
+            "*<class 'dict'> among its `claims`, which is no frozen dataclass derived from `Claim`*",
+        ),
+        (_with_claims("(Inherits,)"), "*Inherits'> among its `claims`, which is no frozen dataclass*"),
+        (
+            _with_claims("(Odd,)"),
+            "*has a claim whose types cannot be stored (Odd: a claim cannot hold a <class 'set'>)*",
+        ),
         (
             "from pytest_traincheck.relations.count import Count; return [Count()]",
             "*conftest.py: two relations are named 'Count'.*",
         ),
     ],
-    ids=["raises", "none", "generator", "class", "number", "half", "taken"],
+    ids=[
+        "raises",
+        "none",
+        "generator",
+        "class",
+        "number",
+        "half",
+        "no claims",
+        "no dataclass",
+        "inherits",
+        "odd",
+        "taken",
+    ],
 )
 def test_a_hook_that_cannot_be_used_is_one_clear_error(pytester, plugin, body, complaint):
     configured(pytester)

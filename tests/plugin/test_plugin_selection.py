@@ -9,6 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_traincheck.check.result import CheckResult, Incident, InvariantVerdict, Verdict
+from pytest_traincheck.relations.called import Called
+from pytest_traincheck.relations.count import PerRun
 
 pytest_plugins = ["pytester"]
 
@@ -176,7 +178,7 @@ def test_failures_that_are_expected_are_not_called_failed(project, results):
 def partly(name: str, results: dict[str, Callable[[str], CheckResult]]) -> CheckResult:
     """Both rules of one subject, of which one did not come up; the others held."""
     result = results["passed"](name)
-    extra = replace(result.verdicts[0].invariant, claim={"what": "more"}, sentence="Linear is called with care")
+    extra = replace(result.verdicts[0].invariant, claim=PerRun(Called("more")), sentence="Linear is called with care")
     left_out = InvariantVerdict(extra, Verdict.NOT_OBSERVABLE, "no numbers for `linux-x86_64-cpu`")
     return replace(result, verdicts=(*result.verdicts, left_out))
 

@@ -16,6 +16,7 @@ from pytest_traincheck.check import CheckOutcome, check_run
 from pytest_traincheck.check.result import Verdict
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
+from pytest_traincheck.rules.claims import to_json
 from pytest_traincheck.rules.model import Kind, Scope
 from pytest_traincheck.trace import Run, load_run
 
@@ -180,7 +181,7 @@ def test_rules_are_one_per_quantity_and_model(numbers: Numbers) -> None:
     for invariant in golden.invariants:
         if invariant.relation == "Band":
             assert (invariant.kind, invariant.scope) == (Kind.NUMERIC, Scope.PINNED)
-            assert set(invariant.claim) <= {"quantity", "root", "pooled"}
+            assert set(to_json(invariant.claim)) <= {"quantity", "root", "pooled"}
             assert invariant.id in golden.numbers
     assert golden.platform == "linux-x86_64-cpu"
 

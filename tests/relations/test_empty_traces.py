@@ -32,7 +32,7 @@ def test_hypotheses_and_examples_of_an_almost_empty_run(
     relation = relations()[name]
     run = recorder.tell(story, ranks=ranks)
     for hypothesis in relation.hypotheses(run):
-        claim = {**hypothesis.claim}
+        claim = hypothesis.claim
         relation.sentence(claim, hypothesis.subject, "")
         if not isinstance(relation, NumericRelation):
             assert isinstance(relation.examples(claim, run), Examples)

@@ -25,6 +25,8 @@ from pytest_traincheck.golden.encode import encode  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.relations import Deviation, Place, builtin, meaning_of, relations  # noqa: E402
 from pytest_traincheck.relations.base import Meaningful  # noqa: E402
+from pytest_traincheck.relations.stored import with_claims  # noqa: E402
+from pytest_traincheck.rules.claims import Foreign  # noqa: E402
 from pytest_traincheck.rules.model import Invariant, Kind, Scope  # noqa: E402
 
 NAMES = [item.name for item in builtin.relations()]
@@ -184,7 +186,8 @@ def test_the_relation_of_several_ranks_says_the_same(recorder: Recorder) -> None
 
 def _comes_back(golden: Golden, rule: Invariant, outcome: CheckOutcome) -> None:
     """The rule from a golden file, with its meaning; the findings from another process."""
-    stored = next(item for item in decode(encode(golden), "golden.jsonl").invariants if item.id == rule.id)
+    again = with_claims(decode(encode(golden), "golden.jsonl"), "golden.jsonl")
+    stored = next(item for item in again.invariants if item.id == rule.id)
     assert (stored, meaning_of(stored)) == (rule, meaning_of(rule))
     result = CheckResult("real", outcome.verdicts, outcome.incidents)
     assert from_plain(to_plain(result)).incidents == outcome.incidents
@@ -205,6 +208,6 @@ def test_a_relation_that_says_nothing_has_a_usual_meaning(
     kind: Kind, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_traincheck.relations.registry.relations", lambda: {"Silent": Silent()})
-    rule = Invariant("Silent", "x", {"argument": "momentum"}, (), Scope.PINNED, kind, "", 1, 1)
+    rule = Invariant("Silent", "x", Foreign({"argument": "momentum"}), (), Scope.PINNED, kind, "", 1, 1)
     meaning = meaning_of(rule)
     assert (meaning.place, meaning.words.words, meaning.general) == (place, ("momentum",), False)

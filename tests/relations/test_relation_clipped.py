@@ -15,7 +15,7 @@ from training_story import CLIP, Recorder, Training
 from pytest_traincheck.relations import Deviation
 from pytest_traincheck.rules.model import Scope
 
-RULE = f"`AdamW[Net]` uses no gradients beside those that `{CLIP}` has clipped."
+RULE = f"`AdamW[Net]` uses no gradients but those that `{CLIP}` has clipped."
 NORMS = {"fc1.weight": 3.0, "fc1.bias": 0.5, "fc2.weight": 4.0}
 """Of the gradients that a backward pass leaves, each 10 % larger from step to step; more than 5 together."""
 ALL = tuple(NORMS)

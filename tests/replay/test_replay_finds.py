@@ -89,7 +89,7 @@ class Detached(Model):
 )
 def test_the_place_is_named(golden: Any, record: Record, change: dict[str, Any], name: str) -> None:
     first, *rest = replayed(golden, record(train(**change)))
-    assert {item.invariant.claim["of"] for item in rest} <= {"loss", "gradient"}  # which follows
+    assert {item.invariant.claim.of for item in rest} <= {"loss", "gradient"}  # which follows
     assert first.title.startswith((f"`{name}` ", f"`torch.autograd.{name}` "))
     assert first.step == 0
 

@@ -107,7 +107,7 @@ def golden_of(record: Record, story: Callable[..., Callable[[], None]]) -> Golde
 
 
 def of_batches(golden: Golden, record: Record, story: Callable[[], None]) -> list[str]:
-    return [item.title for item in replayed(golden, record(story)) if item.invariant.claim["of"] == "batch"]
+    return [item.title for item in replayed(golden, record(story)) if item.invariant.claim.of == "batch"]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

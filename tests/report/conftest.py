@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -20,19 +21,31 @@ from pytest_traincheck.check.result import (
     Violation,
     Warned,
 )
+from pytest_traincheck.relations.api_arg import ArgumentIs
+from pytest_traincheck.relations.api_output import Returns
+from pytest_traincheck.relations.api_sequence import Order
+from pytest_traincheck.relations.event_contain import InStep
+from pytest_traincheck.rules.claims import Claim, Foreign
 from pytest_traincheck.rules.conditions import Clause
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 HOSTILE = "<script>alert(1)</script> [bold red]x[/] \x1b[31m\x00\u202e & \"quoted\" 'single' \ufffe {{ 7*7 }}"
 
 
-def rule(
-    subject: str, sentence: str, relation: str = "EventContain", kind: Kind = Kind.BEHAVIOUR, **claim: object
-) -> Invariant:
+CLAIMS: dict[str, Callable[[str], Claim]] = {
+    "EventContain": lambda text: InStep(text, "updates"),
+    "APISequence": lambda text: Order((text, "step")),
+    "APIOutput": lambda text: Returns(text, "float32"),
+    "APIArg": lambda text: ArgumentIs(text, "lr", "0.001"),
+}
+"""A claim of each relation that no other rule makes."""
+
+
+def rule(subject: str, sentence: str, relation: str = "EventContain", kind: Kind = Kind.BEHAVIOUR) -> Invariant:
     return Invariant(
         relation=relation,
         subject=subject,
-        claim=claim or {"sentence": sentence},
+        claim=CLAIMS.get(relation, lambda text: Foreign({"x": text}))(sentence),
         when=(Clause("stage", ("train",)),),
         scope=Scope.TRANSFERABLE,
         kind=kind,

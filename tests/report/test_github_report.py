@@ -24,9 +24,10 @@ from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.report.github import Place
 from pytest_traincheck.report.github_step import Mode, publish
 from pytest_traincheck.report.markdown import fenced, inline
+from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
-RULE = Invariant("Count", "torch.optim.SGD.step", {}, (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "Is called.", 8, 2)
+RULE = Invariant("Count", "torch.optim.SGD.step", Foreign(), (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "Is called.", 8, 2)
 ROOT = Violation(RULE, "`SGD.step` is missing", "once", "never", 3, "train", (0, 1), 5, source="train.py:41")
 PLACE = Place(Path("/repository"), Path("/repository/training"))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pytest_traincheck.check.result import CheckResult, InvariantVerdict, Verdict
 from pytest_traincheck.report.junit import to_text, write_junit
+from pytest_traincheck.rules.claims import Foreign
 
 CASE_ATTRIBUTES = {"name", "classname", "time"}
 CASE_CHILDREN = ["properties", "skipped", "error", "failure", "system-out", "system-err"]
@@ -60,7 +61,7 @@ def test_a_case_says_how_many_of_its_rules_were_evaluated(failed: CheckResult) -
     (first, *others) = failed.verdicts
     idle = replace(
         first,
-        invariant=replace(first.invariant, claim={"what": "more"}),
+        invariant=replace(first.invariant, claim=Foreign({"what": "more"})),
         verdict=Verdict.NOT_TRIGGERED,
         reason="its context never came up in this run",
     )
@@ -91,7 +92,7 @@ def test_a_broken_rule_without_an_incident_still_fails(passed: CheckResult) -> N
 
 def test_one_held_rule_is_enough_to_pass(passed: CheckResult) -> None:
     held = passed.verdicts[0]
-    idle = InvariantVerdict(replace(held.invariant, claim={"other": 1}), Verdict.NOT_TRIGGERED)
+    idle = InvariantVerdict(replace(held.invariant, claim=Foreign({"other": 1})), Verdict.NOT_TRIGGERED)
     suite = the_suite(replace(passed, verdicts=(held, idle)))
     assert (suite.get("failures"), suite.get("skipped")) == ("0", "0")
 

@@ -20,6 +20,8 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.bisection import BisectError, Mark
 from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
 from pytest_traincheck.launch.sides import SideError
+from pytest_traincheck.relations.called import Called
+from pytest_traincheck.relations.count import PerStep
 from pytest_traincheck.report.bisect import BisectReport, document, render_end, render_tested
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.workflow import quiet
@@ -30,7 +32,7 @@ RULES = tuple(
     Invariant(
         "Count",
         name,
-        {"api": name, "per": "step", "times": "once"},
+        PerStep(Called(name), "once"),
         (),
         Scope.TRANSFERABLE,
         Kind.BEHAVIOUR,

@@ -11,6 +11,8 @@ import pytest
 
 from pytest_traincheck.check.result import ChangedLines, CheckResult, Incident, Outcome, Violation
 from pytest_traincheck.launch.sides import open_side, resolve_side
+from pytest_traincheck.relations.called import Called
+from pytest_traincheck.relations.count import PerStep
 from pytest_traincheck.report.terminal import render_result
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.workflow import changed_lines
@@ -57,7 +59,9 @@ def repository(tmp_path: Path) -> Path:
 
 
 def failed(source: str = "train.py:3", subject: str = "torch.optim.AdamW.zero_grad") -> CheckResult:
-    rule = Invariant("Count", subject, {"api": subject}, (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "", 9, 3)
+    rule = Invariant(
+        "Count", subject, PerStep(Called(subject), "once"), (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "", 9, 3
+    )
     root = Violation(rule, "zero_grad is gone", "once", "never called", 1, "train", (0,), 5, source=source)
     return CheckResult("job", incidents=(Incident("id", 1, root),))
 

@@ -20,6 +20,9 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import Numbers, numbers_path
 from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
+from pytest_traincheck.relations.band_claims import QuantityOf
+from pytest_traincheck.relations.called import Called
+from pytest_traincheck.relations.count import PerStep
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.workflow import Acceptance, CompareRequest, check_stored, compare, quiet, refresh
 from pytest_traincheck.workflow.candidate import vacuous
@@ -29,7 +32,7 @@ from pytest_traincheck.workflow.refresh_text import refresh_text
 STEP = Invariant(
     "Count",
     "step",
-    {"api": "step", "per": "step", "times": "once"},
+    PerStep(Called("step"), "once"),
     (),
     Scope.TRANSFERABLE,
     Kind.BEHAVIOUR,
@@ -37,7 +40,7 @@ STEP = Invariant(
     24,
     3,
 )
-BAND = Invariant("Band", "CNN", {"quantity": "loss"}, (), Scope.PINNED, Kind.NUMERIC, "The loss is in its band.", 3, 3)
+BAND = Invariant("Band", "CNN", QuantityOf("loss"), (), Scope.PINNED, Kind.NUMERIC, "The loss is in its band.", 3, 3)
 CPU, GPU = "linux-x86_64-cpu", "linux-x86_64-cuda-h100"
 
 

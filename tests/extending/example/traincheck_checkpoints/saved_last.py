@@ -1,15 +1,25 @@
 """A relation: what is saved, is saved after the last step."""
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 
-from pytest_traincheck.api import Deviation, Examples, Finding, Hypothesis, Meaning, Relation, one_of, rank_label
+from pytest_traincheck.api import Claim, Deviation, Examples, Finding, Hypothesis, Meaning, Relation, rank_label
+
+
+@dataclass(frozen=True)
+class SavedAfter(Claim):
+    """Something is saved after this."""
+
+    after: Literal["last step"]
 
 
 class SavedLast(Relation):
     """Something is saved after the last optimizer step."""
 
     name = "SavedLast"
-    forms = ({"after": one_of("the last step")},)
+    claims = (SavedAfter,)
 
     def layer(self, claim):
         return 1  # about a call: a cause rather than an effect
@@ -18,7 +28,7 @@ class SavedLast(Relation):
         return Meaning(general=True)  # whatever is trained: a result is saved when it is complete
 
     def hypotheses(self, run):
-        yield Hypothesis(self.name, "torch.save", {"after": "the last step"})
+        yield Hypothesis(self.name, "torch.save", SavedAfter("last step"))
 
     def examples(self, claim, run):
         parts = []
@@ -39,7 +49,7 @@ class SavedLast(Relation):
         return Examples.concatenate(parts)
 
     def sentence(self, claim, subject, when):
-        return f"`{subject}` is called after {claim['after']} of a run{when}."
+        return f"`{subject}` is called after the {claim.after} of a run{when}."
 
     def finding(self, invariant, run, examples, broken):
         return Finding(
