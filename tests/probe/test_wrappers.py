@@ -66,3 +66,17 @@ def test_one_name_in_two_libraries_is_two_classes() -> None:
     assert known.of(theirs) is wrapper
     assert known.of(neighbour) is None
     assert known.of(DistributedDataParallel) is KNOWN.of(DistributedDataParallel)
+
+
+def test_what_fabric_wraps_keeps_its_name() -> None:
+    """The class of Lightning Fabric, as it is where the library is installed and by its name where it is not."""
+    network = nn.Linear(2, 2)
+    try:
+        from lightning.fabric import Fabric
+    except ImportError:
+        wrapper = type("_FabricModule", (nn.Module,), {"__module__": "lightning.fabric.wrappers"})()
+        wrapper._forward_module = network
+    else:
+        wrapper = Fabric(accelerator="cpu", devices=1).setup_module(network)
+    assert KNOWN.unwrap(wrapper) is network
+    assert [path for _, path in KNOWN.walk(nn.Sequential(wrapper))] == ["", "0"]
