@@ -85,8 +85,8 @@ def _table(observing: tuple[Given, ...], describing: tuple[Given, ...]) -> tuple
     )
     if (size := len(found.to_text().encode())) > LIMIT:
         raise PluginError(
-            f"what plug-ins want observed takes {size} bytes, and {LIMIT} are the most that can be told to a training "
-            "process. Name fewer functions."
+            f"what plug-ins want observed takes {size} bytes, and {LIMIT} are the most that a training process can be "
+            "given. Name fewer functions."
         )
     return found, frozenset(in_session)
 

@@ -19,7 +19,9 @@ from pytest_traincheck.rules.model import Invariant
 from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Run
 
-_REMEDY = "Install the plug-in that golden's runs had (a conftest.py counts under pytest only), or refresh the golden."
+_REMEDY = (
+    "Install the plug-in that the golden runs had (a conftest.py counts under pytest only), or refresh the golden."
+)
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,10 @@ class Unlike:
         """Why a rule cannot be checked; empty where it can."""
         if self.frameworks:
             name = self.frameworks[0]
-            return f"golden's runs, this one and this check do not know the framework `{name}` of a plug-in alike"
+            return f"the golden runs, this run and this check do not all know the framework `{name}` of a plug-in alike"
         for api in self.observations:
             if _speaks_of(rule, api):
-                return f"`{api}` was observed for a plug-in in golden's runs, and not, or otherwise, in this one"
+                return f"`{api}` was observed for a plug-in in the golden runs, and not in this one, or in another way"
         return ""
 
 

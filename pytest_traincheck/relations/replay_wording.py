@@ -86,7 +86,8 @@ def _whole_batch(claim: Claim) -> Finding:
         f"`{claim.name}` returns {'a different batch' if whole else f'a batch with different {what}'} than in the "
         "golden run, though it is made of the same examples and with the same random numbers.",
         f"{what} as recorded",
-        f"{what if whole else part_of_batch(claim.names[0], claim.roles)} {_apart(claim)}",
+        f"{what if whole else part_of_batch(claim.names[0], claim.roles)} "
+        f"{f'{_share(claim.off)} off' if math.isfinite(claim.off) else 'not as recorded'}",
     )
 
 

@@ -247,7 +247,7 @@ def _not_observed(old: Golden | None) -> tuple[str, ...]:
         return ()
     names = ", ".join(f"`{key.removeprefix(FRAMEWORK)}`" for key in lost)
     return (
-        f"What a plug-in told of {names} is not known here any more, and rules that rest on it are lost. Install the "
+        f"What a plug-in said of {names} is not known here any more, and rules that rest on it are lost. Install the "
         "plug-in that gives it; if a conftest.py gives it, refresh with `pytest --traincheck-refresh`.",
     )
 

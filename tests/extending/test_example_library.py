@@ -158,12 +158,13 @@ def test_a_golden_that_was_learned_with_a_plug_in_is_not_checked_without_it(
     assert check.returncode == 3, check.stdout
     assert "none of" in check.stdout
     assert (
-        "golden's runs, this one and this check do not know the framework `paperlib` of a plug-in alike" in check.stdout
+        "the golden runs, this run and this check do not all know the framework `paperlib` of a plug-in alike"
+        in check.stdout
     )
 
     # The other way round: what golden took for the model is a wrapper now.
     refresh = without("refresh", "net")
-    assert f"What a plug-in told of `paperlib`, `{FOCAL}` is not known here any more" in refresh.stdout + refresh.stderr
+    assert f"What a plug-in said of `paperlib`, `{FOCAL}` is not known here any more" in refresh.stdout + refresh.stderr
     assert not learned(project).extensions
     assert with_plug_in("check", "net").returncode == 3
     assert without("check", "net").returncode == 0
@@ -190,7 +191,7 @@ def test_rules_about_a_function_that_is_not_observed_say_nothing_and_that_is_tol
     assert document["invariants"]["not_evaluated"] >= of_focal
 
     refresh = without("refresh", "net")
-    assert f"What a plug-in told of `{FOCAL}` is not known here any more" in refresh.stdout + refresh.stderr
+    assert f"What a plug-in said of `{FOCAL}` is not known here any more" in refresh.stdout + refresh.stderr
     assert not learned(project).extensions
     # What golden does not know makes no difference to its rules.
     assert with_plug_in("check", "net").returncode == 0

@@ -108,7 +108,7 @@ def test_a_parameter_that_clipping_is_not_given(recorder: Recorder, factor: floa
     assert violation.deviation is Deviation.FEWER
     seen = "4.12311, where clipping let through 1" if factor == 1.0 else "0.502494, where clipping let through 0.304138"
     assert violation.title == (
-        f"In golden `{CLIP}` clipped all gradients that `AdamW[Net]` uses; in the candidate `AdamW[Net]` uses "
+        f"In the golden run `{CLIP}` clipped all gradients that `AdamW[Net]` uses; in the candidate the optimizer uses "
         f"gradients with a norm of {seen}: a parameter is left out of clipping, or a gradient changes after it."
     )
 
