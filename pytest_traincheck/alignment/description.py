@@ -61,6 +61,18 @@ def _parameter_count(process: Process, optimizer: int, seq: int) -> int:
     return len(Variables.of(process).membership(optimizer, seq).variables)
 
 
+_ALIKE = 0.5
+"""Share of parameters, by name and shape, that two models of different names must have in common."""
+_SAME_SHAPES = 0.75
+"""What the same shapes under other names count: less than the same names, more than most of them."""
+_AS_TRAINED = 0.5
+"""What it counts that both or neither are trained: models of one class are told apart by it, such as a network and its
+average, and it outweighs every name.
+"""
+_SAME_NAME, _SAME_NUMBER = 0.2, 0.1
+"""What the name of a root counts, and its number among models of one class: it decides between equals alone."""
+
+
 def align_models(golden: Models, candidate: Models, trained: tuple[frozenset[str], frozenset[str]]) -> dict[str, str]:
     """Candidate root -> golden root, where they differ: classes may be renamed and models of one class made in
     another order.
@@ -72,14 +84,14 @@ def align_models(golden: Models, candidate: Models, trained: tuple[frozenset[str
     scored = [
         (
             _likeness(shapes, candidate[root])
-            + 0.5 * ((other in trained[0]) == (root in trained[1]))
+            + _AS_TRAINED * ((other in trained[0]) == (root in trained[1]))
             + _same_name(other, root),
             other,
             root,
         )
         for other, shapes in golden.items()
         for root in candidate
-        if root == other or _likeness(shapes, candidate[root]) >= 0.5
+        if root == other or _likeness(shapes, candidate[root]) >= _ALIKE
     ]
     mapping: dict[str, str] = {}
     taken: set[str] = set()
@@ -96,8 +108,8 @@ def align_models(golden: Models, candidate: Models, trained: tuple[frozenset[str
 
 def _same_name(golden: str, candidate: str) -> float:
     if golden == candidate:
-        return 0.2
-    return 0.1 if golden.partition("#")[2] == candidate.partition("#")[2] else 0.0
+        return _SAME_NAME
+    return _SAME_NUMBER if golden.partition("#")[2] == candidate.partition("#")[2] else 0.0
 
 
 def _likeness(golden: Mapping[str, Sequence[int]], candidate: Mapping[str, Sequence[int]]) -> float:
@@ -107,7 +119,7 @@ def _likeness(golden: Mapping[str, Sequence[int]], candidate: Mapping[str, Seque
     by_name = same / max(len(golden), len(candidate))
     shapes = sorted(map(list, golden.values()))
     other = sorted(map(list, candidate.values()))
-    return max(by_name, 0.75 if shapes == other else 0.0)
+    return max(by_name, _SAME_SHAPES if shapes == other else 0.0)
 
 
 def align_optimizers(

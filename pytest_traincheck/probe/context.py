@@ -24,7 +24,8 @@ class Call:
     """A call that has begun and not ended."""
 
     __slots__ = (
-        "api", "args", "ctx", "entry", "flags", "given", "kwargs", "mod", "number", "opt", "parent", "seq", "src",
+        "api", "args", "ctx", "family", "flags", "given", "kwargs", "mod", "number", "opens", "opt", "parent", "seq",
+        "src",
     )  # fmt: skip
 
     def __init__(self, seq: int, parent: int, api: Api, number: int, ctx: int, args: int, src: int, mod: int) -> None:
@@ -38,7 +39,10 @@ class Call:
         self.mod = mod
         self.opt = 0
         self.flags = 0
-        self.entry: Any = None
+        self.family: object | None = None
+        """What observes the call, where it is asked whether another one lies within it."""
+        self.opens = 0
+        """How many modules the call opens: one, or none where it is a wrapper's."""
         self.given: tuple[Any, ...] = ()
         self.kwargs: Mapping[str, Any] = NO_KWARGS
 

@@ -74,9 +74,7 @@ def trains_ranks(api: str) -> bool:
 
 def is_loss(name: str) -> bool:
     """Loss functions of `torch.nn.functional`, called directly or by their modules."""
-    return name.startswith(F) and (
-        name.endswith("_loss") or "cross_entropy" in name or name in (F + "kl_div", F + "gaussian_nll_loss")
-    )
+    return name.startswith(F) and (name.endswith("_loss") or "cross_entropy" in name or name == F + "kl_div")
 
 
 def without_metrics(process: Process, rows: Ints) -> Ints:

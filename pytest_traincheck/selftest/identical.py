@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from pytest_traincheck.relations.vocabulary import is_loss
 from pytest_traincheck.trace import Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.process import Process
@@ -48,7 +49,7 @@ def _states(process: Process) -> Mapping[_Key, tuple[tuple[int, int], ...]]:
 
 def _losses(process: Process) -> tuple[float, ...]:
     """What loss functions and whole models returned, where that is one number."""
-    loss = np.array([_is_loss(name) for name in process.api_names], dtype=bool)
+    loss = np.array([is_loss(name) for name in process.api_names], dtype=bool)
     is_call = process.is_call
     of_loss = np.zeros(len(is_call), dtype=bool)
     of_loss[is_call] = loss[process.events["subject"][is_call]]
@@ -56,10 +57,3 @@ def _losses(process: Process) -> tuple[float, ...]:
     entry[process.entry_rows] = True
     values = process.events["value"][of_loss | entry]
     return tuple(values[~np.isnan(values)].tolist())
-
-
-def _is_loss(name: str) -> bool:
-    function = name.rpartition(".")[2]
-    return name.startswith("torch.nn.functional.") and (
-        "loss" in function or "entropy" in function or function == "kl_div"
-    )

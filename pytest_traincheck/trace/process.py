@@ -161,7 +161,8 @@ class Process:
         "compile".
         """
         parents = self.parent_row
-        own = np.array([_type_bit(name) for name in self.type_codes.values], dtype=np.int64)[self.type_codes.codes]
+        bits = [_TYPE_BITS.get(name, 0) for name in self.type_codes.values]  # No rule asks what lies within the others.
+        own = np.array(bits, dtype=np.int64)[self.type_codes.codes]
         # `result` covers the way from each event up to `current`; both double their reach in every turn, so that a deep
         # chain of calls costs no more than the logarithm of its depth.
         current = parents.copy()
@@ -175,10 +176,10 @@ class Process:
         return result
 
     def inside(self, *types: str) -> Bools:
-        """Which events lie within a call of one of these types."""
+        """Which events lie within a call of one of these types. Raises `KeyError` for a type that has no bit."""
         bits = 0
         for name in types:
-            bits |= _type_bit(name)
+            bits |= _TYPE_BITS[name]
         return np.asarray((self.outer_types & bits) != 0)
 
     @cached_property
@@ -316,7 +317,7 @@ class Process:
         return STAGES[int(self.stage[row])]
 
 
-_TYPE_BITS = {
+_TYPE_BITS: Mapping[str, int] = {
     name: 1 << position
     for position, name in enumerate(
         [
@@ -335,7 +336,3 @@ _TYPE_BITS = {
         ]
     )
 }
-
-
-def _type_bit(name: str) -> int:
-    return _TYPE_BITS.get(name, 0)

@@ -311,7 +311,7 @@ def _open(
         seen = args[1:] if family.method else args
         mod = family.mod(recorder, args)
         call = recorder.begin(state, api, family.key(seen, kwargs), names.bind, args, kwargs, mod, depth)
-        call.entry = family
+        call.family = family
         call.given = args
         call.kwargs = kwargs
         family.opened(recorder, state, call, args)
@@ -335,7 +335,7 @@ def _prepare(recorder: Recorder, state: ThreadState, family: Family, args: tuple
 
 
 def _inside(state: ThreadState, family: Family) -> bool:
-    return any(type(call.entry) is type(family) for call in state.stack)
+    return any(type(call.family) is type(family) for call in state.stack)
 
 
 def _close(recorder: Recorder, state: ThreadState, family: Family, call: Call, result: Any) -> None:

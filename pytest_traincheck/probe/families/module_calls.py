@@ -68,7 +68,7 @@ def _observe_calls(probe: Probe) -> None:
         recorder = probe.recorder
         if recorder is not None:
             with unseen(recorder, "closing a module's call"):
-                recorder.threads.modules -= token[1].entry
+                recorder.threads.modules -= token[1].opens
                 recorder.end_raised(recorder.threads, token[1])
 
     patch = probe.patches.observe(torch.nn.Module.__call__, lambda _: Hooks(enter, leave, raised))
@@ -112,8 +112,8 @@ def _open(
         if entry:
             call.flags |= ENTRY
         # A wrapper is not an open module for what it wraps, which stays the entry call with and without it.
-        call.entry = 1 - transparent
-        state.modules += call.entry
+        call.opens = 1 - transparent
+        state.modules += call.opens
         if recorder.sketches.wanted:
             if entry:
                 recorder.sketches.variables(state, call)
@@ -191,7 +191,7 @@ def _inner(recorder: Recorder, module: torch.nn.Module) -> ModuleInfo:
 
 def _close(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call: Call, result: Any) -> None:
     with unseen(recorder, f"closing {call.api.name}"):
-        state.modules -= call.entry
+        state.modules -= call.opens
         with unseen(recorder, f"after {call.api.name}"):
             if recorder.sketches.wanted:
                 recorder.sketches.closing(state, call, result)
