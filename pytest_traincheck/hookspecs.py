@@ -29,6 +29,8 @@ PROJECT = "traincheck"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 
+# A specification has no body: pluggy calls what implements it, and mypy would have each return something.
+
 
 @hookspec
 def pytest_traincheck_relations() -> Sequence[Relation]:  # type: ignore[empty-body]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Union
+from typing import Any, Union
 
 from pytest_traincheck.alignment.placement import Models, Move, joined
 
@@ -30,7 +30,7 @@ def find_renamed(golden: Models, candidate: Models) -> tuple[Move, ...]:
 
 
 def _tree(parameters: Mapping[str, Sequence[int]]) -> Tree:
-    top: dict[str, object] = {}
+    top: dict[str, Any] = {}
     for name, shape in parameters.items():
         node = top
         *parents, leaf = name.split(".")
@@ -41,7 +41,7 @@ def _tree(parameters: Mapping[str, Sequence[int]]) -> Tree:
             node = inner
         else:
             node[leaf] = tuple(shape)
-    return top  # type: ignore[return-value]
+    return top
 
 
 def _signature(node: Tree | tuple[int, ...], path: str = "") -> Signature:

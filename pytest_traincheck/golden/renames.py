@@ -65,7 +65,7 @@ def renamed(rule: Invariant, pairs: Renames) -> Invariant:
 def translated(text: str, pairs: Sequence[tuple[str, str]]) -> str:
     """The text with names replaced where they stand as whole words."""
     for old, new in pairs:
-        text = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", lambda _match, new=new: new, text)  # type: ignore[misc]
+        text = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", new.replace("\\", r"\\"), text)
     return text
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -82,15 +81,6 @@ class Patches:
             self._patches.clear()
             self._always.clear()
             self._suspended.clear()
-
-    @contextmanager
-    def pristine(self) -> Iterator[None]:
-        """Inside the block torch is as it was without the probe. Nests; the innermost exit changes nothing."""
-        self.suspend()
-        try:
-            yield
-        finally:
-            self.resume()
 
     def suspend(self) -> None:
         """Leave the functions alone until `resume`: a compiler must see them as they are without us."""

@@ -23,7 +23,9 @@ ROWS, PAIRS, ROW = "rows", "pairs", "row"
 _MOST_ROWS = 4096
 _MOST_BYTES = 1 << 26
 _SINGLE = 8
+"""Rows of a batch that are looked at by themselves."""
 _GOLDEN_RATIO = 0.6180339887498949
+"""Its multiples, less their whole parts, fill the way from 0 to 1 at distances that no period meets."""
 _MIX = 0x9E3779B97F4A7C15
 _OTHER = 0xC2B2AE3D27D4EB4F
 _MASK = (1 << 64) - 1

@@ -140,11 +140,12 @@ class Sketches:
             self._look_at_random(call)
 
     def _rows_of(self, call: Call, batch: Any) -> None:
-        for name, hashed in together(tensors("", batch, _DEPTH)):
+        parts = [*tensors("", batch, _DEPTH)]
+        for name, hashed in together(parts):
             self._write(call, self._slot(name, None, ()), 0, (0, hashed, 0.0, 0.0, _NO_PROJECTIONS))
         if self._batches_left > 0:
             self._batches_left -= 1
-            for name, row in single_rows(tensors("", batch, _DEPTH)):
+            for name, row in single_rows(parts):
                 if (found := sketch(row)) is not None:
                     self._write(call, self._slot(name, row.dtype, row.shape), 0, found)
 

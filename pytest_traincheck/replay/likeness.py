@@ -21,8 +21,10 @@ _FEWEST = 2
 """Rows of a batch that must be golden's to say that it holds golden's examples."""
 _VARIED = 4
 """Rows of a batch, all different, that cannot all have become the same by another order."""
-_T = 8.0
-"""Student's t of a correlation, that chance does not reach: one in 100,000 for ten rows, less for more of them."""
+_PAIRS, _T = 8, 8.0
+"""Rows that a correlation needs at least, and Student's t that chance does not reach: one in 10,000 for eight rows that
+differ in one direction alone, one in a million for sixteen.
+"""
 
 
 class Likeness:
@@ -72,7 +74,7 @@ def _content(row: Tensor) -> tuple[object, ...]:
 
 def _t(pairs: list[tuple[Tensor, Tensor]]) -> float:
     """Student's t of the correlation of rows, each less the mean of all rows of its run."""
-    if len(pairs) < 4:
+    if len(pairs) < _PAIRS:
         return 0.0
     ours, theirs = (np.array([pair[side].projections for pair in pairs]) for side in (0, 1))
     ours, theirs = ours - ours.mean(0), theirs - theirs.mean(0)

@@ -432,13 +432,16 @@ def test_functions_are_left_alone_for_a_while(module: Any, told: Told) -> None:
     patches.observe(module.failing, making, always=True)
     patches.observe(module.early, making)  # once is enough
     assert kinds == [Kind(own_frame=True, packed=False)] * 2
-    with patches.pristine(), patches.pristine():
-        module.early([3])
-        module.failing(1)
-        assert [kind for kind, *_ in told.calls] == ["enter", "leave"]
-        patches.observe(module.frames, making)  # not yet
-        module.frames()
-        assert len(told.calls) == 2
+    patches.suspend()
+    patches.suspend()
+    module.early([3])
+    module.failing(1)
+    assert [kind for kind, *_ in told.calls] == ["enter", "leave"]
+    patches.observe(module.frames, making)  # not yet
+    patches.resume()  # suspended twice
+    module.frames()
+    assert len(told.calls) == 2
+    patches.resume()
     module.early([3])
     module.frames()
     assert len(told.calls) == 6

@@ -148,3 +148,45 @@ def test_images_that_the_model_prepares_now(record: Record) -> None:
     golden = golden_of(record, partial(train, scaled))
     assert not of_batches(golden, record, train(prepare=True))
     assert of_batches(golden, record, train())
+
+
+class Marked(Dataset[Any]):
+    """Images with a mark each, which says that the image counts."""
+
+    def __init__(self, scaled: bool, mark: Any) -> None:
+        self.images, self.scaled, self.mark = Images(as_they_are, "", alike=False).images, scaled, mark
+
+    def __len__(self) -> int:
+        return IMAGES
+
+    def __getitem__(self, index: int) -> Any:
+        return 2 * self.images[index] - 1 if self.scaled else self.images[index], self.mark
+
+
+def train_marked(*, scaled: bool = True, mark: Any = 1) -> Callable[[], None]:
+    """Some steps of an autoencoder whose errors are weighed by marks, beside a layer that is given ones."""
+
+    def run() -> None:
+        torch.manual_seed(0)
+        net = Coder(prepare=not scaled)
+        weigh = torch.nn.Linear(16, 1)
+        optimizer = torch.optim.SGD([*net.parameters(), *weigh.parameters()], lr=0.1)
+        for images, marks in DataLoader(Marked(scaled, mark), batch_size=16, shuffle=True):
+            optimizer.zero_grad()
+            (net(images) * marks.double().mean() + weigh(torch.ones(16)).sum()).backward()
+            optimizer.step()
+
+    return run
+
+
+def test_a_part_of_another_dtype_is_made_of_the_same(record: Record) -> None:
+    """Only the images were prepared elsewhere: nothing says that the marks, numbers now, are wrong."""
+    golden = golden_of(record, train_marked)
+    assert not of_batches(golden, record, train_marked(scaled=False, mark=1.0))
+
+
+def test_what_is_found_everywhere_excuses_no_part(record: Record) -> None:
+    """A layer is given ones in every step; that does not make up for marks that were lost."""
+    golden = golden_of(record, partial(train_marked, mark=1.0))
+    (title,) = of_batches(golden, record, train_marked(mark=0.0))
+    assert "batch[1]" in title
