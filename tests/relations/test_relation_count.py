@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 from judgements import broken, describe, rule, sentences, titles, violations
+from scaled_story import Scaled
 from trace_builder import Layer, tensor
-from training_story import BACKWARD, CLIP, DROPOUT, LINEAR, STEP_LR, F, Loop, Measured, Recorder, Scaled, Training
+from training_story import BACKWARD, CLIP, DROPOUT, LINEAR, STEP_LR, F, Loop, Measured, Recorder, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.check.result import Verdict

@@ -6,7 +6,8 @@ from functools import partial
 
 import pytest
 from judgements import describe, sentences, violations
-from training_story import F, Loop, Recorder, Scaled, Training
+from scaled_story import Scaled
+from training_story import F, Loop, Recorder, Training
 
 from pytest_traincheck.check import CheckOutcome
 
