@@ -170,7 +170,7 @@ def _last_line(code: CodeType) -> int:
 
 
 def _compiled(definition: ast.FunctionDef, code: CodeType, qualified: str) -> CodeType:
-    """The code of a definition in surroundings like those it stands in: variables of outer functions, a class."""
+    """The code of a definition with what it stands in: the variables of outer functions, a class."""
     body: list[ast.stmt] = [definition]
     *outer, _ = qualified.split(".")
     if outer and outer[-1] != "<locals>":

@@ -55,7 +55,7 @@ def golden_cache() -> Cache:
     return Cache(cache_directory("goldens"), MAX_BYTES, MAX_AGE_DAYS * 24 * 3600.0)
 
 
-def key_of(spec: PipelineSpec, commit: str, prefix: str, surroundings: Mapping[str, Any]) -> str:
+def key_of(spec: PipelineSpec, commit: str, prefix: str, fingerprint: Mapping[str, Any]) -> str:
     """Identifies everything that a golden depends on; `prefix` leads from the repository's top to the configuration."""
     content = {
         "format": FORMAT,
@@ -64,7 +64,7 @@ def key_of(spec: PipelineSpec, commit: str, prefix: str, surroundings: Mapping[s
         "prefix": prefix,
         "pipeline": [spec.name, spec.run, spec.cwd, spec.seed_arg, spec.seed_env, spec.seeds, spec.vary],
         "env": dict(spec.env),
-        "surroundings": surroundings,
+        "fingerprint": fingerprint,
     }
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

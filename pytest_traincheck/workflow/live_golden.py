@@ -11,10 +11,10 @@ from pytest_traincheck.config import Config, PipelineSpec
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.launch.cache import Cache, CacheBusyError
 from pytest_traincheck.launch.command import CommandError
+from pytest_traincheck.launch.fingerprint import FingerprintError, fingerprint
 from pytest_traincheck.launch.link import linked_state
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import SideSource, open_side, resolve_side, separation
-from pytest_traincheck.launch.surroundings import SurroundingsError, surroundings
 from pytest_traincheck.text import plural
 from pytest_traincheck.workflow import golden_cache
 from pytest_traincheck.workflow.check_learned import Obtained
@@ -55,7 +55,7 @@ def obtain(
         engine = engine or default_engine()
         try:
             key = _key(wanted)
-        except (SurroundingsError, CommandError) as error:
+        except (FingerprintError, CommandError) as error:
             # A run says better than this what is wrong with an interpreter that cannot be used at all.
             kept, notes = _learn(wanted, space, engine, progress)
             return _fresh(wanted, kept, (*notes, f"the golden was not kept for the next check: {error}"))
@@ -81,9 +81,9 @@ def obtain(
 
 def _key(wanted: LiveGolden) -> str:
     python = wanted.config.golden_python or wanted.config.python
-    around = surroundings(python, wanted.spec.env)
+    found = fingerprint(python, wanted.spec.env)
     linked = linked_state(wanted.spec.link, wanted.source.directory)
-    return golden_cache.key_of(wanted.spec, wanted.source.commit, wanted.source.prefix, {**around, "linked": linked})
+    return golden_cache.key_of(wanted.spec, wanted.source.commit, wanted.source.prefix, {**found, "linked": linked})
 
 
 def _patience(spec: PipelineSpec) -> float:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_traincheck.launch import surroundings as module
+from pytest_traincheck.launch import fingerprint as module
 from pytest_traincheck.launch.command import CommandError
-from pytest_traincheck.launch.surroundings import SurroundingsError, accelerators, surroundings
+from pytest_traincheck.launch.fingerprint import FingerprintError, accelerators, fingerprint
 
 
 @pytest.fixture(scope="module")
 def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("surroundings") / "venv"
+    target = tmp_path_factory.mktemp("fingerprint") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(target)], check=True)
     return target / "bin" / "python"
 
@@ -37,59 +37,59 @@ def install(interpreter: Path, name: str, record: str) -> None:
 
 
 def test_the_interpreter_and_what_is_installed_in_it(interpreter: Path) -> None:
-    before = surroundings(str(interpreter), {})
-    assert before == surroundings(str(interpreter), {})
+    before = fingerprint(str(interpreter), {})
+    assert before == fingerprint(str(interpreter), {})
     assert before["python"] == sys.version
     assert before["installed"] == []
     install(interpreter, "net-1.0", "net.py,sha256=a,3\n../../../bin/net,sha256=x,3\n")
-    one = surroundings(str(interpreter), {})
+    one = fingerprint(str(interpreter), {})
     install(interpreter, "net-1.0", "net.py,sha256=a,3\n../../../bin/net,sha256=y,3\n")
-    assert surroundings(str(interpreter), {}) == one != before
+    assert fingerprint(str(interpreter), {}) == one != before
     # The same version, built again from other code.
     install(interpreter, "net-1.0", "net.py,sha256=b,3\n")
-    assert surroundings(str(interpreter), {}) != one
+    assert fingerprint(str(interpreter), {}) != one
 
 
 def test_what_lies_in_the_working_directory_is_not_installed(
     interpreter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = surroundings(str(interpreter), {})
+    before = fingerprint(str(interpreter), {})
     (tmp_path / "mine.egg-info").mkdir()
     (tmp_path / "platform.py").write_text("raise ValueError('a module of the project')\n")
     monkeypatch.chdir(tmp_path)
     module._ask.cache_clear()
-    assert surroundings(str(interpreter), {}) == before
+    assert fingerprint(str(interpreter), {}) == before
 
 
 def test_variables_that_a_script_may_read_count_and_those_of_the_session_do_not(
     interpreter: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = surroundings(str(interpreter), {})
+    before = fingerprint(str(interpreter), {})
     for name in ("GITHUB_RUN_ID", "CI_JOB_ID", "SSH_TTY", "PYTEST_CURRENT_TEST", "SHLVL", "TRAINCHECK_SEED"):
         monkeypatch.setenv(name, "another")
-    assert surroundings(str(interpreter), {}) == before
+    assert fingerprint(str(interpreter), {}) == before
     monkeypatch.setenv("BUILD_KIND", "small")
-    assert surroundings(str(interpreter), {}) != before
+    assert fingerprint(str(interpreter), {}) != before
     monkeypatch.setenv("JENKINS_URL", "https://jenkins.invalid")
-    assert surroundings(str(interpreter), {}) == before
+    assert fingerprint(str(interpreter), {}) == before
     for name in ("BATCH_SIZE", "OMP_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG", "PYTHONHASHSEED", "DATA_DIR"):
         monkeypatch.setenv(name, "16")
-        assert surroundings(str(interpreter), {}) != before, name
+        assert fingerprint(str(interpreter), {}) != before, name
         monkeypatch.delenv(name)
 
 
 def test_what_the_pipeline_sets_counts_whatever_its_name(interpreter: Path) -> None:
-    assert surroundings(str(interpreter), {"TERM": "a"}) != surroundings(str(interpreter), {"TERM": "b"})
+    assert fingerprint(str(interpreter), {"TERM": "a"}) != fingerprint(str(interpreter), {"TERM": "b"})
 
 
 def test_an_interpreter_that_does_not_answer(tmp_path: Path) -> None:
     dumb = tmp_path / "python3.99"
     dumb.write_text("#!/bin/sh\necho nonsense\n")
     dumb.chmod(0o755)
-    with pytest.raises(SurroundingsError, match=r"python3\.99"):
-        surroundings(str(dumb), {})
+    with pytest.raises(FingerprintError, match=r"python3\.99"):
+        fingerprint(str(dumb), {})
     with pytest.raises(CommandError):
-        surroundings(str(tmp_path / "none"), {})
+        fingerprint(str(tmp_path / "none"), {})
 
 
 def test_accelerators(tmp_path: Path) -> None:

@@ -68,15 +68,15 @@ _SESSION_PREFIXES_WHERE = {
 }  # fmt: skip
 
 
-class SurroundingsError(RuntimeError):
+class FingerprintError(RuntimeError):
     """An interpreter does not say what it is; the text tells why."""
 
 
-def surroundings(python: str | None, env: Mapping[str, str]) -> dict[str, Any]:
+def fingerprint(python: str | None, env: Mapping[str, str]) -> dict[str, Any]:
     """Everything about an interpreter, this machine and the environment that a training run may depend on, as JSON.
 
     `python` is an interpreter as the configuration names it, `env` the variables that the pipeline sets. Raises
-    `CommandError` for an interpreter that does not exist and `SurroundingsError` for one that does not answer.
+    `CommandError` for an interpreter that does not exist and `FingerprintError` for one that does not answer.
     """
     merged = {**os.environ, **env}
     interpreter = resolve_interpreter(python, merged.get("PATH"))
@@ -115,9 +115,9 @@ def _ask(interpreter: str, python_path: str) -> dict[str, Any]:
         )
         answer = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise SurroundingsError(f"{interpreter} does not say what is installed in it: {error}") from error
+        raise FingerprintError(f"{interpreter} does not say what is installed in it: {error}") from error
     if not isinstance(answer, dict):
-        raise SurroundingsError(f"{interpreter} does not say what is installed in it")
+        raise FingerprintError(f"{interpreter} does not say what is installed in it")
     return answer
 
 
