@@ -1,6 +1,6 @@
-"""The programs of `fixtures/second`, learned and checked as `detection.py` does it: makes `docs/second.md`.
+"""A corpus that somebody wrote who had not read the checker, learned and checked as `detection.py` does it.
 
-    python benchmarks/second.py --write docs/second.md
+    python benchmarks/unseen.py --corpus fixtures/second --write FILE
 
 The golden of each program is learned from three seeds; every bug, two other seeds and the refactoring are checked
 against it. The exit status is 0 whatever is found: the page is what comes out.
@@ -13,7 +13,7 @@ import importlib.util
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,41 +27,43 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SECOND = FIXTURES / "second"
+CORPUS = FIXTURES / "second"
 OTHER_SEEDS = (3, 4)
+_FOUND = 2
+"""The column of the table of bugs that says whether one was found."""
 
 
-def load_programs() -> list[Pipeline]:
-    """The programs in the order of the file, those left out that need a package which is not installed."""
+def load_programs(corpus: Path) -> list[Pipeline]:
+    """The programs in the order of `programs.toml`, those left out that need a package which is not installed."""
     return [
-        Pipeline(name, SECOND / name, table["run"], "--seed {seed}", table["covers"], "second")
-        for name, table in tomllib.loads((SECOND / "programs.toml").read_text(encoding="utf-8"))["programs"].items()
+        Pipeline(name, corpus / name, table["run"], "--seed {seed}", table["covers"], corpus.name)
+        for name, table in tomllib.loads((corpus / "programs.toml").read_text(encoding="utf-8"))["programs"].items()
         if all(importlib.util.find_spec(package) for package in table.get("needs", ()))
     ]
 
 
-def load_bugs() -> list[Bug]:
-    """The planted bugs in the order of the file; nobody wrote down the steps at which they act."""
+def load_bugs(corpus: Path) -> list[Bug]:
+    """The planted bugs in the order of `bugs.toml`; nobody wrote down the steps at which they act."""
     return [
         Bug(
             name=table["id"],
             pipeline=table["program"],
-            patch=SECOND / table["patch"],
+            patch=corpus / table["patch"],
             cause=tuple(table["cause"]),
             steps=(0,),
             near=tuple(table["near"]),
-            part="second",
+            part=corpus.name,
             title=table["title"],
             family=table["family"],
         )
-        for table in tomllib.loads((SECOND / "bugs.toml").read_text(encoding="utf-8"))["bug"]
+        for table in tomllib.loads((corpus / "bugs.toml").read_text(encoding="utf-8"))["bug"]
     ]
 
 
 def cases(program: Pipeline, bugs: Sequence[Bug]) -> list[Case]:
     """Everything that is checked against the golden of one program."""
     mine = [bug for bug in bugs if bug.pipeline == program.name]
-    refactoring = SECOND / "refactors" / f"{program.name}.patch"
+    refactoring = program.folder.parent / "refactors" / f"{program.name}.patch"
     return [
         *(Case(bug.name, program, Variation.BUG, bug.patch, SEEDS[0], bug) for bug in mine),
         *(Case(f"seed {seed}", program, Variation.SEED, None, seed) for seed in OTHER_SEEDS),
@@ -96,8 +98,22 @@ def judge_all(program: Pipeline, bugs: Sequence[Bug], recorder: Recorder) -> lis
     return [judge(case, golden, recorder) for case in cases(program, bugs)]
 
 
-def page(judged: Sequence[Judged]) -> str:
-    """The tables: bugs by family, every bug, the clean runs of every program, and what was said of them."""
+Outcome = tuple[bool, str]
+"""Whether a bug was found, and what the first incident named: `exact`, `near`, `missed` or nothing."""
+
+
+def outcomes_of(text: str) -> dict[str, Outcome]:
+    """What a page that was written before says of each bug."""
+    _, _, table = text.partition("\n## Bugs\n")
+    table, _, _ = table.partition("\n## ")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("| ")]
+    return {row[0]: (row[_FOUND] == "yes", row[_FOUND + 1]) for row in rows if row[0] not in ("bug", "---")}
+
+
+def page(judged: Sequence[Judged], earlier: Mapping[str, Outcome]) -> str:
+    """The tables: bugs by family, every bug, the clean runs of every program, and what was said of them; where there is
+    an earlier page, what came out then is shown beside.
+    """
     planted = [each for each in judged if each.case.bug is not None]
     clean = [each for each in judged if each.case.bug is None]
     alarms = [each for each in clean if each.incidents or each.problem]
@@ -108,16 +124,23 @@ def page(judged: Sequence[Judged]) -> str:
         "refactorings pass without an incident.",
         "## By family",
         markdown_table(
-            ["family", "bugs", "found", "cause named", "close symptom"],
             [
-                [family, len(mine), sum(each.found for each in mine), _count(mine, "exact"), _count(mine, "near")]
-                for family, mine in _by_family(planted).items()
+                "family",
+                "bugs",
+                "found",
+                "cause named",
+                "close symptom",
+                *(["found then", "named then"] if earlier else []),
             ],
+            [_family_row(family, mine, earlier) for family, mine in _by_family(planted).items()],
         ),
         "## Bugs",
         markdown_table(
-            ["bug", "what was planted", "found", "cause", "incidents", "first step", "top incident"],
-            [_bug_row(each) for each in planted],
+            [
+                *["bug", "what was planted", "found", "cause", "incidents", "first step", "top incident"],
+                *(["then"] if earlier else []),
+            ],
+            [[*_bug_row(each), *([_then(earlier, each)] if earlier else [])] for each in planted],
         ),
         "## Clean runs",
         markdown_table(
@@ -147,6 +170,21 @@ def _by_family(judged: Sequence[Judged]) -> dict[str, list[Judged]]:
     return dict(sorted(found.items()))
 
 
+def _family_row(family: str, judged: Sequence[Judged], earlier: Mapping[str, Outcome]) -> list[object]:
+    row = [family, len(judged), sum(each.found for each in judged), _count(judged, "exact"), _count(judged, "near")]
+    if not earlier:
+        return row
+    then = [earlier.get(each.case.name, (False, "")) for each in judged]
+    return [*row, sum(found for found, _ in then), sum(found and cause == "exact" for found, cause in then)]
+
+
+def _then(earlier: Mapping[str, Outcome], judged: Judged) -> str:
+    if judged.case.name not in earlier:
+        return "not there"
+    found, cause = earlier[judged.case.name]
+    return f"found, {cause}" if found else "not found"
+
+
 def _bug_row(judged: Judged) -> list[object]:
     assert judged.case.bug is not None
     top = judged.incidents[0].root if judged.incidents else None
@@ -173,19 +211,24 @@ def _clean_row(name: str, clean: Sequence[Judged]) -> list[object]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--corpus", type=Path, default=CORPUS, metavar="DIR", help="its folder (default: fixtures/second)"
+    )
     parser.add_argument("--program", action="append", metavar="NAME", help="this program alone; repeatable")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time (default: %(default)s)")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one run")
     parser.add_argument("--scratch", type=Path, help="keep the traces here and use those that are there")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page to FILE instead of printing it")
     parser.add_argument("--before", type=Path, metavar="FILE", help="text that goes in front of the tables")
+    parser.add_argument("--earlier", type=Path, metavar="FILE", help="an earlier page, to show its outcomes beside")
     arguments = parser.parse_args()
-    programs = [each for each in load_programs() if not arguments.program or each.name in arguments.program]
+    corpus = arguments.corpus.resolve()
+    programs = [each for each in load_programs(corpus) if not arguments.program or each.name in arguments.program]
     if not programs:
-        raise SystemExit("no program of that name; see fixtures/second/programs.toml")
+        raise SystemExit(f"no program of that name; see {corpus / 'programs.toml'}")
     facts = machine()
-    bugs = load_bugs()
-    scratch = arguments.scratch or Path(tempfile.mkdtemp(prefix="second-"))
+    bugs = load_bugs(corpus)
+    scratch = arguments.scratch or Path(tempfile.mkdtemp(prefix=f"{corpus.name}-"))
     recorder = Recorder(scratch.resolve(), arguments.timeout)
     try:
         record_all(programs, bugs, recorder, arguments.jobs)
@@ -193,9 +236,10 @@ def main() -> int:
     finally:
         if arguments.scratch is None:
             shutil.rmtree(scratch, ignore_errors=True)
+    earlier = outcomes_of(arguments.earlier.read_text(encoding="utf-8")) if arguments.earlier else {}
     before = arguments.before.read_text(encoding="utf-8").rstrip() + "\n\n" if arguments.before else ""
     measured = "Measured on: " + ", ".join(f"{name} {value}" for name, value in facts.items()) + ".\n"
-    text = before + page(judged) + "\n" + measured
+    text = before + page(judged, earlier) + "\n" + measured
     if arguments.write:
         arguments.write.write_text(text, encoding="utf-8")
     else:
