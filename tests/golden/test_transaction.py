@@ -172,4 +172,39 @@ def test_a_refresh_that_was_killed_holds_nothing(tmp_path: Path) -> None:
     first.kill()
     first.communicate(timeout=60)
     with locks.refreshing(tmp_path, "traincheck refresh net", lambda _holder: pytest.fail("nobody holds it")):
-        assert str(os.getpid()) in (tmp_path / locks.HOLDER_NAME).read_text()
+        assert str(os.getpid()) in locks.holder_path(tmp_path).read_text()
+
+
+def git(directory: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=directory, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.fault(
+    area="Goldens",
+    tried="a refresh in a repository, or in a worktree of one",
+    happens="the lock lies in git's directory, and nothing is left beside the goldens",
+)
+@pytest.mark.parametrize("linked", [False, True])
+def test_nothing_is_left_that_git_would_commit(tmp_path: Path, linked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = tmp_path / "repository"
+    git(tmp_path, "init", "-q", str(tree))
+    if linked:
+        git(tree, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first")
+        git(tree, "worktree", "add", "-q", "--detach", "../linked")
+        tree = tmp_path / "linked"
+    one, other = tree / "golden_invariants", tree / "others"
+    with (
+        locks.refreshing(one, "traincheck refresh net", lambda _holder: pytest.fail("nobody holds it")),
+        locks.refreshing(other, "traincheck refresh net", lambda _holder: pytest.fail("it is another store")),
+    ):
+        assert not list(one.iterdir())
+        seen: list[str] = []
+        monkeypatch.setattr(locks, "REFRESH_TIMEOUT_S", 0.05)
+        with (
+            pytest.raises(GoldenError, match=r"process \d+ \(traincheck refresh net"),
+            locks.refreshing(one, "traincheck refresh net", seen.append),
+        ):
+            pass
+        assert len(seen) == 1
+    assert not list(one.iterdir())
+    assert git(tree, "status", "--porcelain", "--ignored") == ""
