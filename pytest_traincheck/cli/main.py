@@ -18,6 +18,7 @@ from pytest_traincheck.cli import (
     compare,
     diff,
     infer,
+    options,
     refresh,
     replay,
     selftest,
@@ -53,7 +54,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `traincheck` with `argv` (the process's own arguments unless given) and return the exit status."""
-    arguments = build_parser().parse_args(argv)
+    words = options.with_seed_argument(sys.argv[1:] if argv is None else argv)
+    arguments = build_parser().parse_args(words)
     try:
         with exit_on_termination(), printable_output():
             return int(arguments.handle(arguments))

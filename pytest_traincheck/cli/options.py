@@ -154,6 +154,19 @@ def ref(text: str) -> str:
     return text
 
 
+def with_seed_argument(words: Sequence[str]) -> list[str]:
+    """The command line with `--seed-arg` and its value as one word. argparse takes a value such as `--seed={seed}` for
+    an option otherwise, as it begins with a dash and holds no space.
+    """
+    found: list[str] = []
+    for word in words:
+        if found and found[-1] == "--seed-arg" and "{seed}" in word:
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
+
+
 def seed_argument(text: str) -> str:
     if "{seed}" not in text:
         raise argparse.ArgumentTypeError(f"{text!r} lacks {{seed}}; write it like '--seed {{seed}}'")

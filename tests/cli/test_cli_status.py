@@ -35,6 +35,16 @@ def test_compare_with_incidents(project, fake, capsys):
     assert "torch.optim.SGD.step" in (project / "deep" / "out.html").read_text()
 
 
+@pytest.mark.parametrize(
+    "template", ["--seed={seed}", "--system.seed={seed}", "-s{seed}", "--seed {seed}", "seed={seed}"]
+)
+@pytest.mark.parametrize("as_one_word", [False, True])
+def test_a_seed_may_be_passed_in_any_form(fake, template, as_one_word):
+    words = [f"--seed-arg={template}"] if as_one_word else ["--seed-arg", template]
+    assert main([*COMPARE, *words]) == 0
+    assert {request.seed_arg for request in fake.requests} == {template}
+
+
 @pytest.mark.parametrize("side", ["golden", "candidate"])
 def test_a_run_that_fails_is_status_3_and_names_its_side(project, fake, capsys, side):
     fake.failing = lambda request: request.side == side
