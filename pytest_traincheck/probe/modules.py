@@ -103,6 +103,9 @@ class Modules:
         if known is not None and known.ref() is module:
             return known
         ref = weakref.ref(module)
+        # An id comes again when a module has died, and a dictionary keeps a key where it was: the order of modules,
+        # by which models are numbered, would be up to the allocator.
+        self._infos.pop(key, None)
         info = self._infos[key] = ModuleInfo(module, ref, self.wrappers.of(type(module)))
         if info.wrapper is not None:
             self.wrapped.add(info.wrapper)

@@ -163,9 +163,7 @@ class ByHand:
                     taken += 1
 
 
-WARM_UP = (
-    "The learning rate of `AdamW[Net]` (group 0) takes the values 0, 0.25, 0.5, 0.75, 1, 1, 1, 1 times its `lr`."
-)
+WARM_UP = "The learning rate of `AdamW[Net]` (group 0) takes the values 0, 0.25, 0.5, 0.75, 1, 1, 1, 1 times its `lr`."
 
 
 def test_rates_by_hand_beside_a_scaler_that_skips_nothing_are_a_rule(recorder: Recorder) -> None:
