@@ -32,7 +32,7 @@ _Ref = weakref.ref[torch.nn.Module]
 class ModuleInfo:
     """What is known about one live module."""
 
-    __slots__ = ("api", "cls", "mod", "path", "ref", "root", "wrapper")
+    __slots__ = ("api", "cls", "entries", "mod", "path", "plain", "ref", "root", "wrapper")
 
     def __init__(self, module: torch.nn.Module, ref: _Ref, wrapper: Wrapper | None) -> None:
         self.ref = ref
@@ -42,6 +42,9 @@ class ModuleInfo:
         self.root: Root | None = None
         self.path = ""
         self.wrapper = wrapper
+        self.entries = -1
+        self.plain: dict[str, Any] = {}
+        """How many entries the module had, and its plain attributes, when they were last looked at."""
 
 
 class Root:
@@ -95,6 +98,10 @@ class Modules:
     def live(self) -> list[torch.nn.Module]:
         """All live modules in the order of their creation."""
         return [module for info in list(self._infos.values()) if (module := info.ref()) is not None]
+
+    def known(self) -> list[ModuleInfo]:
+        """What is known of all modules, in the order of their creation; some may have died."""
+        return list(self._infos.values())
 
     def add(self, module: torch.nn.Module) -> ModuleInfo:
         """Remember a module that was just made, or is seen for the first time."""

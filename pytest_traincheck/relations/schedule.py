@@ -279,7 +279,8 @@ def _places(process: Process, optimizer: int) -> list[int]:
 
 def _scheduler_rows(process: Process, optimizer: int) -> Ints:
     rows = process.rows_of_type("scheduler")
-    return rows[(process.events["opt"][rows] == optimizer) & ~process.inside("scheduler")[rows]]
+    found: Ints = rows[(process.events["opt"][rows] == optimizer) & ~process.inside("scheduler")[rows]]
+    return found
 
 
 def _skips(process: Process, optimizer: int) -> list[int]:
