@@ -34,8 +34,8 @@ gradient of a bias in front of a BatchNorm is zero, but not to the last bit.
 """
 
 MOST_OF_A_LOSS = 1000.0
-"""How many times the upper end of a loss's band may be its lower end: beyond that only its sign is left of it, and three
-seeds say little about that.
+"""How many times the upper end of the band of a loss may be its lower end: beyond that its sign alone is left, of which
+three seeds say little.
 """
 
 LEAST_LOSSES = 8
