@@ -24,7 +24,9 @@ ROWS, INPUTS, HIDDEN, CLASSES = 64, 6, 8, 6
 class Net(nn.Module):
     """Two layers, a normalisation and dropout, and a way back that shares the weight of the first layer."""
 
-    def __init__(self, drop: float = 0.1, tied: bool = True, initialised: int = 1, act: Any = torch.tanh) -> None:
+    def __init__(
+        self, drop: float = 0.1, tied: bool = True, initialised: int = 1, act: Any = torch.tanh, heat: float = 1.0
+    ) -> None:
         super().__init__()
         self.first = nn.Linear(INPUTS, HIDDEN, bias=False)
         self.norm = nn.BatchNorm1d(HIDDEN)
@@ -32,6 +34,7 @@ class Net(nn.Module):
         self.head = nn.Linear(HIDDEN, CLASSES)
         self.back = nn.Linear(INPUTS, HIDDEN, bias=False)
         self.act = act
+        self.heat = heat
         for _ in range(initialised):
             nn.init.xavier_uniform_(self.first.weight)
             nn.init.xavier_uniform_(self.head.weight)
@@ -39,7 +42,8 @@ class Net(nn.Module):
             self.back.weight = self.first.weight
 
     def forward(self, inputs: Any) -> Any:
-        return self.head(self.drop(self.act(self.norm(self.first(inputs)))))
+        logits = self.head(self.drop(self.act(self.norm(self.first(inputs)))))
+        return logits if self.heat == 1 else logits / self.heat
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Real:
     batch_size: int = 8
     shuffle: bool = True
     same_batch: bool = False
+    draw: Callable[..., Any] = torch.randn
     net: Mapping[str, Any] = field(default_factory=dict)
     lr: float = 0.01
     momentum: float = 0.9
@@ -84,7 +89,7 @@ class Real:
 
     def __call__(self) -> None:
         torch.manual_seed(self.seed)
-        data = TensorDataset(torch.randn(ROWS, INPUTS), torch.randint(CLASSES, (ROWS,)))
+        data = TensorDataset(self.draw(ROWS, INPUTS), torch.randint(CLASSES, (ROWS,)))
         loader = DataLoader(data, batch_size=self.batch_size, shuffle=self.shuffle)
         net = Net(**self.net)
         average = Net(**self.net)

@@ -74,6 +74,9 @@ def _tables(process: Process, placement: Placement) -> _Tables:
         {**group, "params": [int(variable[number]) for number in group["params"]]} if group.get("params") else group
         for group in symbols["group"]
     ]
+    symbols["attribute"] = [
+        {**seen, "mod": int(module[seen["mod"]])} if seen.get("mod") else seen for seen in symbols["attribute"]
+    ]
     return _Tables(symbols, variable, module)
 
 

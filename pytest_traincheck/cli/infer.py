@@ -28,6 +28,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from pytest_traincheck.check.unsaid import unsaid
     from pytest_traincheck.infer import learn
     from pytest_traincheck.trace import load_run
 
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     store.write(arguments.output, golden)
     beside = f", with numbers for {golden.platform} beside it" if golden.numbers else ""
     print(f"{name}: learned {plural(len(golden.invariants), 'rule')}, wrote {arguments.output}{beside}")
-    for warning in (*chance(golden), *not_repeating(golden)):
+    for warning in (*chance(golden), *not_repeating(golden), *unsaid(golden)):
         print(f"warning: {warning}")
     return Status.CLEAN
 

@@ -32,7 +32,7 @@ _Ref = weakref.ref[torch.nn.Module]
 class ModuleInfo:
     """What is known about one live module."""
 
-    __slots__ = ("api", "cls", "mod", "path", "ref", "root", "wrapper")
+    __slots__ = ("api", "cls", "entries", "mod", "path", "plain", "ref", "root", "wrapper")
 
     def __init__(self, module: torch.nn.Module, ref: _Ref, wrapper: Wrapper | None) -> None:
         self.ref = ref
@@ -42,6 +42,9 @@ class ModuleInfo:
         self.root: Root | None = None
         self.path = ""
         self.wrapper = wrapper
+        self.entries = -1
+        self.plain: dict[str, Any] = {}
+        """How many entries the module had, and its plain attributes, when they were last looked at."""
 
 
 class Root:
@@ -96,6 +99,10 @@ class Modules:
         """All live modules in the order of their creation."""
         return [module for info in list(self._infos.values()) if (module := info.ref()) is not None]
 
+    def known(self) -> list[ModuleInfo]:
+        """What is known of all modules, in the order of their creation; some may have died."""
+        return list(self._infos.values())
+
     def add(self, module: torch.nn.Module) -> ModuleInfo:
         """Remember a module that was just made, or is seen for the first time."""
         key = id(module)
@@ -103,6 +110,9 @@ class Modules:
         if known is not None and known.ref() is module:
             return known
         ref = weakref.ref(module)
+        # An id comes again when a module has died, and a dictionary keeps a key where it was: the order of modules,
+        # by which models are numbered, would be up to the allocator.
+        self._infos.pop(key, None)
         info = self._infos[key] = ModuleInfo(module, ref, self.wrappers.of(type(module)))
         if info.wrapper is not None:
             self.wrapped.add(info.wrapper)

@@ -32,6 +32,24 @@ def rms_and_mean(tensor: torch.Tensor) -> tuple[float, float] | None:
     return (rms, mean) if rms < float("inf") and mean == mean else None
 
 
+def shares_of_rows(tensor: torch.Tensor) -> dict[str, float] | None:
+    """Of a tensor with rows the shares of those that hold a number below 0, one above 1, one below -1, and one that is
+    no whole number; `None` where it has no rows or cannot be read.
+    """
+    readable = _numbers(tensor)
+    if readable is None or readable.dim() < 2:
+        return None
+    rows = readable.detach().flatten(1)
+    low, high = rows.amin(1), rows.amax(1)
+    found = {
+        "negative": low < 0,
+        "above one": high > 1,
+        "below minus one": low < -1,
+        "fractional": (rows.frac() != 0).any(1),
+    }
+    return {name: float(which.float().mean()) for name, which in found.items()}
+
+
 def sample(tensor: torch.Tensor) -> torch.Tensor | None:
     """A copy of at most `SAMPLE` evenly spaced elements, shape (n,), float64 on the CPU."""
     readable = _numbers(tensor)

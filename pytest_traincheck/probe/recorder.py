@@ -14,6 +14,7 @@ import torch
 
 from . import digest as content
 from . import summary
+from .attributes import Attributes
 from .context import (
     ENTRY,
     NONFINITE,
@@ -51,6 +52,7 @@ class Recorder:
         self.modules = Modules(self.symbols, known, wrappers)
         self.variables = Variables(self.symbols, self.modules)
         self.optimizers = Optimizers(self.symbols, self.variables)
+        self.attributes = Attributes(self.symbols, self.modules)
         self.measures = Measures(self)
         self.sketches = Sketches(self)
         self.step_code: CodeType | None = None

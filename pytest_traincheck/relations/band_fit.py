@@ -33,6 +33,16 @@ NEGLIGIBLE = 1e-4
 gradient of a bias in front of a BatchNorm is zero, but not to the last bit.
 """
 
+MOST_OF_A_LOSS = 1000.0
+"""How many times the upper end of the band of a loss may be its lower end: beyond that its sign alone is left, of which
+three seeds say little.
+"""
+
+LEAST_LOSSES = 8
+"""Values, over all golden runs, that must have been positive before the loss counts as positive: a random sign looks so
+once in 256 times.
+"""
+
 POOLED = ""
 """The name under which the band of the pooled factor stands among the numbers."""
 
@@ -96,6 +106,8 @@ def _sizes(
     by_run: Sequence[Mapping[str, Floats]],
 ) -> Numbers | None:
     sizes, zeros, negligible = _comparable(by_run, names)
+    if claim.quantity == quantities.LOSS:
+        sizes = [name for name in sizes if _is_positive(runs, name)]
     if not sizes:
         return None
     values, spreads = _spread(by_run, sizes, np.log)
@@ -110,7 +122,17 @@ def _sizes(
         unit = np.sqrt(1 + 12 / elements)
     low, high = intervals(values, spreads, floor, unit)
     bands = {name: (float(np.exp(a)), float(np.exp(b))) for name, a, b in zip(sizes, low, high, strict=True)}
+    if claim.quantity == quantities.LOSS:
+        bands = {name: (a, b) for name, (a, b) in bands.items() if b <= MOST_OF_A_LOSS * a}
     return _numbers({**dict.fromkeys(zeros, (0.0, negligible)), **bands})
+
+
+def _is_positive(runs: Sequence[Run], name: str) -> bool:
+    """Whether a loss is positive by its nature, as far as golden tells: in all steps, and not in the first alone."""
+    found = [quantities.values_of_losses(process).get(name) for run in runs for process in run.processes]
+    values = np.concatenate([part for part in found if part is not None])
+    enough = name != quantities.TOTAL_LOSS or len(values) >= LEAST_LOSSES
+    return enough and bool((values > 0).all())
 
 
 def _pooled(names: Sequence[str], by_run: Sequence[Mapping[str, Floats]]) -> Numbers | None:

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.relations import generation
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label
@@ -23,6 +24,8 @@ from pytest_traincheck.trace.slots import part_of_batch
 
 BATCH: Final = "batch"
 TOKENS: Final = "tokens"
+CALLS: Final = "calls"
+CONTEXT: Final = "context"
 WANTED: Final = "batch size"
 LOADER = "torch.utils.data.DataLoader"
 SIZE = "max_new_tokens"
@@ -54,21 +57,42 @@ class NewTokens(Claim):
     api: str
 
 
+@dataclass(frozen=True)
+class CallsAsAsked(Claim):
+    """Within a call a model is called as often as an argument says."""
+
+    of: Literal["calls"] = field(default=CALLS, init=False)
+    api: str
+    argument: str
+
+
+@dataclass(frozen=True)
+class ContextGoesOn(Claim):
+    """Within a call a model is given other tokens each time."""
+
+    of: Literal["context"] = field(default=CONTEXT, init=False)
+    api: str
+
+
+Claims = RowsOfBatch | BatchSize | NewTokens | CallsAsAsked | ContextGoesOn
+
+
 class Bounded:
     """All tensors of a batch have as many rows as the DataLoader put examples into it, no more than its `batch_size`;
-    `generate` returns no more new tokens than `max_new_tokens`.
+    `generate` returns no more new tokens than `max_new_tokens`, calls the model as often as one of its arguments says,
+    and goes on from other tokens each time.
 
     The batch size of training is a setting like a learning rate: it has the value that golden has. A last batch that is
     shorter does not change it.
     """
 
     name = "Bounded"
-    claims: ClassVar[tuple[type[Claim], ...]] = (RowsOfBatch, BatchSize, NewTokens)
+    claims: ClassVar[tuple[type[Claim], ...]] = (RowsOfBatch, BatchSize, NewTokens, CallsAsAsked, ContextGoesOn)
 
-    def layer(self, claim: RowsOfBatch | BatchSize | NewTokens) -> int:
+    def layer(self, claim: Claims) -> int:
         return 1
 
-    def meaning(self, rule: Invariant[RowsOfBatch | BatchSize | NewTokens]) -> Meaning:
+    def meaning(self, rule: Invariant[Claims]) -> Meaning:
         if isinstance(rule.claim, BatchSize):
             return Meaning(Place.CHOICE, brings=frozenset({Change.BATCHES, Change.LENGTH}), general=True)
         return Meaning(Place.DATA, general=True)
@@ -82,20 +106,26 @@ class Bounded:
                     yield Hypothesis(self.name, LOADER, BatchSize(sizes), Kind.CONFIG, Scope.PINNED)
             for api in sorted({process.api[int(row)] for row in _generations(process)[0]}):
                 yield Hypothesis(self.name, api, NewTokens(api))
+            for api, arguments in generation.limits(process).items():
+                for argument in arguments:
+                    yield Hypothesis(self.name, api, CallsAsAsked(api, argument), scope=Scope.PINNED)
+                yield Hypothesis(self.name, api, ContextGoesOn(api), scope=Scope.PINNED)
 
-    def examples(self, claim: RowsOfBatch | BatchSize | NewTokens, run: Run) -> Examples:
+    def examples(self, claim: Claims, run: Run) -> Examples:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
-    def sentence(self, claim: RowsOfBatch | BatchSize | NewTokens, subject: str, when: str) -> str:
+    def sentence(self, claim: Claims, subject: str, when: str) -> str:
         if isinstance(claim, RowsOfBatch):
             return f"All tensors of a batch have the same number of rows, at most the batch size{when}."
         if isinstance(claim, BatchSize):
             return f"The batch size of training is {_either(claim.sizes)}{when}."
+        if isinstance(claim, CallsAsAsked):
+            return f"`{subject}` calls the model as often as its `{claim.argument}` says{when}."
+        if isinstance(claim, ContextGoesOn):
+            return f"`{subject}` gives the model other tokens in each call than in the one before{when}."
         return f"`{subject}` returns no more new tokens than `{SIZE}`{when}."
 
-    def finding(
-        self, invariant: Invariant[RowsOfBatch | BatchSize | NewTokens], run: Run, examples: Examples, broken: Ints
-    ) -> Finding:
+    def finding(self, invariant: Invariant[Claims], run: Run, examples: Examples, broken: Ints) -> Finding:
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
         if isinstance(invariant.claim, RowsOfBatch):
             return Finding(
@@ -113,6 +143,22 @@ class Bounded:
                 value=seen,
             )
         api = invariant.claim.api
+        if isinstance(invariant.claim, CallsAsAsked):
+            argument = invariant.claim.argument
+            return Finding(
+                f"`{api}` called the model as often as its `{argument}` says in the golden run; in the candidate it "
+                f"makes {seen}.",
+                f"as many calls as `{argument}`",
+                seen,
+            )
+        if isinstance(invariant.claim, ContextGoesOn):
+            return Finding(
+                f"`{api}` gave the model other tokens in each call in the golden run; in the candidate the input is "
+                "the same as in the call before, though a token was generated: the newest tokens are cut off, or are "
+                "not put in.",
+                "other tokens in each call",
+                "the tokens of the call before",
+            )
         return Finding(
             f"`{api}` returned no more new tokens than `{SIZE}` in the golden run; in the candidate it returns {seen}.",
             f"no more than `{SIZE}`",
@@ -120,9 +166,13 @@ class Bounded:
         )
 
 
-def _examples(process: Process, position: int, claim: RowsOfBatch | BatchSize | NewTokens) -> Examples:
+def _examples(process: Process, position: int, claim: Claims) -> Examples:
     if isinstance(claim, RowsOfBatch):
         return _batches(process, position)
+    if isinstance(claim, CallsAsAsked):
+        return generation.calls_as_asked(process, position, claim.api, claim.argument)
+    if isinstance(claim, ContextGoesOn):
+        return generation.contexts(process, position, claim.api)
     return (
         _configured(process, position, claim) if isinstance(claim, BatchSize) else _generated(process, position, claim)
     )

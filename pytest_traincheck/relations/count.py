@@ -365,16 +365,29 @@ def skipped_windows(process: Process) -> Ints:
     """
 
     def compute() -> Ints:
-        scaler = process.rows_of_type("scaler")
-        asked = scaler[[process.api[row].endswith("GradScaler.step") for row in scaler.tolist()]]
+        first = np.zeros(min(len(_asked_for_steps(process)), 1), dtype=np.int64)
+        return np.unique(np.append(process.window[steps_not_taken(process)], first))
+
+    return process.memo("skipped windows", compute)
+
+
+def steps_not_taken(process: Process) -> Ints:
+    """Calls in which a gradient scaler was asked for a step and took none."""
+
+    def compute() -> Ints:
+        asked = _asked_for_steps(process)
         begins = process.events["seq"][asked].astype(np.int64)
         taken = np.array([step.begin for step in process.steps], dtype=np.int64)
         inside = process.inside("scaler")[[step.row for step in process.steps]] if len(taken) else taken == 0
         within = np.searchsorted(begins, taken[inside]) - 1
-        skipped = np.setdiff1d(np.arange(len(asked)), within)
-        return np.unique(np.append(process.window[asked[skipped]], np.zeros(min(len(asked), 1), dtype=np.int64)))
+        return asked[np.setdiff1d(np.arange(len(asked)), within)]
 
-    return process.memo("skipped windows", compute)
+    return process.memo("steps not taken", compute)
+
+
+def _asked_for_steps(process: Process) -> Ints:
+    scaler = process.rows_of_type("scaler")
+    return scaler[[process.api[row].endswith("GradScaler.step") for row in scaler.tolist()]]
 
 
 def _per_run(process: Process, position: int, rows: Ints) -> Examples:

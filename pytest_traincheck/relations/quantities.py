@@ -230,6 +230,16 @@ def _losses(process: Process) -> Readings:
     return Readings(tuple(names), np.array(values), np.array(rows, dtype=np.int64), none, none, none)
 
 
+def values_of_losses(process: Process) -> Mapping[str, Floats]:
+    """All values in training of what `LOSS` reads the first of, by its name: nobody knows from one whether a loss, as
+    that of a policy gradient, is as often negative.
+    """
+    values = process.events["value"]
+    roots = values[process.measures("backward.root")]
+    calls = {api: values[rows] for api, rows in _loss_calls(process).items()}
+    return {**calls, TOTAL_LOSS: roots[~np.isnan(roots)]}
+
+
 def _loss_calls(process: Process) -> dict[str, Ints]:
     functions: Sequence[str] = [name for name in process.api.values if vocabulary.is_loss(name)]
     rows = np.flatnonzero(process.is_call & process.api.isin(functions))

@@ -17,6 +17,7 @@ import numpy as np
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Items, Natural
 from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.count import steps_not_taken
 from pytest_traincheck.relations.covered import construction_row
 from pytest_traincheck.relations.hyperparameter import (
     base_rates,
@@ -38,11 +39,13 @@ LIMIT = 32
 SHOWN = 8
 """Steps that a sentence shows."""
 BY_SCHEDULER: Final = "scheduler steps"
-"""What rates are counted by where a gradient scaler skips steps as the data has it, while the schedule goes on."""
+"""What rates are counted by where a gradient scaler skipped steps as the data had it, while the schedule went on."""
 DIGITS = 12
 """Significant digits of a factor; a quotient of two rates is exact to about fifteen."""
 
 Values = Annotated[tuple[float | None, ...], Items(1)]
+Skips = tuple[Natural, ...]
+"""How many steps a gradient scaler had skipped before each step; nothing where it skipped none."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class Course(Claim):
     base: str
     factors: Values
     by: Literal["scheduler steps"] | None = None
+    skipped: Skips = ()
 
 
 @dataclass(frozen=True)
@@ -74,11 +78,13 @@ class Rates(Claim):
     group: Natural
     values: Values
     by: Literal["scheduler steps"] | None = None
+    skipped: Skips = ()
 
 
 class Schedule:
-    """The learning rate of a group takes the same values relative to its base, step by step; with a gradient scaler,
-    after as many steps of the schedulers. Where groups have bases of their own, each is claimed too.
+    """The learning rate of a group takes the same values relative to its base, step by step. Where a gradient scaler
+    skipped steps and schedulers went on, it does so after as many steps of the schedulers; without schedulers, at steps
+    before which as many were skipped. Where groups have bases of their own, each is claimed too.
 
     A schedule that follows the loss differs between seeds and is no rule. Without a known base, rates are claimed as
     they are.
@@ -120,6 +126,8 @@ class Schedule:
         if len(set(known)) == 1:
             return f"{what} stays {_constant(claim, known[0])}{when}."
         way = " with the steps of its schedulers" if claim.by else ""
+        if claim.skipped:
+            way = ", as long as a gradient scaler skips as many steps"
         return f"{what} takes the values {_listed(_course(claim))}{_unit(claim)}{way}{when}."
 
     def finding(
@@ -194,20 +202,25 @@ def _listed(course: Sequence[float | None]) -> str:
 def _claims(process: Process, optimizer: int) -> Iterable[Base | Course | Rates]:
     bases = base_rates(process, optimizer)
     followed = _follows_a_metric(process, optimizer)
-    scaled = bool(len(process.rows_of_type("scaler")))
+    skips = _skips(process, optimizer)
+    scheduled = any(skips) and bool(len(_scheduler_rows(process, optimizer)))
     for group, rates in _schedules(process, optimizer).items():
         label = process.names.optimizers[optimizer]
         # One base for all groups is what `Hyperparameter` claims.
         if group in bases and len(set(bases.values())) > 1:
             yield Base(label, group, *bases[group])
         relative = _over(rates, bases[group][1]) if group in bases else [float(f"{rate:.10g}") for rate in rates]
-        values = _by_place(relative, _places(process, optimizer)) if scaled else relative
-        if values and not followed:
-            by: Literal["scheduler steps"] | None = BY_SCHEDULER if scaled else None
-            if group in bases:
-                yield Course(label, group, bases[group][0], tuple(values), by)
-            else:
-                yield Rates(label, group, tuple(values), by)
+        if followed:
+            continue
+        # How a rate goes on behind a skipped step is up to who sets it: a scheduler counts its own steps.
+        by_place = _by_place(relative, _places(process, optimizer)) if scheduled else []
+        by: Literal["scheduler steps"] | None = BY_SCHEDULER if by_place else None
+        values = tuple(by_place or relative)
+        behind = tuple(skips) if any(skips) and by is None else ()
+        if group in bases:
+            yield Course(label, group, bases[group][0], values, by, behind)
+        else:
+            yield Rates(label, group, values, by, behind)
 
 
 def _over(rates: Sequence[float], base: float) -> list[float]:
@@ -253,8 +266,7 @@ def _places(process: Process, optimizer: int) -> list[int]:
 
     def compute() -> list[int]:
         events = process.events
-        rows = process.rows_of_type("scheduler")
-        rows = rows[(events["opt"][rows] == optimizer) & ~process.inside("scheduler")[rows]]
+        rows = _scheduler_rows(process, optimizer)
         backward = process.rows_of_type("autograd")
         begun = rows[rows > (backward[0] if len(backward) else 0)]
         ends = np.sort(events["end"][begun].astype(np.int64))
@@ -263,6 +275,26 @@ def _places(process: Process, optimizer: int) -> list[int]:
         return places
 
     return process.memo(("places in the schedule", optimizer), compute)
+
+
+def _scheduler_rows(process: Process, optimizer: int) -> Ints:
+    rows = process.rows_of_type("scheduler")
+    found: Ints = rows[(process.events["opt"][rows] == optimizer) & ~process.inside("scheduler")[rows]]
+    return found
+
+
+def _skips(process: Process, optimizer: int) -> list[int]:
+    """For each step of the optimizer how often gradient scalers had been asked for one, of any optimizer, and taken
+    none.
+    """
+
+    def compute() -> list[int]:
+        skipped = np.sort(process.events["seq"][steps_not_taken(process)].astype(np.int64))
+        begins = [step.begin for step in steps_of(process, optimizer)[:LIMIT]]
+        counts: list[int] = np.searchsorted(skipped, begins).tolist()
+        return counts
+
+    return process.memo(("steps skipped before", optimizer), compute)
 
 
 def _by_place(rates: Sequence[float], places: Sequence[int]) -> list[float | None]:
@@ -290,13 +322,12 @@ def _base_examples(process: Process, position: int, optimizer: int, claim: Base)
 
 def _examples(process: Process, position: int, optimizer: int, claim: Course | Rates) -> Examples:
     rates = _relative(claim, process, optimizer, _schedules(process, optimizer).get(claim.group, []))
-    places = _places(process, optimizer) if claim.by else range(len(rates))
     course = _course(claim)
     steps = [step.row for step in steps_of(process, optimizer)]
     found = [
         (row, rate, wanted)
-        for row, rate, place in zip(steps, rates, places, strict=False)
-        if place < len(course) and (wanted := course[place]) is not None
+        for row, rate, place in zip(steps, rates, _told_by(claim, process, optimizer), strict=False)
+        if place is not None and place < len(course) and (wanted := course[place]) is not None
     ]
     size = len(found)
     return Examples(
@@ -307,6 +338,20 @@ def _examples(process: Process, position: int, optimizer: int, claim: Course | R
         {"rank": rank_label(process, size)},
         Labels.of(np.arange(size), [text_of(rate) for _, rate, _ in found]) if size else None,
     )
+
+
+def _told_by(claim: Course | Rates, process: Process, optimizer: int) -> Iterable[int | None]:
+    """For each step the place of the course that tells its rate; None where no place does.
+
+    A course by the steps of schedulers tells nothing about a loop that sets its rates without one. One by steps tells
+    nothing about a step before which another number of them was skipped than in golden: whether the skipped ones count
+    is up to the program.
+    """
+    if claim.by:
+        return _places(process, optimizer) if len(_scheduler_rows(process, optimizer)) else ()
+    mine = _skips(process, optimizer)
+    golden = claim.skipped or (0,) * len(mine)
+    return [number if skips == known else None for number, (skips, known) in enumerate(zip(mine, golden, strict=False))]
 
 
 def _close(value: float, wanted: float) -> bool:

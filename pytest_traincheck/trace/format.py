@@ -53,4 +53,5 @@ ABSENT, ZERO, NONZERO, NONFINITE, FALSE, TRUE, VALUE, UNSEEN = range(8)
 
 STATE_NAMES = ("absent", "zero", "nonzero", "non-finite", "false", "true", "value", "not seen before")
 
-SYMBOL_KINDS = ("api", "ctx", "args", "ret", "src", "root", "mod", "opt", "group", "var", "thread", "measure", "slot")
+SYMBOL_KINDS = ("api", "ctx", "args", "ret", "src", "root", "mod", "opt", "group", "var", "thread", "measure", "slot",
+                "attribute")  # fmt: skip

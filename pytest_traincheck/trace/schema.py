@@ -170,6 +170,7 @@ _SYMBOLS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
     "thread": {"name": _text},
     "measure": {"name": _text},
     "slot": {"name": _text, "dtype": _text, "shape": _sizes},
+    "attribute": {"values": _summaries, "seq": _whole},
 }
 """The fields of each kind that are no references; all of `_REQUIRED` must be there."""
 
@@ -183,11 +184,13 @@ _REQUIRED = {
     "var": ("kind", "name"),
     "measure": ("name",),
     "slot": ("name",),
+    "attribute": ("mod", "values", "seq"),
 }
 
 _REFERENCES = {
     "args": {"api": "api"},
     "mod": {"root": "root"},
+    "attribute": {"mod": "mod"},
     "group": {"opt": "opt", "params": "var"},
     "var": {"root": "root", "opt": "opt", "same": "var"},
 }

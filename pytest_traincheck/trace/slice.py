@@ -67,8 +67,8 @@ def _symbols(raw: RawTrace, events: npt.NDArray[np.void], sketches: npt.NDArray[
         except ValueError:
             break  # The reader ends here as well.
         kind = symbol.get("k", "")
-        # A group tells itself when it was seen; no row has one.
-        known = symbol["seq"] <= border if kind == "group" else symbol["i"] <= highest.get(kind, 0)
+        # Groups and attributes tell themselves when they were seen; no row has one.
+        known = symbol["seq"] <= border if kind in ("group", "attribute") else symbol["i"] <= highest.get(kind, 0)
         if known:
             needed = number
     return b"".join(lines[:needed])

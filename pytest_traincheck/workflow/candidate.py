@@ -125,8 +125,10 @@ def cautions(golden: Golden, coverage: Coverage | None, rules: Rules) -> tuple[W
     """What must not be overlooked in a check though no rule is broken."""
     # Imported here, since numpy is not needed to say that an option is wrong.
     from pytest_traincheck.check.coverage import warnings_of
+    from pytest_traincheck.check.unsaid import unsaid
 
-    return (*warnings_of(coverage, strict=rules.strict), *(Warned("golden", title) for title in chance(golden)))
+    titles = (*chance(golden), *unsaid(golden))
+    return (*warnings_of(coverage, strict=rules.strict), *(Warned("golden", title) for title in titles))
 
 
 def vacuous(verdicts: Sequence[InvariantVerdict]) -> tuple[RunError, ...]:

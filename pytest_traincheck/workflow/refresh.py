@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_traincheck.check.result import CheckResult, Incident, SideInfo
+from pytest_traincheck.check.unsaid import unsaid
 from pytest_traincheck.config import Config, PipelineSpec
 from pytest_traincheck.frameworks.extensions import FRAMEWORK
 from pytest_traincheck.golden import locks, store
@@ -179,7 +180,7 @@ def described(
     files = {file: data for file, data in files.items() if not store.has_content(file, data)}
     # That the former golden was learned from too little is no matter any more.
     gone = (wording for item in result.warnings if item.kind == "coverage" for wording in [item.title])
-    warnings = (*gone, *chance(new), *not_repeating(new), *_left_out(old), *_not_observed(old))
+    warnings = (*gone, *chance(new), *not_repeating(new), *unsaid(new), *_left_out(old), *_not_observed(old))
     return Relearned(new.pipeline, path, result, files, len(new.invariants), difference, reason, notes, warnings)
 
 

@@ -62,6 +62,9 @@ class Numeric:
     gradient: dict[str, float] = field(default_factory=dict)
     loss_scale: float = 1.0
     spread: float = 0.1
+    loss_spread: float = 0.02
+    later: float = 1.0
+    """A factor on the loss after the first step."""
     update: float = 1.0
     given: float = 1.0
     views: tuple[float, ...] = (1.0,)
@@ -99,9 +102,10 @@ class Numeric:
         norms["conv.bias"] = self.noise * around(1.0, 1.0)
         updates = {name: around(0.01 * (number + 1)) * self.update for number, name in enumerate(SHAPES)}
         outputs = {layer.number: around(1.0, 0.03) * self.activation for layer in model.layers}
-        loss = around(2.3, 0.02) * self.loss_scale
+        loss = around(2.3, self.loss_spread) * self.loss_scale
         inputs = around(1.0, 0.03) * self.given
         for step in range(3):
+            loss *= self.later if step == 1 else 1
             t.zero_grad(optimizer)
             for _ in range(self.microbatches):
                 for view in self.views:
@@ -231,6 +235,22 @@ def test_a_criterion_that_is_a_module_is_the_cause_as_well(numbers: Numbers) -> 
 def test_a_loss_twice_as_large_is_seen_where_seeds_agree(numbers: Numbers) -> None:
     outcome = numbers.check(numbers.golden(Numeric(spread=0.03)), Numeric(seed=9, spread=0.03, loss_scale=2.0))
     assert any(title.startswith("All gradients of `CNN` together are ") for title in found(outcome))
+
+
+def test_a_loss_that_turns_negative_later_has_a_random_sign_and_no_band(numbers: Numbers) -> None:
+    """As that of a policy gradient, which was positive in the first step of three seeds by chance."""
+    golden = numbers.golden(Numeric(later=-1.0))
+    assert LOSSES not in sentences(golden)
+    assert ALL_GRADIENTS in sentences(golden)
+    for scale in (-1.0, 0.01):
+        outcome = numbers.check(golden, Numeric(seed=9, later=-1.0, loss_scale=scale))
+        assert not [title for title in found(outcome) if "loss" in title], found(outcome)
+
+
+def test_a_loss_that_seeds_place_orders_of_magnitude_apart_has_no_band(numbers: Numbers) -> None:
+    """Its band would reach so far that of the rule nothing but the sign were left."""
+    assert LOSSES not in sentences(numbers.golden(Numeric(loss_spread=1.0)))
+    assert LOSSES in sentences(numbers.golden(Numeric(loss_spread=0.1)))
 
 
 def test_one_gradient_that_is_off_is_named_with_its_factor(numbers: Numbers) -> None:

@@ -65,6 +65,7 @@ BREAKS: dict[str, Break] = {
     "APIArg": Break(Place.FORWARD, Deviation.DIFFERENT, {"net": {"drop": 0.5}}),
     "APIOutput": Break(Place.DIVERGED, Deviation.NOT_FINITE, {"loss_inputs": lambda logits: logits * float("nan")}),
     "APISequence": Break(Place.PREPARATION, Deviation.MISPLACED, {"clip": "after the step"}),
+    "Attributes": Break(Place.CHOICE, Deviation.DIFFERENT, {"net": {"heat": 2.0}}),
     "Band": Break(Place.NUMBER, Deviation.DIFFERENT, {"scale": 1e6}),
     "Bounded": Break(Place.CHOICE, Deviation.DIFFERENT, {"batch_size": 4}),
     "Carried": Break(Place.RESUMED, Deviation.DIFFERENT, {"between": lambda optimizer: optimizer.state.clear()}),
@@ -82,6 +83,7 @@ BREAKS: dict[str, Break] = {
         Place.LOSS, Deviation.FEWER, {"second_term": lambda logits: logits.detach().square().mean()}, TWO_TERMS
     ),
     "Moves": Break(Place.COPY, Deviation.LACKING, {"average_moves": False}),
+    "Ranges": Break(Place.DATA, Deviation.DIFFERENT, {"draw": torch.rand}),
     "Renewed": Break(Place.DATA, Deviation.DIFFERENT, {"same_batch": True}),
     "Replay": Break(Place.NUMBER, Deviation.DIFFERENT, {"net": {"act": torch.relu}}),
     "Restored": Break(Place.RESUMED, Deviation.DIFFERENT, {"before": some_state}),

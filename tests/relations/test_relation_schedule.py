@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from judgements import broken, describe, rule, sentences, violations
 from scaled_story import Scaled
 from training_story import Loop, Recorder, Training
@@ -130,18 +133,87 @@ def test_with_a_scaler_the_rate_goes_with_the_steps_of_the_scheduler(recorder: R
     )
 
 
-def test_with_a_scaler_a_rate_that_the_schedule_does_not_tell_is_no_rule(recorder: Recorder) -> None:
-    """The scheduler is not called, and the rate is assigned by hand: one place in the schedule has two rates."""
+@dataclass(frozen=True)
+class ByHand:
+    """A loop that sets its rates itself, by the number of its iteration or of the steps that were taken, and asks a
+    gradient scaler for its steps. The warm-up begins at zero.
+    """
+
+    skips: Callable[[int, int], bool] = lambda _seed, _iteration: False
+    by_steps: bool = False
+    warm_up: int = 4
+    scaled: bool = True
+
+    def tell(self, t: Training) -> None:
+        """The loop in the process `t`."""
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        taken = 0
+        for iteration in range(8):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.backward(net)
+            optimizer.rates[0] = 0.01 * min(1.0, (taken if self.by_steps else iteration) / self.warm_up)
+            if not self.scaled:
+                t.step(optimizer)
+                continue
+            with t.call("torch.amp.GradScaler.step", type="scaler"):
+                if not self.skips(t.seed, iteration):
+                    t.step(optimizer)
+                    taken += 1
+
+
+WARM_UP = "The learning rate of `AdamW[Net]` (group 0) takes the values 0, 0.25, 0.5, 0.75, 1, 1, 1, 1 times its `lr`."
+
+
+def test_rates_by_hand_beside_a_scaler_that_skips_nothing_are_a_rule(recorder: Recorder) -> None:
+    golden = recorder.learn(ByHand().tell)
+    assert sentences(golden, "Schedule") == [WARM_UP]
+    for same in (ByHand(), ByHand(scaled=False), ByHand(by_steps=True)):
+        assert not violations(recorder.judge(golden, same.tell, seed=3), "Schedule")
+    for other in (ByHand(warm_up=2), ByHand(warm_up=2, scaled=False), ByHand(warm_up=100)):
+        violation = broken(recorder.judge(golden, other.tell, seed=3), WARM_UP)
+        assert violation.step == 1
+
+
+def test_behind_the_first_step_that_a_scaler_skips_nothing_is_said(recorder: Recorder) -> None:
+    """Whether a skipped step counts for the rate, nobody could learn from runs that skipped none."""
+    golden = recorder.learn(ByHand().tell)
+    for by_steps in (False, True):
+        skipping = ByHand(lambda _, iteration: iteration == 2, by_steps=by_steps)
+        assert not violations(recorder.judge(golden, skipping.tell), "Schedule")
+    skipping = ByHand(lambda _, iteration: iteration == 3, warm_up=2)
+    assert broken(recorder.judge(golden, skipping.tell), WARM_UP).step == 1
+
+
+def test_steps_that_every_golden_run_skips_are_part_of_the_rule(recorder: Recorder) -> None:
+    golden = recorder.learn(ByHand(lambda _, iteration: iteration < 2).tell)
+    (sentence,) = sentences(golden, "Schedule")
+    assert sentence == (
+        "The learning rate of `AdamW[Net]` (group 0) takes the values 0.5, 0.75, 1, 1, 1, 1 times its `lr`, as long as "
+        "a gradient scaler skips as many steps."
+    )
+    for skips in ((0, 1), (0, 1, 4), (0,), ()):
+        told = ByHand(lambda _, iteration, skips=skips: iteration in skips).tell
+        assert not violations(recorder.judge(golden, told, seed=3), "Schedule"), skips
+    slower = ByHand(lambda _, iteration: iteration < 2, warm_up=8)
+    broken(recorder.judge(golden, slower.tell, seed=3), sentence)
+
+
+def test_a_course_by_steps_of_schedulers_is_silent_about_rates_set_by_hand(recorder: Recorder) -> None:
+    """The schedule is the same, and no scheduler is called any more: Count says what there is to say."""
 
     def by_hand(t: Training) -> None:
         net = t.model()
         optimizer = t.adamw(list(net.parameters.values()))
-        for _ in range(6):
+        for iteration in range(8):
             t.zero_grad(optimizer)
             t.forward(net)
             t.backward(net)
             with t.call("torch.amp.GradScaler.step", type="scaler"):
-                t.step(optimizer)
+                if not later(t.seed, iteration):
+                    t.step(optimizer)
             optimizer.rates[0] *= 0.5
 
-    assert not sentences(recorder.learn(by_hand), "Schedule")
+    golden = recorder.learn(Scaled(later).tell)
+    assert not violations(recorder.judge(golden, by_hand), "Schedule")

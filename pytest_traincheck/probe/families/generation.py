@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ..recorder import Recorder
 
 METHOD = "generate"
+KIND = "generate"
+"""The type of its calls."""
 
 
 class Generation(Family):
@@ -25,7 +27,7 @@ class Generation(Family):
     outermost = True
 
     def __init__(self, owner: type) -> None:
-        self._api = Api(f"{class_name(owner)}.{METHOD}", "generate", library_of(owner.__module__))
+        self._api = Api(f"{class_name(owner)}.{METHOD}", KIND, library_of(owner.__module__))
 
     def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
         return self._api

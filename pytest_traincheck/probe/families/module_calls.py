@@ -119,6 +119,8 @@ def _open(
                 recorder.sketches.variables(state, call)
             recorder.sketches.opened(state, call, names.named((module, *args), kwargs))
         if entry and recorder.measures.wanted and not unobservable():
+            if len(state.stack) > 1 and state.stack[-2].api.type == generation.KIND:
+                _measure_context(recorder, state, call, names.named((module, *args), kwargs))
             _measure_inputs(recorder, state, call, names.bind((module, *args), kwargs), (args, kwargs))
             if named.root is not None and call.flags & TRAINING and torch.is_grad_enabled():
                 _measure_data(recorder, state, call, module, named.root.id, names.named((module, *args), kwargs))
@@ -145,6 +147,13 @@ def _measure_inputs(
     held = [remembered(tensor) for tensor in _token_tensors(named, 2)]
     recorder.measures.forget_inputs()
     recorder.measures.tokens = tuple(item for item in held if item is not None)
+
+
+def _measure_context(recorder: Recorder, state: ThreadState, call: Call, arguments: dict[str, Any]) -> None:
+    """The tokens that a model goes on from within `generate`; one column, as beside a cache, is no context."""
+    tokens = next((item for item in _token_tensors([*arguments.items()], 2) if item.shape[1] > 1), None)
+    if tokens is not None:
+        recorder.measures.content_of(state, "generate.context", call, tokens)
 
 
 def _measure_data(

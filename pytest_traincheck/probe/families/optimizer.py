@@ -163,6 +163,7 @@ class _Steps:
         call = recorder.begin(state, api_of(cls, "step", "optimizer"), key, names.bind, args, kwargs, depth=2)
         call.opt = info.id
         recorder.optimizers.note_groups(optimizer, call.seq)
+        recorder.attributes.look(info.id, call.seq)
         if recorder.measures.wanted:
             recorder.measures.random_states(state, call)
         if recorder.sketches.wanted:
