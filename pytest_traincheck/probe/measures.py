@@ -14,6 +14,7 @@ import torch
 from . import digest as content
 from . import numerics
 from .context import Call, ThreadState, quiet, unobservable
+from .holdings import STORED, Holdings
 from .renewal import KEPT, Renewal
 from .storages import Counts, Remembered, remembered
 from .walk import tensors
@@ -44,6 +45,7 @@ class Measures:
         self._taken = 0
         self._initialised = Counts()
         self._renewal = Renewal()
+        self._holdings = Holdings()
         self._data: dict[int, tuple[Remembered, float]] = {}
         """Inputs of the model that was called last, and their root mean square."""
         self.wanted = True
@@ -154,6 +156,15 @@ class Measures:
             shares = self._renewal.shares(root, arguments)
         for path, share in shares:
             self.take(state, f"{KEPT}{path}", call, share)
+
+    def stored(self, state: ThreadState, call: Call, dataset: Any, reader: Any) -> None:
+        """Write of what a data set holds how much was written to since the last look; in any step."""
+        if unobservable():
+            return
+        with quiet(state):
+            shares = self._holdings.look(dataset, reader)
+        for name, share in shares:
+            self.take(state, f"{STORED}{name}", call, share)
 
     def inputs(self, state: ThreadState, call: Call, arguments: dict[str, Any]) -> None:
         """Write the root mean square of the floating-point numbers that a model is given as data."""

@@ -103,6 +103,8 @@ class Modules:
         if known is not None and known.ref() is module:
             return known
         ref = weakref.ref(module)
+        # A module that has died at the same address would leave its place to this one, and roots are numbered in order.
+        self._infos.pop(key, None)
         info = self._infos[key] = ModuleInfo(module, ref, self.wrappers.of(type(module)))
         if info.wrapper is not None:
             self.wrapped.add(info.wrapper)
@@ -188,7 +190,9 @@ class Modules:
             members = list(self.wrappers.walk(module))
             if not any(_holds_tensors(part) for part, _ in members):
                 continue
-            roots[id(module)] = root = self._roots.get(id(module)) or self._new_root(info)
+            known = self._roots.get(id(module))
+            root = known if known is not None and known.ref() is module else self._new_root(info)
+            roots[id(module)] = root
             self._name_members(root, members)
         self._roots = roots
 
