@@ -17,6 +17,7 @@ from pytest_traincheck.relations.count import RESTORE, counted, said_otherwise, 
 from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place, Words, place_of_call
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
+from pytest_traincheck.text import steps_listed
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
@@ -24,8 +25,6 @@ from pytest_traincheck.trace.variables import Variables
 
 LIMIT = 64
 """Most points that are written into a golden."""
-SHOWN = 8
-"""Points that a sentence shows."""
 _COPIES = "torch.nn.Parameter"
 _COPYING = Words(names=("update_parameters", "lerp", "copy_", "mul_", "load_state_dict"), parts=("ema", "target"))
 
@@ -35,24 +34,27 @@ Points = Annotated[tuple[Natural, ...], Items(1, LIMIT)]
 @dataclass(frozen=True)
 class CalledAfter(Claim):
     """Something is called after so many steps of a run, and after no other number of them (evaluations may come at
-    other points as well); where it comes with evaluations, `or_fewer`: it may be up to what they find.
+    other points as well); where it comes with evaluations, `or_fewer`: it may be up to what they find. `steps` are
+    those of the whole run.
     """
 
     of: Literal["call"] = field(default="call", init=False)
     api: Called
     at: Points
+    steps: Natural
     or_fewer: bool = False
 
 
 @dataclass(frozen=True)
 class CopiedAfter(Claim):
     """Parameters of a model that no optimizer holds change after so many steps of a run, and after no other number;
-    `or_fewer` as above.
+    `steps` and `or_fewer` as above.
     """
 
     of: Literal["copy"] = field(default="copy", init=False)
     root: str
     at: Points
+    steps: Natural
     or_fewer: bool = False
 
 
@@ -90,12 +92,12 @@ class Periodic:
                 at = _points(process, rows)
                 if _is_sometimes(process, called) and _says_something(process, at):
                     fewer = _may_be_left_out(process, called) and _comes_with_evaluations(process, at)
-                    claim = CalledAfter(called, tuple(at), fewer)
+                    claim = CalledAfter(called, tuple(at), process.windows, fewer)
                     yield Hypothesis(self.name, called.api, claim, scope=Scope.PINNED)
             for root, at in sorted(_copied(process).items()):
                 # One that is there for a while only follows in every step until then.
                 if _says_something(process, at) and at != [*range(1, at[-1] + 1)]:
-                    copied = CopiedAfter(root, tuple(at), _comes_with_evaluations(process, at))
+                    copied = CopiedAfter(root, tuple(at), process.windows, _comes_with_evaluations(process, at))
                     yield Hypothesis(self.name, _COPIES, copied, scope=Scope.PINNED)
 
     def examples(self, claim: CalledAfter | CopiedAfter, run: Run) -> Examples:
@@ -157,12 +159,7 @@ def _capital(text: str) -> str:
 
 def _steps(points: Sequence[int]) -> str:
     """Points in words: "0, 4, 8 and 12 steps"."""
-    shown = [str(point) for point in points[:SHOWN]]
-    if len(points) > SHOWN:
-        shown[-1] = f"... {points[-1]}"
-    if len(shown) == 1:
-        return f"{shown[0]} {'step' if shown[0] == '1' else 'steps'}"
-    return f"{', '.join(shown[:-1])} and {shown[-1]} steps"
+    return f"{steps_listed(points)} {'step' if tuple(points) == (1,) else 'steps'}"
 
 
 def _points(process: Process, rows: Ints) -> list[int]:
@@ -223,10 +220,10 @@ def _rows(process: Process, claim: CalledAfter | CopiedAfter) -> Ints:
 def _example(process: Process, position: int, claim: CalledAfter | CopiedAfter) -> Examples:
     """A single example for a process in which it happens at all, at the first place where it should or should not."""
     found, rows = _found(process, claim), _rows(process, claim)
-    # A run that ends early is told as such.
-    wanted = [point for point in claim.at if point <= process.windows]
-    if not found or not wanted:
+    # In a run of another length, which `Total` tells, everything may come elsewhere.
+    if not found or process.windows != claim.steps:
         return EMPTY
+    wanted = claim.at
     missing = [] if claim.or_fewer else sorted(set(wanted) - set(found))
     # Whoever evaluates more often breaks nothing.
     more = isinstance(claim, CalledAfter) and claim.api.stage == "eval"
