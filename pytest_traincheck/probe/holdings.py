@@ -99,7 +99,7 @@ def _arrays(dataset: Any) -> Iterator[tuple[str, str, Any]]:
     seen: set[int] = set()
     left = _ARRAYS
 
-    def below(name: str, path: str, value: Any, depth: int) -> Iterator[tuple[str, str, Any]]:
+    def below(name: str, path: str, value: Any, depth: int, of_example: bool = False) -> Iterator[tuple[str, str, Any]]:
         nonlocal left
         if left <= 0 or depth < 0 or value is None:
             return
@@ -114,15 +114,16 @@ def _arrays(dataset: Any) -> Iterator[tuple[str, str, Any]]:
         pairs = walk.pairs(value)
         items: Any = walk.sequence(value) if pairs is None else None
         if items is not None:
-            # A list of numbers of the data set's own is a list of places, lengths or draws.
-            if path and len(items) >= _FEWEST and all(type(item) in _NUMBERS for item in items):
+            # A list of numbers that is no example's is a list of places, lengths or draws.
+            if of_example and len(items) >= _FEWEST and all(type(item) in _NUMBERS for item in items):
                 left -= 1
                 yield name, path, list(items)
                 return
+            of_example = True
             pairs = [(str(number), item) for number, item in enumerate(items[:_ARRAYS])]
         if pairs is not None:
             for key, item in pairs:
-                yield from below(name, f"{path}.{key}", item, depth - 1)
+                yield from below(name, f"{path}.{key}", item, depth - 1, of_example)
             return
         for key, item in walk.attributes(value):
             yield from below(f"{kind.__name__}.{key}", "", item, depth - 1)
@@ -143,7 +144,7 @@ def _described(array: Any) -> tuple[Any, int, int] | None:
     """Shape and dtype, hash, and how many bytes were hashed; None of what cannot be read."""
     if type(array) is list:
         text = repr(array).encode()
-        return (len(array), "list"), zlib.crc32(text) + 1, len(text)
+        return "list", zlib.crc32(text) + 1, len(text)
     if issubclass(type(array), torch.Tensor):
         return _of_tensor(array)
     if array.dtype.kind not in "biufc" or not array.size:
