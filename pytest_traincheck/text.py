@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from pytest_traincheck.printable import UNPRINTABLE
 
@@ -23,3 +24,11 @@ def one_line(text: str) -> str:
 def plural(count: int, noun: str) -> str:
     """ "1 rule", "2 rules"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def steps_listed(steps: Sequence[int], limit: int = 8) -> str:
+    """ "0, 4, 8 and 12"; of many the first, and the last: "0, 1, 2, 3, 4, 5, 6, ... and 40"."""
+    shown = [str(step) for step in steps]
+    if len(shown) > limit:
+        shown = [*shown[: limit - 1], "...", shown[-1]]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -81,6 +82,10 @@ class Real:
     """What is done with the optimizer between two steps."""
     before: Callable[[Any, Net], None] = lambda _optimizer, _net: None
     """What is done with the optimizer before the first step."""
+    dataset: Any = TensorDataset
+    follows: int = 0
+    """After how many steps each a copy of the model takes its weights; 0: there is no such copy."""
+    after_step: Callable[[Net], None] = lambda _net: None
     stop_after: int = -1
 
     def but(self, **changes: Any) -> Real:
@@ -89,11 +94,12 @@ class Real:
 
     def __call__(self) -> None:
         torch.manual_seed(self.seed)
-        data = TensorDataset(self.draw(ROWS, INPUTS), torch.randint(CLASSES, (ROWS,)))
+        data = self.dataset(self.draw(ROWS, INPUTS), torch.randint(CLASSES, (ROWS,)))
         loader = DataLoader(data, batch_size=self.batch_size, shuffle=self.shuffle)
         net = Net(**self.net)
         average = Net(**self.net)
         average.load_state_dict(net.state_dict())
+        target = copy.deepcopy(net) if self.follows else None
         optimizer = self.optimizer(self.held(net), lr=self.lr, momentum=self.momentum)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 4, self.gamma)
         self.before(optimizer, net)
@@ -107,6 +113,9 @@ class Real:
                 if self.schedules:
                     scheduler.step()
                 steps += 1
+                self.after_step(net)
+                if target is not None and steps % self.follows == 0:
+                    target.load_state_dict(net.state_dict())
                 if steps == self.stop_after:
                     return
                 self.between(optimizer)
@@ -135,8 +144,8 @@ class Real:
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         if self.average_moves:
             with torch.no_grad():
-                for copy, parameter in zip(average.parameters(), net.parameters(), strict=True):
-                    copy.lerp_(parameter, 0.1)
+                for mean, parameter in zip(average.parameters(), net.parameters(), strict=True):
+                    mean.lerp_(parameter, 0.1)
 
 
 def recorded(training: Callable[[], None], folder: Path) -> Run:

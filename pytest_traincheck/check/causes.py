@@ -132,6 +132,8 @@ def _flows(cause: Violation, effect: Violation) -> bool:
     what, why = effect.meaning.place, cause.meaning.place
     if what is Place.NUMBER and effect.step == cause.step - 1 and _left_out(cause) and is_backward(cause):
         return True  # A second step without a backward pass of its own makes more of what the first one did.
+    if what is Place.NUMBER and effect.step == cause.step - 1 and cause.meaning.between_steps:
+        return _same_roots(cause, effect)
     # A call that never comes may show before it is due; everything else comes before its effects.
     early = is_effect(cause) or cause.invariant.kind is Kind.CONFIG or what is Place.NUMBER
     if effect.step < cause.step and early and not has_vanished(cause):

@@ -14,6 +14,8 @@ import torch
 from . import digest as content
 from . import numerics
 from .context import Call, ThreadState, quiet, unobservable
+from .feedback import FED_BACK, Feedback
+from .holdings import STORED, Holdings
 from .renewal import KEPT, Renewal
 from .storages import Counts, Remembered, remembered
 from .walk import tensors
@@ -46,6 +48,8 @@ class Measures:
         self._taken = 0
         self._initialised = Counts()
         self._renewal = Renewal()
+        self._holdings = Holdings()
+        self._feedback = Feedback()
         self._data: dict[int, tuple[Remembered, float]] = {}
         """Inputs of the model that was called last, and their root mean square."""
         self.wanted = True
@@ -68,6 +72,7 @@ class Measures:
         self.wanted = self.early = False
         self.forget_inputs()
         self._renewal.forget()
+        self._feedback.forget()
 
     def forget_inputs(self) -> None:
         """Of the model that was called last."""
@@ -156,6 +161,27 @@ class Measures:
             shares = self._renewal.shares(root, arguments)
         for path, share in shares:
             self.take(state, f"{KEPT}{path}", call, share)
+
+    def stored(self, state: ThreadState, call: Call, dataset: Any, reader: Any) -> None:
+        """Write of what a data set holds how much was written to since the last look; in any step."""
+        if unobservable():
+            return
+        with quiet(state):
+            shares = self._holdings.look(dataset, reader)
+        for name, share in shares:
+            self.take(state, f"{STORED}{name}", call, share)
+
+    def fed_back(self, state: ThreadState, call: Call, root: int, arguments: dict[str, Any]) -> None:
+        """Write whether a model is given what it returned the call before."""
+        with quiet(state):
+            given = self._feedback.is_given(root, arguments)
+        if given is not None:
+            self.take(state, FED_BACK, call, float(given))
+
+    def returned(self, state: ThreadState, root: int, result: Any) -> None:
+        """Remember what a model has returned."""
+        with quiet(state):
+            self._feedback.returns(root, result)
 
     def inputs(self, state: ThreadState, call: Call, arguments: dict[str, Any]) -> None:
         """Write the root mean square of the floating-point numbers that a model is given as data."""

@@ -13,8 +13,8 @@ class Var:
     """One variable and its last seen state."""
 
     __slots__ = (
-        "digest", "elements", "first", "id", "key", "kind", "name", "opt", "pointer", "root", "sample",
-        "size", "state", "version", "volatile",
+        "digest", "drifts", "elements", "first", "id", "key", "kind", "name", "opt", "origin", "pointer", "root",
+        "sample", "settled", "size", "state", "version", "volatile",
     )  # fmt: skip
 
     def __init__(self, kind: str, name: str, root: int = 0, opt: int = 0) -> None:
@@ -35,6 +35,12 @@ class Var:
         """Whether it is another object at every look, so that nothing can tell that it has not changed."""
         self.sample = b""
         self.elements: torch.Tensor | None = None
+        self.origin: torch.Tensor | None = None
+        """Elements at the first step that no optimizer held it in; `None` while one does."""
+        self.settled = 0
+        """Its hash when it was last compared with these."""
+        self.drifts = 0
+        """How often it was."""
 
     def looks_same(self, tensor: torch.Tensor) -> bool:
         """Whether nothing suggests a change: same tensor, same version, same memory, same kilobyte in the middle."""

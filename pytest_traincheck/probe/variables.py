@@ -24,6 +24,10 @@ Measure = Callable[[str, int, float], None]
 """Writes a measure of a variable: name, var id, number."""
 
 
+DRIFT = "parameter.drift"
+"""Name of the measure of how far a parameter that no optimizer holds is from where it began."""
+_DRIFTS = 16
+"""How often that is measured of one parameter."""
 _NOTED = 1024
 """Copies that are noted before those that were thrown away are looked for."""
 
@@ -292,8 +296,12 @@ class Variables:
         for slot in self.slots():
             slot.var.elements = None
 
-    def look_after_step(self, own: set[int], optimized: set[int], emit: Emit, emit_outside: Emit) -> None:
-        """All parameters of an optimizer (`own`: ids of tensors) and of none; those of others when they moved."""
+    def look_after_step(
+        self, own: set[int], optimized: set[int], emit: Emit, emit_outside: Emit, measure: Measure
+    ) -> None:
+        """All parameters of an optimizer (`own`: ids of tensors) and of none; those of others when they moved. How far
+        those of none are from where they began is measured.
+        """
         for slot in self.slots():
             tensor = slot.tensor()
             if tensor is None:
@@ -301,6 +309,24 @@ class Variables:
             mine = id(tensor) in own
             full = mine or id(tensor) not in optimized
             self._look(slot.var, tensor, emit if mine else emit_outside, full, finite=self._suspicious)
+            if slot.grad is not None and slot.var.first is None:
+                self._measure_drift(slot.var, tensor, id(tensor) in optimized, measure)
+
+    @staticmethod
+    def _measure_drift(var: Var, tensor: torch.Tensor, held: bool, measure: Measure) -> None:
+        if held:
+            var.origin = None
+        elif var.origin is None:
+            if var.drifts < _DRIFTS:
+                var.origin, var.settled = numerics.sample(tensor), var.digest
+        elif var.digest != var.settled:
+            var.settled = var.digest
+            var.drifts += 1
+            now = numerics.sample(tensor)
+            if now is not None and now.shape == var.origin.shape:
+                measure(DRIFT, var.id, numerics.relative_change(var.origin, now))
+            if var.drifts >= _DRIFTS:
+                var.origin = None  # It changes all the time, as an average does.
 
     def look_at_gradients(self, emit: Emit, full: bool) -> None:
         """Gradients of everything that requires one; without `full` only those that seem to have changed."""

@@ -1,22 +1,31 @@
-"""Carried: whether an optimizer takes each step with the state that the step before has left."""
+"""Carried: whether a step goes on with what the step before has left, an optimizer's state or that of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.meaning import Meaning, Place
+from pytest_traincheck.relations.called import FORWARD
+from pytest_traincheck.relations.claims import Items, Natural
+from pytest_traincheck.relations.context import module_roots, rank_label
+from pytest_traincheck.relations.count import skipped_windows
+from pytest_traincheck.relations.meaning import Meaning, Place, Words
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
+from pytest_traincheck.text import steps_listed
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
-LEFT, HELD = "optimizer.left", "optimizer.held"
+LEFT, HELD, FED_BACK = "optimizer.left", "optimizer.held", "fed.back"
+_MEASURED = 8
+"""Steps in which it is looked whether a model is fed back."""
+
+
+_STATES = Words(names=("init_hidden", "detach", "detach_"), words=("hidden", "state", "hx"))
 
 
 @dataclass(frozen=True)
@@ -26,18 +35,31 @@ class StateIsKept(Claim):
     optimizer: str
 
 
+@dataclass(frozen=True)
+class StateIsGiven(Claim):
+    """In training a model is given what its call before has returned, in these of the first steps and in no others."""
+
+    root: str
+    at: Annotated[tuple[Natural, ...], Items(1, _MEASURED)]
+
+
 class Carried:
     """Before a step an optimizer holds state (momentum, moments, step counts) for no fewer parameters than its step
     before has left it with. One that keeps no state carries none.
+
+    A model that is given what it returned the call before, as a recurrent network its hidden state, is given it in the
+    same steps of every run: where the state begins anew belongs to the program, and not to chance.
     """
 
     name = "Carried"
-    claims: ClassVar[tuple[type[Claim], ...]] = (StateIsKept,)
+    claims: ClassVar[tuple[type[Claim], ...]] = (StateIsKept, StateIsGiven)
 
-    def layer(self, claim: StateIsKept) -> int:
+    def layer(self, claim: StateIsKept | StateIsGiven) -> int:
         return 1
 
-    def meaning(self, rule: Invariant[StateIsKept]) -> Meaning:
+    def meaning(self, rule: Invariant[StateIsKept | StateIsGiven]) -> Meaning:
+        if isinstance(rule.claim, StateIsGiven):
+            return Meaning(Place.DATA, order=1, words=_STATES)
         return Meaning(Place.RESUMED)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
@@ -45,8 +67,16 @@ class Carried:
             for number in np.unique(process.events["opt"][process.measures(HELD)]).tolist():
                 claim = StateIsKept(process.names.optimizers[number])
                 yield Hypothesis(self.name, f"{process.optimizer_class[number]}.state", claim, scope=Scope.PINNED)
+            for root, rows in sorted(_looks(process).items()):
+                at = _given_at(process, rows)
+                if at and not len(skipped_windows(process)):
+                    yield Hypothesis(self.name, FORWARD, StateIsGiven(root, tuple(at)), scope=Scope.PINNED)
 
-    def examples(self, claim: StateIsKept, run: Run) -> Examples:
+    def examples(self, claim: StateIsKept | StateIsGiven, run: Run) -> Examples:
+        if isinstance(claim, StateIsGiven):
+            return Examples.concatenate(
+                [_given(process, position, claim) for position, process in enumerate(run.processes)]
+            )
         return Examples.concatenate(
             [
                 _examples(process, position, number)
@@ -56,18 +86,73 @@ class Carried:
             ]
         )
 
-    def sentence(self, claim: StateIsKept, subject: str, when: str) -> str:
+    def sentence(self, claim: StateIsKept | StateIsGiven, subject: str, when: str) -> str:
+        if isinstance(claim, StateIsGiven):
+            return f"In training `{claim.root}` is given what it returned the call before in {_at(claim.at)}{when}."
         return f"`{claim.optimizer}` keeps its state (momentum, moments, step counts) from step to step{when}."
 
-    def finding(self, invariant: Invariant[StateIsKept], run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(
+        self, invariant: Invariant[StateIsKept | StateIsGiven], run: Run, examples: Examples, broken: Ints
+    ) -> Finding:
+        claim = invariant.claim
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "?"
+        if isinstance(claim, StateIsGiven):
+            return Finding(
+                f"In the golden run `{claim.root}` was given what it returned the call before, such as a hidden state, "
+                f"in {_at(claim.at)}; in the candidate {seen}: its state is not carried on, or begins anew elsewhere.",
+                f"in {_at(claim.at)}",
+                seen,
+                value=seen,
+            )
         return Finding(
-            f"In the golden run `{invariant.claim.optimizer}` kept its state (momentum, moments, step counts) from "
+            f"In the golden run `{claim.optimizer}` kept its state (momentum, moments, step counts) from "
             f"step to step; in the candidate it takes a step {seen}: before that step the state was cleared or "
             "replaced, or the optimizer was made again.",
             "each step with the state of the step before",
             seen,
         )
+
+
+def _at(steps: Sequence[int]) -> str:
+    return f"step {steps[0]}" if len(steps) == 1 else f"steps {steps_listed(steps)}"
+
+
+def _looks(process: Process) -> Mapping[str, Ints]:
+    """Rows of the looks at what a model is given, by the name of the model."""
+
+    def compute() -> Mapping[str, Ints]:
+        rows = process.measures(FED_BACK)
+        rows = rows[process.parent_row[rows] >= 0]
+        modules = process.events["mod"][process.parent_row[rows]]
+        roots = Labels.of(module_roots(process)[modules], process.names.roots)
+        return {root: rows[mine] for root, mine in roots.groups(np.arange(len(rows))).items()}
+
+    return process.memo("fed back", compute)
+
+
+def _given_at(process: Process, rows: Ints) -> list[int]:
+    found: list[int] = np.unique(process.window[rows[process.events["value"][rows] > 0]]).tolist()
+    return [window for window in found if window < _MEASURED]
+
+
+def _given(process: Process, position: int, claim: StateIsGiven) -> Examples:
+    """A single example for a process that calls the model more than once, at the first step that is not golden's."""
+    rows = _looks(process).get(claim.root, np.empty(0, dtype=np.int64))
+    at = _given_at(process, rows)
+    # A run that ends early is told as such.
+    wanted = [step for step in claim.at if step < process.windows]
+    if not len(rows) or not wanted or len(skipped_windows(process)):
+        return EMPTY
+    wrong = sorted({*at} ^ {*wanted})
+    there = rows[np.isin(process.window[rows], wrong)]
+    return Examples(
+        np.array([not wrong]),
+        np.array([position]),
+        (there if len(there) else rows)[:1],
+        np.zeros(1, dtype=np.int64),
+        {"rank": rank_label(process, 1)},
+        Labels.constant(f"in {_at(at)}" if at else "never", 1),
+    )
 
 
 def _examples(process: Process, position: int, optimizer: int) -> Examples:

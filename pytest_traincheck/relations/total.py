@@ -64,7 +64,9 @@ class Total:
         length = frozenset({Change.LENGTH})
         return Meaning(
             Place.RUN,
-            order=1,  # What is missing in a step comes before what is missing in the whole run.
+            # What is missing in a step comes before what is missing in the whole run; steps that are never taken bring
+            # their examples and evaluations with them.
+            order=1 if isinstance(rule.claim, Steps) else 2,
             brings=length,
             comes_with=length,
             model=rule.claim.api.model,

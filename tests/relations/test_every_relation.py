@@ -48,6 +48,29 @@ def with_a_frozen_bias(net: Any) -> Any:
     return net.parameters()
 
 
+def all_but_a_bias(net: Any) -> Any:
+    return [parameter for name, parameter in net.named_parameters() if name != "head.bias"]
+
+
+def merged(net: Any) -> None:
+    with torch.no_grad():
+        net.head.bias.add_(0.1)
+
+
+def merged_and_taken_out(net: Any) -> None:
+    merged(net)
+    with torch.no_grad():
+        net.head.bias.sub_(0.1)
+
+
+class Scaled(torch.utils.data.TensorDataset):
+    """Scales each example where it is stored."""
+
+    def __getitem__(self, index: Any) -> Any:
+        self.tensors[0][index].mul_(0.9)
+        return super().__getitem__(index)
+
+
 @dataclass(frozen=True)
 class Break:
     """A mistake in a training, and what the relation says that it is for."""
@@ -74,6 +97,12 @@ BREAKS: dict[str, Break] = {
     "Count": Break(Place.PREPARATION, Deviation.NEVER, {"clip": "never"}),
     "Covered": Break(Place.HELD, Deviation.DIFFERENT, {"held": lambda net: net.head.parameters()}),
     "DataFlow": Break(Place.LOSS, Deviation.DIFFERENT, {"loss_inputs": lambda logits: logits.softmax(-1)}),
+    "Drift": Break(
+        Place.COPY,
+        Deviation.EXTRA,
+        {"after_step": merged},
+        {"held": all_but_a_bias, "after_step": merged_and_taken_out},
+    ),
     "Distinct": Break(Place.DATA, Deviation.DIFFERENT, {"same_batch": True}),
     "EventContain": Break(Place.ARRIVAL, Deviation.DIFFERENT, {"after_backward": without_gradient}),
     "Hyperparameter": Break(Place.CHOICE, Deviation.DIFFERENT, {"momentum": 0.5}),
@@ -84,12 +113,14 @@ BREAKS: dict[str, Break] = {
     ),
     "Moves": Break(Place.COPY, Deviation.LACKING, {"average_moves": False}),
     "Ranges": Break(Place.DATA, Deviation.DIFFERENT, {"draw": torch.rand}),
+    "Periodic": Break(Place.OTHER, Deviation.TOO_OFTEN, {"follows": 2}, {"follows": 4}),
     "Renewed": Break(Place.DATA, Deviation.DIFFERENT, {"same_batch": True}),
     "Replay": Break(Place.NUMBER, Deviation.DIFFERENT, {"net": {"act": torch.relu}}),
     "Restored": Break(Place.RESUMED, Deviation.DIFFERENT, {"before": some_state}),
     "Schedule": Break(Place.COURSE, Deviation.DIFFERENT, {"gamma": 0.9}),
     "Shuffled": Break(Place.DATA, Deviation.DIFFERENT, {"shuffle": False}),
     "Total": Break(Place.RUN, Deviation.CUT_SHORT, {"stop_after": 5}),
+    "Untouched": Break(Place.DATA, Deviation.EXTRA, {"dataset": Scaled}),
 }
 MORE: list[tuple[str, Break]] = [
     ("Accumulate", Break(Place.ACCUMULATION, Deviation.TOO_OFTEN, {"skips": (3,)})),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 from judgements import broken, rule, sentences, titles, violations
 from training_story import Measured, Recorder, Training
 
+from pytest_traincheck.check import CheckOutcome, check_run
+from pytest_traincheck.infer import learn
 from pytest_traincheck.rules.model import Scope
 
 RULE = "`AdamW[Net]` keeps its state (momentum, moments, step counts) from step to step."
@@ -104,3 +109,61 @@ def test_each_optimizer_is_judged_by_its_own_steps(recorder: Recorder) -> None:
     outcome = recorder.judge(golden, lambda t: two(t, cleared=1))
     (violation,) = violations(outcome, "Carried")
     assert (violation.invariant.subject, violation.count) == ("torch.optim.SGD.state", 3)
+
+
+# The state of a model
+
+GIVEN = "In training `Reader` is given what it returned the call before in steps 1, 2, 4, 5 and 7."
+
+
+def reading(seed: int = 0, epochs: int = 4, how: str = "detached") -> None:
+    """A recurrent network that reads texts in three windows each, and takes its state from one to the next."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(seed)
+
+    class Reader(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = torch.nn.LSTM(3, 5)
+
+        def forward(self, window: Any, memory: Any) -> Any:
+            return self.cell(window, memory)
+
+    net = Reader()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    nothing = (torch.zeros(1, 2, 5), torch.zeros(1, 2, 5))
+    memory = nothing
+    for _ in range(epochs):
+        memory = memory if how == "never reset" else nothing
+        for _ in range(3):
+            memory = nothing if how == "dropped" else tuple(part.detach() for part in memory)
+            memory = tuple(part.clone() for part in memory) if how == "copied" else memory
+            optimizer.zero_grad()
+            out, memory = net(torch.randn(4, 2, 3), memory)
+            out.square().mean().backward()
+            optimizer.step()
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Callable[[str], CheckOutcome]:
+    pytest.importorskip("torch")
+    from real_training import recorded
+
+    runs = [recorded(partial(reading, seed), tmp_path / f"golden{seed}") for seed in (0, 1)]
+    golden = learn(runs, pipeline="real", seeds=(0, 1))
+    assert GIVEN in sentences(golden, "Carried")
+    return lambda how: check_run(golden, recorded(partial(reading, 5, how=how), tmp_path / "candidate"), same_spec=True)
+
+
+@pytest.mark.parametrize(
+    ("how", "seen"), [("dropped", "never"), ("never reset", "in steps 1, 2, 3, 4, 5, 6 and 7")], ids=lambda item: item
+)
+def test_the_state_of_a_model_that_is_not_carried(reader: Callable[[str], CheckOutcome], how: str, seen: str) -> None:
+    violation = broken(reader(how), GIVEN)
+    assert violation.candidate == seen
+    assert violation.title.startswith("In the golden run `Reader` was given what it returned the call before")
+
+
+@pytest.mark.parametrize("how", ["detached", "copied"])
+def test_the_state_of_a_model_that_is_carried(reader: Callable[[str], CheckOutcome], how: str) -> None:
+    assert not titles(reader(how), "Carried")

@@ -74,6 +74,9 @@ class Batch(Named):
         }
         if recorder.measures.wanted and (maker := self._maker(args[0])):
             recorder.measures.take(state, "batch.maker", call, digest=maker)
+        # Workers have a data set of their own, of which they tell.
+        if not getattr(args[0], "_num_workers", 0) and _is_a_moment(getattr(args[0], "_num_yielded", None)):
+            recorder.measures.stored(state, call, getattr(args[0], "_dataset", None), args[0])
 
     def _maker(self, iterator: Any) -> int:
         """Which fetch of which worker makes the next batch of an iterator; 0 where nobody can say."""
@@ -89,6 +92,11 @@ class Batch(Named):
             return _fetch(workers[number % len(workers)].pid, max(again - 1, 0), number // len(workers))
         except (AttributeError, TypeError):
             return 0  # an iterator that somebody else wrote
+
+
+def _is_a_moment(made: Any) -> bool:
+    """Whether to look at the data set after so many batches: when there is none, and then less and less often."""
+    return type(made) is int and made & (made - 1) == 0
 
 
 def _shuffled(sampler: Any, sharing: frozenset[tuple[str, str]]) -> bool | None:
@@ -185,6 +193,8 @@ class Fetches(Named):
         recorder.measures.take(state, "fetch.drawn", call, digest=drawn)
         if chosen:
             recorder.measures.take(state, "fetch.chosen", call, digest=chosen)
+        if _is_a_moment(self._number):
+            recorder.measures.stored(state, call, getattr(args[0], "dataset", None), args[0])
 
 
 def _chosen(args: tuple[Any, ...]) -> int:
@@ -228,6 +238,7 @@ class Fetching(Named):
         held = held_generators(info.dataset)
         if held:
             measures.take(state, "rng.dataset", call, digest=held)
+        measures.stored(state, call, info.dataset, result)
 
 
 def install(probe: Probe) -> None:

@@ -166,6 +166,7 @@ def _measure_data(
         if recorder.measures.early:
             recorder.measures.inputs(state, call, arguments)
         recorder.measures.renewal(state, call, root, arguments)
+        recorder.measures.fed_back(state, call, root, arguments)
 
 
 def _token_tensors(named: list[tuple[str, Any]], depth: int) -> list[torch.Tensor]:
@@ -206,9 +207,18 @@ def _close(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call
                 recorder.sketches.closing(state, call, result)
             if call.flags & ENTRY:
                 _look_at_buffers(recorder, state, module, call)
-            if recorder.measures.early and call.flags & TRAINING and torch.is_grad_enabled():
-                recorder.measures.activation(state, call, result)
+            if call.flags & TRAINING and torch.is_grad_enabled():
+                if recorder.measures.early:
+                    recorder.measures.activation(state, call, result)
+                if call.flags & ENTRY and recorder.measures.wanted and not unobservable():
+                    _remember(recorder, state, module, result)
         recorder.end(state, call, result)
+
+
+def _remember(recorder: Recorder, state: ThreadState, module: torch.nn.Module, result: Any) -> None:
+    root = _inner(recorder, module).root
+    if root is not None and root.slots:
+        recorder.measures.returned(state, root.id, result)
 
 
 def _look_at_buffers(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call: Call) -> None:

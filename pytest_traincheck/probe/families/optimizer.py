@@ -201,11 +201,12 @@ class _Steps:
             own = recorder.optimizers.tensors(optimizer)
             every = recorder.optimizers.all_tensors()
             with quiet(state):
+                measure = recorder.measures.of_variables(state, call)
                 recorder.variables.look_after_step(
-                    own, every, recorder.emitter(state, call), recorder.emitter(state, outer)
+                    own, every, recorder.emitter(state, call), recorder.emitter(state, outer), measure
                 )
                 if recorder.measures.wanted:
-                    recorder.variables.measure_updates(recorder.measures.of_variables(state, call))
+                    recorder.variables.measure_updates(measure)
                     recorder.measures.take(state, "optimizer.left", call, float(_holding(optimizer)), opt=call.opt)
                     if recorder.measures.stepped(call.opt):
                         recorder.variables.forget_samples()

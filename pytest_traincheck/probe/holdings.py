@@ -1,0 +1,171 @@
+"""What data sets hold, by its hash, so that a write into it shows at the next look.
+
+A data set is walked through its attributes: tensors, NumPy arrays, and lists of numbers that belong to an example. Only
+what was there at the look before, under the same name and of the same shape, is compared: a cache that fills is no
+write into data. Nothing here keeps an array or a data set alive.
+"""
+
+from __future__ import annotations
+
+import weakref
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from . import digest as content
+from . import walk
+
+STORED = "stored."
+"""Prefix of the measures; the class of what holds the data follows, and the attribute under which."""
+
+BYTES = 1 << 29
+"""What a process may hash for this in all; reckoned in bytes, so that two runs of one program see the same."""
+_WHOLE = 1 << 26
+"""Bytes up to which an array is hashed as a whole; of a larger one evenly spaced elements stand for it."""
+_SAMPLE = 1 << 16
+_ARRAYS = 4096
+"""Arrays of a data set that are looked at."""
+_DEPTH = 6
+_FEWEST = 2
+"""Numbers without which a tensor or list is no data."""
+
+_Known = dict[str, tuple[Any, int]]
+"""Path of an array -> its shape and dtype, and its hash; 0 of one that had one value throughout, as an empty cache."""
+
+
+class Holdings:
+    """Remembers the hashes of each data set that is looked at."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Any], dict[str, _Known]]] = {}
+        self._left = BYTES
+
+    def look(self, dataset: Any, reader: Any) -> list[tuple[str, float]]:
+        """Of each attribute, by its name, the share of its arrays that have other numbers than at the look before;
+        nothing at the first look, and nothing when too much was hashed. Call under `quiet()`.
+
+        `reader` is what makes batches of the data set: a list can be known again only as long as that is the same.
+        """
+        owner = _owner(dataset, reader)
+        if self._left <= 0 or owner is None:
+            return []
+        found: dict[str, _Known] = {}
+        for name, path, array in _arrays(dataset):
+            described = _described(array)
+            if described is not None:
+                self._left -= described[2]
+                found.setdefault(name, {})[path] = described[:2]
+        known = self._known.get(id(owner))
+        before = known[1] if known is not None and known[0]() is owner else {}
+        kept = {
+            name: {path: _empty_stays(before.get(name, {}).get(path), now) for path, now in arrays.items()}
+            for name, arrays in found.items()
+        }
+        self._known[id(owner)] = weakref.ref(owner), kept
+        return [
+            (name, share)
+            for name, arrays in found.items()
+            if (share := _changed(before.get(name, {}), arrays)) is not None
+        ]
+
+
+def _owner(dataset: Any, reader: Any) -> Any:
+    """What a data set is known by: itself, or else what reads it; None where neither lets itself be referred to."""
+    for thing in (dataset, reader):
+        if getattr(type(thing), "__weakrefoffset__", 0):
+            return thing
+    return None
+
+
+def _empty_stays(before: tuple[Any, int] | None, now: tuple[Any, int]) -> tuple[Any, int]:
+    """What began as an empty cache is one, whatever it holds by now."""
+    return before if before is not None and before[0] == now[0] and not before[1] else now
+
+
+def _changed(before: _Known, now: _Known) -> float | None:
+    """The share of the arrays known from before that have changed; None where there is nothing to compare."""
+    pairs = [
+        (before[path][1], hashed)
+        for path, (shape, hashed) in now.items()
+        if path in before and before[path][0] == shape and before[path][1]
+    ]
+    return sum(was != is_now for was, is_now in pairs) / len(pairs) if pairs else None
+
+
+def _arrays(dataset: Any) -> Iterator[tuple[str, str, Any]]:
+    """Name of the attribute, path below it, and array, for all that a data set holds."""
+    seen: set[int] = set()
+    left = _ARRAYS
+
+    def below(name: str, path: str, value: Any, depth: int, of_example: bool = False) -> Iterator[tuple[str, str, Any]]:
+        nonlocal left
+        if left <= 0 or depth < 0 or value is None:
+            return
+        kind = type(value)
+        if issubclass(kind, torch.Tensor) or _is_array(value):
+            left -= 1
+            yield name, path, value
+            return
+        if kind in _PLAIN or id(value) in seen:
+            return
+        seen.add(id(value))
+        pairs = walk.pairs(value)
+        items: Any = walk.sequence(value) if pairs is None else None
+        if items is not None:
+            # A list of numbers that is no example's is a list of places, lengths or draws.
+            if of_example and len(items) >= _FEWEST and all(type(item) in _NUMBERS for item in items):
+                left -= 1
+                yield name, path, list(items)
+                return
+            of_example = True
+            pairs = [(str(number), item) for number, item in enumerate(items[:_ARRAYS])]
+        if pairs is not None:
+            for key, item in pairs:
+                yield from below(name, f"{path}.{key}", item, depth - 1, of_example)
+            return
+        for key, item in walk.attributes(value):
+            yield from below(f"{kind.__name__}.{key}", "", item, depth - 1)
+
+    yield from below(type(dataset).__name__, "", dataset, _DEPTH)
+
+
+_NUMBERS = frozenset({int, float, bool})
+_PLAIN = frozenset({*_NUMBERS, str, bytes, complex, type(None)})
+
+
+def _is_array(value: Any) -> bool:
+    kind = type(value)
+    return kind.__module__ == "numpy" and hasattr(kind, "ravel") and getattr(value, "ndim", 0) > 0
+
+
+def _described(array: Any) -> tuple[Any, int, int] | None:
+    """Shape and dtype, hash, and how many bytes were hashed; None of what cannot be read."""
+    if type(array) is list:
+        text = repr(array).encode()
+        return "list", zlib.crc32(text) + 1, len(text)
+    if issubclass(type(array), torch.Tensor):
+        return _of_tensor(array)
+    if array.dtype.kind not in "biufc" or not array.size:
+        return None
+    if array.nbytes > _WHOLE and not array.flags.c_contiguous:
+        return None
+    flat = array.reshape(-1)
+    data = flat if array.nbytes <= _WHOLE else flat[:: -(-array.size // _SAMPLE)]
+    few = data[:_SAMPLE].tobytes()
+    constant = few == data[:1].tobytes() * (len(few) // array.itemsize) and bool((data == data[0]).all())
+    return (tuple(array.shape), str(array.dtype)), 0 if constant else zlib.crc32(data.tobytes()) + 1, int(data.nbytes)
+
+
+def _of_tensor(tensor: torch.Tensor) -> tuple[Any, int, int] | None:
+    readable = content.local(tensor.detach())
+    if readable is None or readable.layout is not torch.strided or not readable.numel():
+        return None
+    flat = readable.reshape(-1) if readable.nbytes <= _WHOLE or readable.is_contiguous() else None
+    if flat is None:
+        return None
+    data = flat if readable.nbytes <= _WHOLE else flat[:: -(-flat.numel() // _SAMPLE)].contiguous()
+    first = content.in_whole_numbers(data) if data.dtype in content.NUMBERS else data
+    constant = bool((first == first[0]).all())
+    return (tuple(readable.shape), str(readable.dtype)), 0 if constant else content.digest(data), data.nbytes
