@@ -62,7 +62,7 @@ def asked(
                 t.measure("generate.new", float(limit))
 
 
-CALLS = "`__main__.Decoder.generate` calls the model as often as its `max_new_tokens` says."
+CALLS = "`__main__.Decoder.generate` calls the model as often as its `max_new_tokens` says, in evaluation."
 CONTEXT = "`__main__.Decoder.generate` gives the model other tokens in each call than in the one before."
 
 
