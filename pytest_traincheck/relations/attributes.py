@@ -103,6 +103,8 @@ class Attributes:
             f"{claim.attribute} = {golden[path]}",
             f"{claim.attribute} = {_text(now)}",
             value=_text(now),
+            # A model and its copies have the attribute from one line of code.
+            common_cause=f"{claim.attribute} {was[step]} {now[step]}",
         )
 
 

@@ -138,6 +138,20 @@ def test_state_that_is_no_table_when_training_begins(watched: Watch) -> None:
     assert watched(train).values("optimizer.state") == [0.0]
 
 
+def test_contexts_that_generate_goes_on_from(watched: Watch) -> None:
+    """One token in all places is none: another one of it makes no difference."""
+    net = Tiny()
+
+    def train() -> None:
+        net.generate(words()[:, :3], max_new_tokens=3)
+        net.generate(torch.ones(2, 3, dtype=torch.int64), max_new_tokens=1)
+        net(words())
+
+    contexts = watched(train).measured("generate.context")
+    assert len(contexts) == 3
+    assert len({item.digest for item in contexts}) == 3
+
+
 def test_tokens_that_generate_adds(watched: Watch) -> None:
     def train() -> None:
         net = Tiny()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from judgements import sentences, titles, violations
-from trace_builder import Model, tensor
+from trace_builder import Model, digest_of, tensor
 from training_story import Measured, Recorder, Training
 
 from pytest_traincheck.rules.model import Kind, Scope
@@ -37,6 +37,65 @@ def generating(t: Training, new: Sequence[int] = (12, 12, 9), limit: object = 12
             with t.call("__main__.Decoder.generate", type="generate", args=arguments, module=model.number):
                 t.forward(model, line="evaluate")
                 t.measure("generate.new", float(tokens))
+
+
+def asked(
+    t: Training,
+    calls: Sequence[int] = (6, 6),
+    prompt: int = 4,
+    limit: int = 6,
+    contexts: Sequence[int] | None = None,
+) -> None:
+    """A training after which text is generated, by so many calls of the model in each text; `contexts` are the tokens
+    that each of them is given, as numbers.
+    """
+    model = Measured().tell(t)
+    t.mode(model, False)
+    arguments = {"max_new_tokens": limit, "tokens": tensor(1, prompt, dtype="int64")}
+    with t.no_grad():
+        for count in calls:
+            with t.call("__main__.Decoder.generate", type="generate", args=arguments, module=model.number):
+                for number in range(count):
+                    with t.call("__main__.Decoder", type="module", module=model.number, entry=True):
+                        context = number if contexts is None else contexts[min(number, len(contexts) - 1)]
+                        t.measure("generate.context", digest=digest_of("context", context))
+                t.measure("generate.new", float(limit))
+
+
+CALLS = "`__main__.Decoder.generate` calls the model as often as its `max_new_tokens` says, in evaluation."
+CONTEXT = "`__main__.Decoder.generate` gives the model other tokens in each call than in the one before."
+
+
+def test_the_model_is_called_as_often_as_was_asked(recorder: Recorder) -> None:
+    golden = recorder.learn(asked)
+    assert {CALLS, CONTEXT} <= set(sentences(golden, "Bounded"))
+    assert titles(recorder.judge(golden, lambda t: asked(t, calls=(2, 2))), "Bounded") == [
+        "`__main__.Decoder.generate` called the model as often as its `max_new_tokens` says in the golden run; in the "
+        "candidate it makes 2 calls where 6 were asked for."
+    ]
+    only = recorder.judge(golden, lambda t: asked(t, calls=(2,)))
+    assert titles(only, "Bounded"), "the prompt has four tokens, which explains it"
+
+
+@pytest.mark.parametrize(
+    "calls", [(6, 3), (3, 5), (3,), (6, 6, 6)], ids=["one ends early", "all end early", "a single one", "one more"]
+)
+def test_a_text_that_ends_early_breaks_nothing(recorder: Recorder, calls: tuple[int, ...]) -> None:
+    assert not titles(recorder.judge(recorder.learn(asked), lambda t: asked(t, calls=calls)), "Bounded")
+
+
+def test_texts_that_end_early_in_golden_are_no_rule(recorder: Recorder) -> None:
+    assert CALLS not in sentences(recorder.learn(lambda t: asked(t, calls=(6, 4))))
+
+
+def test_a_context_that_stays_is_named(recorder: Recorder) -> None:
+    golden = recorder.learn(asked)
+    (title,) = titles(recorder.judge(golden, lambda t: asked(t, contexts=(0, 1, 2))), "Bounded")
+    assert title.startswith(
+        "`__main__.Decoder.generate` gave the model other tokens in each call in the golden run; in the candidate the "
+        "input is the same as in the call before"
+    )
+    assert CONTEXT not in sentences(recorder.learn(lambda t: asked(t, contexts=(0, 0, 1, 1, 2, 2))))
 
 
 def test_a_batch_has_a_row_for_each_example(recorder: Recorder) -> None:

@@ -150,9 +150,15 @@ def _measure_inputs(
 
 
 def _measure_context(recorder: Recorder, state: ThreadState, call: Call, arguments: dict[str, Any]) -> None:
-    """The tokens that a model goes on from within `generate`; one column, as beside a cache, is no context."""
+    """The tokens that a model goes on from within `generate`; one column, as beside a cache, is no context, and where
+    one token stands in all of them another one of it makes no difference.
+    """
     tokens = next((item for item in _token_tensors([*arguments.items()], 2) if item.shape[1] > 1), None)
-    if tokens is not None:
+    if tokens is None:
+        return
+    with quiet(state):
+        varies = bool((tokens != tokens[:, :1]).any())
+    if varies:
         recorder.measures.content_of(state, "generate.context", call, tokens)
 
 
