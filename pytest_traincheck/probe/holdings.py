@@ -1,8 +1,8 @@
 """What data sets hold, by its hash, so that a write into it shows at the next look.
 
-A data set is walked through its attributes: tensors, NumPy arrays, and lists of numbers that belong to an example. Only
-what was there at the look before, under the same name and of the same shape, is compared: a cache that fills is no
-write into data. Nothing here keeps an array or a data set alive.
+A data set is walked through its attributes: tensors, NumPy arrays, and lists of numbers or words that belong to an
+example. Only what was there at the look before, under the same name and of the same shape, is compared: a cache that
+fills is no write into data. Nothing here keeps an array or a data set alive.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def _arrays(dataset: Any) -> Iterator[tuple[str, str, Any]]:
         pairs = walk.pairs(value)
         items: Any = walk.sequence(value) if pairs is None else None
         if items is not None:
-            # A list of numbers that is no example's is a list of places, lengths or draws.
-            if of_example and len(items) >= _FEWEST and all(type(item) in _NUMBERS for item in items):
+            # One that is no example's is a list of places, lengths or draws.
+            if of_example and len(items) >= _FEWEST and all(type(item) in _PLAIN_ITEMS for item in items):
                 left -= 1
                 yield name, path, list(items)
                 return
@@ -131,8 +131,8 @@ def _arrays(dataset: Any) -> Iterator[tuple[str, str, Any]]:
     yield from below(type(dataset).__name__, "", dataset, _DEPTH)
 
 
-_NUMBERS = frozenset({int, float, bool})
-_PLAIN = frozenset({*_NUMBERS, str, bytes, complex, type(None)})
+_PLAIN_ITEMS = frozenset({int, float, bool, str})
+_PLAIN = frozenset({*_PLAIN_ITEMS, bytes, complex, type(None)})
 
 
 def _is_array(value: Any) -> bool:

@@ -99,7 +99,7 @@ class Carried:
         if isinstance(claim, StateIsGiven):
             return Finding(
                 f"In the golden run `{claim.root}` was given what it returned the call before, such as a hidden state, "
-                f"in {_at(claim.at)}; in the candidate {seen}: its state is not carried on, or begins anew elsewhere.",
+                f"in {_at(claim.at)}; in the candidate {seen}: its state is not carried on, or is reset elsewhere.",
                 f"in {_at(claim.at)}",
                 seen,
                 value=seen,

@@ -8,7 +8,7 @@ each parameter, and every other tracked variable. Each is looked at where everyt
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pytest_traincheck.golden.recording import ENTRY, GRAD, TRAINING
 from pytest_traincheck.optimizer_label import models_in
@@ -20,6 +20,9 @@ from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.sides import INFINITE, Call, Side, Tensor, apart, moved_apart
 from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, epsilon, passed_on, passed_on_by_signs
 
+_FEWEST, _OTHER = 16, 0.01
+"""Numbers of an input that stands for the examples of a batch, and how far at least it is from that of another batch.
+"""
 _CALLS = 64
 """Calls that the tolerance of what a whole step computes allows for."""
 _NOISE = 64
@@ -191,8 +194,32 @@ class Flow:
             # The same tensor under another name is the same: `forward` may call its arguments as it likes.
             found = [given[slot]] if slot in given else list(given.values())
             off = min((apart(inputs[slot], tensor) for tensor in found), default=INFINITE)
-            return off if off <= agreement(epsilon(inputs[slot].dtype)) else None
+            return off if off <= agreement(epsilon(inputs[slot].dtype)) else self._beside(call, slot, given)
         return None
+
+    def _beside(self, call: Call, different: str, given: Mapping[str, Tensor]) -> float | None:
+        """Distance of what stands beside an input that is not golden's; None where nothing there tells examples apart.
+
+        Floating-point numbers that are others in golden's other steps, and are these in both runs, belong to the same
+        examples, as the bonds of graphs do whose edges are numbered otherwise.
+        """
+        found = [
+            apart(tensor, given[slot])
+            for slot, tensor in self._golden.inputs[call.index].items()
+            if slot != different and slot in given and self._tells_examples(call, slot, tensor)
+        ]
+        return max(found, default=None) if found and max(found) <= agreement(epsilon("float32")) else None
+
+    def _tells_examples(self, call: Call, slot: str, tensor: Tensor) -> bool:
+        if tensor.size < _FEWEST or not epsilon(tensor.dtype):
+            return False
+        others = (
+            self._golden.inputs.get(other.index, {}).get(slot)
+            for other in self._golden.calls.values()
+            if other.module == call.module and other.window != call.window
+        )
+        distances = [apart(tensor, other) for other in others if other is not None]
+        return bool(distances) and min(distances) > _OTHER
 
     # what a step gives
 
