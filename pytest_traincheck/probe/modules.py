@@ -102,6 +102,8 @@ class Modules:
         known = self._infos.get(key)
         if known is not None and known.ref() is module:
             return known
+        # An address is used again: what is made there now is younger than all others.
+        self._infos.pop(key, None)
         ref = weakref.ref(module)
         info = self._infos[key] = ModuleInfo(module, ref, self.wrappers.of(type(module)))
         if info.wrapper is not None:
@@ -188,7 +190,9 @@ class Modules:
             members = list(self.wrappers.walk(module))
             if not any(_holds_tensors(part) for part, _ in members):
                 continue
-            roots[id(module)] = root = self._roots.get(id(module)) or self._new_root(info)
+            known = self._roots.get(id(module))
+            root = known if known is not None and known.ref() is module else self._new_root(info)
+            roots[id(module)] = root
             self._name_members(root, members)
         self._roots = roots
 
