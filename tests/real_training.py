@@ -76,6 +76,8 @@ class Real:
     """What is done with the optimizer between two steps."""
     before: Callable[[Any, Net], None] = lambda _optimizer, _net: None
     """What is done with the optimizer before the first step."""
+    state: Callable[[Net], Any] = lambda net: net.state_dict()
+    """What the average is loaded with."""
     stop_after: int = -1
 
     def but(self, **changes: Any) -> Real:
@@ -88,7 +90,7 @@ class Real:
         loader = DataLoader(data, batch_size=self.batch_size, shuffle=self.shuffle)
         net = Net(**self.net)
         average = Net(**self.net)
-        average.load_state_dict(net.state_dict())
+        average.load_state_dict(self.state(net), strict=False)
         optimizer = self.optimizer(self.held(net), lr=self.lr, momentum=self.momentum)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 4, self.gamma)
         self.before(optimizer, net)

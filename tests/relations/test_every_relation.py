@@ -66,6 +66,7 @@ BREAKS: dict[str, Break] = {
     "APIOutput": Break(Place.DIVERGED, Deviation.NOT_FINITE, {"loss_inputs": lambda logits: logits * float("nan")}),
     "APISequence": Break(Place.PREPARATION, Deviation.MISPLACED, {"clip": "after the step"}),
     "Band": Break(Place.NUMBER, Deviation.DIFFERENT, {"scale": 1e6}),
+    "Begins": Break(Place.INITIAL, Deviation.DIFFERENT, {"state": lambda net: type(net)().state_dict()}),
     "Bounded": Break(Place.CHOICE, Deviation.DIFFERENT, {"batch_size": 4}),
     "Carried": Break(Place.RESUMED, Deviation.DIFFERENT, {"between": lambda optimizer: optimizer.state.clear()}),
     "Clipped": Break(Place.PREPARATION, Deviation.FEWER, {"clipped": lambda net: net.head.parameters()}),
@@ -77,6 +78,7 @@ BREAKS: dict[str, Break] = {
     "EventContain": Break(Place.ARRIVAL, Deviation.DIFFERENT, {"after_backward": without_gradient}),
     "Hyperparameter": Break(Place.CHOICE, Deviation.DIFFERENT, {"momentum": 0.5}),
     "Initialised": Break(Place.INITIAL, Deviation.TOO_OFTEN, {"net": {"initialised": 2}}),
+    "Loaded": Break(Place.RESUMED, Deviation.LACKING, {"state": lambda net: dict(net.named_parameters())}),
     "LossScale": Break(Place.LOSS, Deviation.DIFFERENT, {"scale": 0.5}),
     "LossTerms": Break(
         Place.LOSS, Deviation.FEWER, {"second_term": lambda logits: logits.detach().square().mean()}, TWO_TERMS
