@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -78,6 +79,8 @@ class Real:
     """What is done with the optimizer before the first step."""
     state: Callable[[Net], Any] = lambda net: net.state_dict()
     """What the average is loaded with."""
+    saved: Callable[[Net], Any] = lambda net: net.state_dict()
+    """What is saved at the end of each epoch."""
     stop_after: int = -1
 
     def but(self, **changes: Any) -> Real:
@@ -107,6 +110,7 @@ class Real:
                 if steps == self.stop_after:
                     return
                 self.between(optimizer)
+            torch.save(self.saved(net), io.BytesIO())
             if not self.evaluates_in:
                 continue
             net.train(self.evaluates_in == "train mode")

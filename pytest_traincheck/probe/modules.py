@@ -26,6 +26,12 @@ def _holds_tensors(module: torch.nn.Module) -> bool:
     return any(value is not None for value in entries)
 
 
+def _entries(module: torch.nn.Module) -> int:
+    """How many parameters, buffers and modules a module has itself."""
+    entries = module.__dict__
+    return len(entries["_parameters"]) + len(entries["_buffers"]) + len(entries["_modules"])
+
+
 _Ref = weakref.ref[torch.nn.Module]
 
 
@@ -66,8 +72,7 @@ class Root:
             module = ref()
             if module is None:
                 return -2
-            entries = module.__dict__
-            total += len(entries["_parameters"]) + len(entries["_buffers"]) + len(entries["_modules"])
+            total += _entries(module)
         return total
 
 
@@ -82,6 +87,10 @@ class Modules:
         self._infos: dict[int, ModuleInfo] = {}
         self._pending: list[_Ref] = []
         self._roots: dict[int, Root] = {}
+        self._empty: list[tuple[_Ref, int]] = []
+        """Modules on their own that held no tensors, and how many entries they had: losses, and what is still being
+        made.
+        """
         self._ordinal = 0
         self._apis = ByClass[Api]()
         self.generation = 0
@@ -162,7 +171,9 @@ class Modules:
             fresh = any(ref() is not None for ref in pending)
         if not fresh:
             looked_at = list(self._roots.values()) if among is None else among
-            fresh = any(root.current_shape() != root.shape for root in looked_at)
+            fresh = any(root.current_shape() != root.shape for root in looked_at) or any(
+                (module := ref()) is not None and _entries(module) != size for ref, size in self._empty
+            )
         if fresh:
             self._rebuild()
         return fresh
@@ -184,11 +195,13 @@ class Modules:
                     children.add(id(child))
                     child = self.wrappers.inner(child)
         roots: dict[int, Root] = {}
+        self._empty = []
         for info, module in live:
             if info.wrapper or id(module) in children:
                 continue
             members = list(self.wrappers.walk(module))
             if not any(_holds_tensors(part) for part, _ in members):
+                self._empty.append((info.ref, _entries(module)))
                 continue
             known = self._roots.get(id(module))
             root = known if known is not None and known.ref() is module else self._new_root(info)

@@ -142,44 +142,6 @@ class Variables:
             var.id = self._symbols.new("var", fields)
         return var.id
 
-    @staticmethod
-    def by_tensor(root: Root) -> dict[int, Slot]:
-        """Where every parameter and buffer of a root is, by the `id` of its tensor; a tied one has its first name."""
-        found: dict[int, Slot] = {}
-        for slot in root.slots:
-            if (tensor := slot.tensor()) is not None:
-                found.setdefault(id(tensor), slot)
-        return found
-
-    def found_among(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[Slot, int]]:
-        """Which of these tensors, given with their names, are parameters and buffers of modules or copies of them:
-        where they are, and the content hash of each. Call under `quiet()`.
-
-        A copy has the name at the end of its own, and the content.
-        """
-        places: dict[tuple[int, torch.Size], list[Slot]] = {}
-        names: dict[str, list[Slot]] = {}
-        for root in self._roots:
-            for slot in root.slots:
-                held = slot.tensor()
-                readable = content.local(held) if held is not None else None
-                if readable is not None and readable.layout is torch.strided and readable.numel():
-                    places.setdefault((readable.data_ptr(), readable.shape), []).append(slot)
-                    names.setdefault(slot.var.name.rpartition(".")[2], []).append(slot)
-        found = []
-        for name, tensor in tensors:
-            readable = content.local(tensor)
-            if readable is None or readable.layout is not torch.strided or not readable.numel():
-                continue
-            hashed = content.digest(readable)
-            slots = places.get((readable.data_ptr(), readable.shape)) or [
-                slot
-                for slot in names.get(name.rpartition(".")[2], ())
-                if slot.var.digest == hashed and f".{name}".endswith(f".{slot.var.name}")
-            ]
-            found += [(slot, hashed) for slot in slots]
-        return found
-
     # copies outside modules
 
     def note_copy(self, source: torch.Tensor, copy: torch.Tensor) -> None:

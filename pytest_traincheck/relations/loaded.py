@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -22,12 +22,14 @@ from pytest_traincheck.trace.variables import Variables
 
 SUBJECT = "torch.nn.Module.load_state_dict"
 MEASURE, SAVED = "load.given", "save.content"
-MISSING, GIVEN, ITS_OWN = 0, 1, 2
+MISSING, GIVEN, ITS_OWN, CHANGED = range(4)
 """As the probe writes them."""
+_LOADED = (GIVEN, CHANGED)
 _SEEN = {
     MISSING: "no entry for it in the state",
     GIVEN: "loaded",
     ITS_OWN: "given the model's own memory, so that nothing is loaded",
+    CHANGED: "loaded with what has changed since `state_dict()` returned it",
 }
 _MOST = 64
 """Names in a claim; of a model of which more is loaded, but not all, nothing is claimed."""
@@ -55,6 +57,17 @@ class LoadedFrom(Claim):
     source: str
 
 
+@dataclass(frozen=True)
+class LoadsCopies(Claim):
+    """What a model is loaded with was kept as a copy until then."""
+
+    copies: Literal[True] = field(default=True, init=False)
+    root: str
+
+
+AnyClaim = Loads | LoadedFrom | LoadsCopies
+
+
 class Loaded:
     """`load_state_dict` loads the same parameters and buffers of a model whenever it is called, and with the values of
     the same model.
@@ -64,12 +77,12 @@ class Loaded:
     """
 
     name = "Loaded"
-    claims: ClassVar[tuple[type[Claim], ...]] = (Loads, LoadedFrom)
+    claims: ClassVar[tuple[type[Claim], ...]] = (Loads, LoadedFrom, LoadsCopies)
 
-    def layer(self, claim: Loads | LoadedFrom) -> int:
+    def layer(self, claim: AnyClaim) -> int:
         return 1
 
-    def meaning(self, rule: Invariant[Loads | LoadedFrom]) -> Meaning:
+    def meaning(self, rule: Invariant[AnyClaim]) -> Meaning:
         return Meaning(Place.RESUMED, words=replace(_WORDS, finds_variables=True))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
@@ -79,19 +92,25 @@ class Loaded:
                 names = _names(process, table, root)
                 if names is None or len(names):
                     yield Hypothesis(self.name, SUBJECT, Loads(root, names), scope=Scope.PINNED)
+                if table.loads_earlier(root):
+                    yield Hypothesis(self.name, SUBJECT, LoadsCopies(root), scope=Scope.PINNED)
                 for source in sorted({source for _, found in table.sources(root) for source in found}):
                     yield Hypothesis(self.name, SUBJECT, LoadedFrom(root, source), scope=Scope.PINNED)
 
-    def examples(self, claim: Loads | LoadedFrom, run: Run) -> Examples:
-        of = _covering if isinstance(claim, Loads) else _sources
+    def examples(self, claim: AnyClaim, run: Run) -> Examples:
+        of = _sources if isinstance(claim, LoadedFrom) else _covering
         return Examples.concatenate([of(process, number, claim) for number, process in enumerate(run.processes)])
 
-    def sentence(self, claim: Loads | LoadedFrom, subject: str, when: str) -> str:
+    def sentence(self, claim: AnyClaim, subject: str, when: str) -> str:
         if isinstance(claim, LoadedFrom):
             return f"`load_state_dict` gives `{claim.root}` values that {_had(claim)}{when}."
+        if isinstance(claim, LoadsCopies):
+            return (
+                f"What `load_state_dict` gives `{claim.root}` has not changed since `state_dict()` returned it{when}."
+            )
         return f"`load_state_dict` loads {_all(claim)}{when}."
 
-    def finding(self, invariant: Invariant[Loads | LoadedFrom], run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(self, invariant: Invariant[AnyClaim], run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         first = int(broken[0])
         seen = examples.observed[first] if examples.observed is not None else "?"
@@ -104,6 +123,14 @@ class Loaded:
                 value=seen,
             )
         names = variable_names(run, examples, broken)
+        if isinstance(claim, LoadsCopies):
+            return Finding(
+                f"In the golden run `load_state_dict` gave `{claim.root}` values of an earlier time; in the candidate "
+                f"what it gives {listed(names)} was kept without a copy and has changed since `state_dict()` returned "
+                "it.",
+                "values of an earlier time",
+                "values of now",
+            )
         if seen == _SEEN[ITS_OWN]:
             how = (
                 f"in the candidate the state that it is given is the model's own memory for {listed(names)}, as "
@@ -167,6 +194,22 @@ class _Table:
         """For each occasion a row, and the models that had before all that is loaded; left out where none had."""
         return self.process.memo(("sources of", root), lambda: list(_sources_of(self.below(root))))
 
+    def loads_earlier(self, root: str) -> bool:
+        """Whether a parameter was loaded with what one of some model had before, and has no longer."""
+        mine = self.below(root)
+        process = self.process
+        variables, events, history = Variables.of(process), process.events, _history(process)
+        for row, number in zip(mine.row.tolist(), mine.variable.tolist(), strict=True):
+            begin = int(events["seq"][row])
+            digest = _loaded(variables, events, number, int(events["end"][row]))
+            had = np.array([variable for _, before, variable in history.get(digest, ()) if before < row], np.int64)
+            if len(had):
+                last = variables.last(had, np.full(len(had), begin))
+                now = np.where(last >= 0, events["digest"][np.maximum(last, 0)], digest)
+                if bool((now != digest).all()):
+                    return True
+        return False
+
 
 def _table(process: Process) -> _Table:
     events = process.events
@@ -180,7 +223,7 @@ def _table(process: Process) -> _Table:
     if not len(rows):
         return _Table(process, rows, variable, occasion, status)
     # What one call of several gives is given; of the others the worse is told.
-    rank = np.array([1, 0, 2])[status]
+    rank = np.array([2, 0, 3, 1])[status]
     order = np.lexsort((rank, variable, occasion))
     keys = np.stack([occasion[order], variable[order]])
     first = np.concatenate([[True], np.any(keys[:, 1:] != keys[:, :-1], axis=0)])
@@ -188,7 +231,7 @@ def _table(process: Process) -> _Table:
     return _Table(process, rows[kept], variable[kept], occasion[kept], status[kept])
 
 
-def _plain_names(process: Process, variable: Ints) -> list[str]:
+def plain_names(process: Process, variable: Ints) -> list[str]:
     """Names below the root."""
     symbols = Variables.of(process).symbols
     return [str(symbols[number].get("name", "")) for number in variable.tolist()]
@@ -197,11 +240,11 @@ def _plain_names(process: Process, variable: Ints) -> list[str]:
 def _names(process: Process, table: _Table, root: str) -> tuple[str, ...] | None:
     """What is loaded on every occasion, by the patterns of the names; `None`: all of it."""
     mine = table.below(root)
-    if bool((mine.status == GIVEN).all()):
+    if bool(np.isin(mine.status, _LOADED).all()):
         return None
     found: dict[str, bool] = {}
-    for name, status in zip(_plain_names(process, mine.variable), mine.status.tolist(), strict=True):
-        found[pattern(name)] = found.get(pattern(name), True) and status == GIVEN
+    for name, status in zip(plain_names(process, mine.variable), mine.status.tolist(), strict=True):
+        found[pattern(name)] = found.get(pattern(name), True) and status in _LOADED
     names = tuple(sorted(name for name, always in found.items() if always))
     return names if len(names) <= _MOST else ()
 
@@ -209,8 +252,8 @@ def _names(process: Process, table: _Table, root: str) -> tuple[str, ...] | None
 def _covering(process: Process, position: int, claim: Any) -> Examples:
     """One example for each parameter and buffer on each occasion."""
     table = _Table.of(process).below(claim.root)
-    if claim.names is not None:
-        wanted = [pattern(name) in claim.names for name in _plain_names(process, table.variable)]
+    if isinstance(claim, Loads) and claim.names is not None:
+        wanted = [pattern(name) in claim.names for name in plain_names(process, table.variable)]
         mine = np.array(wanted, dtype=bool)
         table = replace(
             table, row=table.row[mine], variable=table.variable[mine], occasion=table.occasion[mine],
@@ -218,8 +261,9 @@ def _covering(process: Process, position: int, claim: Any) -> Examples:
         )  # fmt: skip
     if not len(table.row):
         return EMPTY
+    holds = np.isin(table.status, _LOADED) if isinstance(claim, Loads) else table.status != CHANGED
     return Examples(
-        np.asarray(table.status == GIVEN),
+        np.asarray(holds),
         np.full(len(table.row), position),
         table.row,
         table.variable,
@@ -253,7 +297,7 @@ def _sources_of(table: _Table) -> Iterator[tuple[int, frozenset[str]]]:
     parameters = variables.kind.isin(["parameter"])
     history = _history(process)
     for occasion in np.unique(table.occasion).tolist():
-        mine = (table.occasion == occasion) & (table.status == GIVEN) & parameters[table.variable]
+        mine = (table.occasion == occasion) & np.isin(table.status, _LOADED) & parameters[table.variable]
         if not mine.any():
             continue
         begin, end = int(table.row[mine].min()), int(table.row[mine].max())
@@ -261,7 +305,7 @@ def _sources_of(table: _Table) -> Iterator[tuple[int, frozenset[str]]]:
         for number in table.variable[mine].tolist():
             digest = _loaded(variables, events, number, int(events["end"][end]))
             if digest:
-                had = {root for root, row in history.get(digest, ()) if row < begin}
+                had = {root for root, row, _ in history.get(digest, ()) if row < begin}
                 sources = had if sources is None else sources & had
         if sources:
             yield begin, frozenset(names.roots[root] for root in sources if names.roots[root])
@@ -277,10 +321,10 @@ def _loaded(variables: Variables, events: Any, variable: int, seq: int) -> int:
     return int(events["digest"][row]) if row >= 0 and int(events["new"][row]) == fmt.NONZERO else 0
 
 
-def _history(process: Process) -> Mapping[int, Sequence[tuple[int, int]]]:
-    """For each content that a parameter had or was saved with: the models that had it, and the row that says so."""
+def _history(process: Process) -> Mapping[int, Sequence[tuple[int, int, int]]]:
+    """For each content that a parameter had or was saved with: the model, the row that says so, and the parameter."""
 
-    def compute() -> Mapping[int, Sequence[tuple[int, int]]]:
+    def compute() -> Mapping[int, Sequence[tuple[int, int, int]]]:
         events, variables = process.events, Variables.of(process)
         saved = process.measures(SAVED)
         saved = saved[process.parent_row[saved] >= 0]
@@ -289,10 +333,10 @@ def _history(process: Process) -> Mapping[int, Sequence[tuple[int, int]]]:
         number = np.concatenate([events["subject"][changes], events["args"][saved]]).astype(np.int64)
         contents = np.concatenate([events["digest"][changes], events["digest"][saved]])
         kept = variables.kind.isin(["parameter"])[number] & (contents != 0)
-        found: dict[int, list[tuple[int, int]]] = {}
-        digests, roots = contents[kept], variables.root[number[kept]]
-        for digest, root, row in zip(digests.tolist(), roots.tolist(), rows[kept].tolist(), strict=True):
-            found.setdefault(digest, []).append((root, row))
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        columns = (contents[kept], variables.root[number[kept]], rows[kept], number[kept])
+        for digest, root, row, variable in zip(*(column.tolist() for column in columns), strict=True):
+            found.setdefault(digest, []).append((root, row, variable))
         return found
 
     return process.memo("contents of parameters", compute)

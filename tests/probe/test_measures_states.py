@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
-MISSING, GIVEN, ITS_OWN = 0, 1, 2
+MISSING, GIVEN, ITS_OWN = range(3)
 
 
 def net() -> Any:
@@ -102,6 +102,8 @@ def test_the_content_of_what_is_saved(watched: Watch) -> None:
     trace = watched(save)
     assert [item.name for item in trace.measured("save.content")] == ["0.weight", "0.bias", "1.weight"]
     assert all(item.digest for item in trace.measured("save.content"))
+    left_out = [item.name for item in trace.measured("save.without")]
+    assert left_out == ["1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked"]
 
 
 def test_models_are_numbered_in_the_order_in_which_they_were_made(watched: Watch) -> None:
@@ -130,3 +132,24 @@ def test_models_are_numbered_in_the_order_in_which_they_were_made(watched: Watch
     ordinals = {item["i"]: item["ordinal"] for item in trace.all("root")}
     by_ordinal = [item["shape"][0] for item in sorted(weights, key=lambda item: ordinals[item["root"]])]
     assert by_ordinal == [2, 3, *range(4, 10)] * 8
+
+
+def test_a_model_that_is_looked_at_while_it_is_made(watched: Watch) -> None:
+    """Freezing a layer in a constructor is such a look, and nothing made after it is a reason for another."""
+
+    class Frozen(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.base = nn.Linear(4, 4).requires_grad_(False)
+            self.scale = nn.Parameter(torch.ones(4))
+
+        def forward(self, inputs: Any) -> Any:
+            return self.base(inputs) * self.scale
+
+    def train() -> None:
+        model = Frozen()
+        steps(model, lambda: model(torch.randn(5, 4)).sum())
+
+    trace = watched(train)
+    assert {item.name for item in trace.measured("parameter.rms")} == {"base.weight", "base.bias", "scale"}
+    assert [call.root for call in trace.calls if call.entry] == ["Frozen"]

@@ -87,6 +87,7 @@ BREAKS: dict[str, Break] = {
     "Renewed": Break(Place.DATA, Deviation.DIFFERENT, {"same_batch": True}),
     "Replay": Break(Place.NUMBER, Deviation.DIFFERENT, {"net": {"act": torch.relu}}),
     "Restored": Break(Place.RESUMED, Deviation.DIFFERENT, {"before": some_state}),
+    "Saved": Break(Place.RESUMED, Deviation.LACKING, {"saved": lambda net: dict(net.named_parameters())}),
     "Schedule": Break(Place.COURSE, Deviation.DIFFERENT, {"gamma": 0.9}),
     "Shuffled": Break(Place.DATA, Deviation.DIFFERENT, {"shuffle": False}),
     "Total": Break(Place.RUN, Deviation.CUT_SHORT, {"stop_after": 5}),

@@ -201,6 +201,36 @@ def test_the_best_weights_are_kept_without_a_copy(tmp_path: Path) -> None:
     assert not violations(clones), describe(clones.incidents)
 
 
+def into_another_model(seed: int, kept: Callable[[Any], Any] = copy.deepcopy, at: str = "half-way") -> None:
+    torch.manual_seed(seed)
+    model, best = Tagger(), Tagger()
+    train(model, steps=2)
+    if at == "half-way":
+        state = kept(model.state_dict())
+    train(model, steps=2)
+    if at == "the end":
+        state = kept(model.state_dict())
+    best.load_state_dict(state)
+    best.eval()
+    with torch.no_grad():
+        best(torch.randint(12, (8, 5)))
+
+
+def test_the_best_weights_for_another_model_are_kept_without_a_copy(tmp_path: Path) -> None:
+    golden = learned(into_another_model, tmp_path)
+    rule = "What `load_state_dict` gives `Tagger#1` has not changed since `state_dict()` returned it."
+    assert rule in sentences(golden, "Loaded")
+    assert not violations(judged(golden, into_another_model, tmp_path, seed=4, kept=lambda state: copy.deepcopy(state)))
+    outcome = judged(golden, into_another_model, tmp_path, kept=dict)
+    assert "was kept without a copy and has changed" in outcome.incidents[0].root.title, describe(outcome.incidents)
+
+
+def test_a_copy_that_is_not_needed_may_be_left_out(tmp_path: Path) -> None:
+    golden = learned(lambda seed: into_another_model(seed, at="the end"), tmp_path)
+    outcome = judged(golden, into_another_model, tmp_path, kept=dict, at="the end")
+    assert not violations(outcome), describe(outcome.incidents)
+
+
 # Part of a model
 
 

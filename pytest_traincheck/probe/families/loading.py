@@ -1,16 +1,19 @@
-"""`Module.load_state_dict`: which parameters and buffers it was given, and which it was not."""
+"""`Module.load_state_dict`: which parameters and buffers it was given, and which it was not; and whether what it is
+given has changed since `Module.state_dict` returned it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import digest as content
 from ..context import Call, ThreadState, unobservable
+from ..storages import Counts
 from ..walk import pairs
-from .base import observe
+from .base import observe, watch
 from .modes import Mode
 
 if TYPE_CHECKING:
@@ -18,9 +21,10 @@ if TYPE_CHECKING:
     from ..recorder import Recorder
     from ..variable import Slot
 
-MISSING, GIVEN, ITS_OWN = 0, 1, 2
-"""A tensor that the state has no entry for, one that it has, and one whose entry lies in the tensor's own memory, as
-in what `state_dict()` returned: nothing is loaded then.
+MISSING, GIVEN, ITS_OWN, CHANGED = range(4)
+"""A tensor that the state has no entry for; one that it has; one whose entry lies in the tensor's own memory, as in
+what `state_dict()` returned, so that nothing is loaded; one whose entry lies in another parameter's memory, which was
+written to since `state_dict()` last returned it.
 """
 _ROWS = 20_000
 """Measures of a process after which no more are taken: a target network may be loaded in every step."""
@@ -31,26 +35,42 @@ class Load(Mode):
 
     def __init__(self) -> None:
         super().__init__("load_state_dict")
-        self._own: dict[int, frozenset[str]] = {}
-        """For each open call the keys whose tensor is what it is loaded into; afterwards that cannot be seen."""
+        self._found: dict[int, dict[str, int]] = {}
+        """For the open call the keys whose tensors are no copies; afterwards that cannot be seen."""
         self._left: tuple[object, int] = (None, 0)
+        self._returned = Counts()
+        """The version, plus one, that each tensor of a module had when `state_dict()` last returned it."""
+
+    def returned(self, module: torch.nn.Module, *_: Any, **__: Any) -> None:
+        """`state_dict()` returns the tensors of a module; it is called for each of its parts, too."""
+        for tensor in [*module._parameters.values(), *module._buffers.values()]:
+            if tensor is not None and not tensor.is_inference():
+                self._returned.add(tensor, tensor._version + 1 - self._returned.of(tensor))
+
+    def _is_kept(self, given: Any, tensor: torch.Tensor) -> int:
+        if not issubclass(type(given), torch.Tensor):
+            return GIVEN
+        if _is(given, tensor):
+            return ITS_OWN
+        version = 0 if given.is_inference() else self._returned.of(given)
+        return CHANGED if version and version - 1 != given._version else GIVEN
 
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         if self._room(recorder) and not unobservable():
             given = dict(pairs(self.parameters.argument(args, call.kwargs, "state_dict")) or ())
-            own = frozenset(key for key, tensor in _tensors(args[0]) if _is(given.get(key), tensor))
-            self._own = {call.seq: own}
+            found = {key: self._is_kept(given.get(key), tensor) for key, tensor in _tensors(args[0])}
+            self._found = {call.seq: found}
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         super().after(recorder, state, call, args, result)
-        own, self._own = self._own.get(call.seq), {}
+        found, self._found = self._found.get(call.seq), {}
         missing = getattr(result, "missing_keys", None)
-        if own is None or type(missing) is not list:
+        if found is None or type(missing) is not list:
             return
-        given = _given(recorder, args[0], frozenset(missing), own)
+        given = _given(recorder, args[0], found | dict.fromkeys(missing, MISSING))
         self._left = (recorder, self._left[1] - len(given))
-        for slot, found in given:
-            recorder.measures.of_slot(state, "load.given", call, slot, float(found))
+        for slot, what in given:
+            recorder.measures.of_slot(state, "load.given", call, slot, float(what))
 
     def _room(self, recorder: Recorder) -> bool:
         if self._left[0] is not recorder:
@@ -58,19 +78,18 @@ class Load(Mode):
         return self._left[1] > 0
 
 
-def _given(
-    recorder: Recorder, module: torch.nn.Module, missing: frozenset[str], own: frozenset[str]
-) -> list[tuple[Slot, int]]:
-    """For each tensor what it was given under one of its names at least."""
+def _given(recorder: Recorder, module: torch.nn.Module, found: Mapping[str, int]) -> list[tuple[Slot, int]]:
+    """For each tensor what it was given, by key; of several names of one tensor the one that gives most."""
     root = recorder.modules.info(recorder.modules.wrappers.unwrap(module)).root
-    slots = recorder.variables.by_tensor(root) if root is not None else {}
-    found: dict[int, int] = {}
+    slots: dict[int, Slot] = {}
+    for slot in root.slots if root is not None else ():
+        slots.setdefault(id(slot.tensor()), slot)
+    given: dict[int, int] = {}
     for key, tensor in _tensors(module):
         if id(tensor) in slots:
-            seen = MISSING if key in missing else ITS_OWN if key in own else GIVEN
-            before = found.get(id(tensor), seen)
-            found[id(tensor)] = GIVEN if GIVEN in (seen, before) else max(seen, before)
-    return [(slots[key], given) for key, given in found.items()]
+            seen = (found.get(key, GIVEN), given.get(id(tensor), MISSING))
+            given[id(tensor)] = GIVEN if GIVEN in seen else max(seen)
+    return [(slots[key], what) for key, what in given.items()]
 
 
 def _tensors(module: torch.nn.Module, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
@@ -83,10 +102,8 @@ def _tensors(module: torch.nn.Module, prefix: str = "") -> Iterator[tuple[str, t
             yield from _tensors(child, f"{prefix}{name}.")
 
 
-def _is(given: Any, tensor: torch.Tensor) -> bool:
+def _is(given: torch.Tensor, tensor: torch.Tensor) -> bool:
     """Whether two tensors are the same numbers in the same memory."""
-    if not issubclass(type(given), torch.Tensor):
-        return False
     one, other = content.local(given), content.local(tensor)
     if one is None or other is None or one.layout is not torch.strided or other.layout is not torch.strided:
         return False
@@ -100,5 +117,7 @@ def _is(given: Any, tensor: torch.Tensor) -> bool:
 
 
 def install(probe: Probe) -> None:
-    """Observe the method."""
-    observe(probe, torch.nn.Module.load_state_dict, Load())
+    """Observe both methods."""
+    family = Load()
+    observe(probe, torch.nn.Module.load_state_dict, family)
+    watch(probe, torch.nn.Module.state_dict, family.returned)
