@@ -61,6 +61,30 @@ def test_tied_weights_are_given_once(watched: Watch) -> None:
     assert given(watched(load)) == {"0.weight": GIVEN}
 
 
+def test_a_model_that_is_loaded_again_and_again(watched: Watch) -> None:
+    """A target network may be loaded in every step: after a while that is no longer looked at."""
+
+    def load() -> None:
+        model = trained(nn.Linear(4, 3, bias=False))
+        for _ in range(50):
+            model.load_state_dict({"weight": torch.ones(3, 4)})
+
+    assert watched(load).values("load.given") == [GIVEN] * 32
+
+
+def test_a_state_that_was_asked_for_again_and_again(watched: Watch) -> None:
+    """What is asked for in every step is not followed for ever, and then nothing is said of it."""
+
+    def load() -> None:
+        model, other = nn.Linear(4, 3, bias=False), trained(nn.Linear(4, 3, bias=False))
+        for _ in range(50):
+            trained(model)
+            state = model.state_dict()
+        other.load_state_dict(state)
+
+    assert watched(load).values("load.given") == [GIVEN]
+
+
 def test_a_part_and_a_wrapper_are_loaded_by_the_models_own_names(watched: Watch) -> None:
     def load() -> None:
         model = trained(net())

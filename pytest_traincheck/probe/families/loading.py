@@ -27,7 +27,9 @@ what `state_dict()` returned, so that nothing is loaded; one whose entry lies in
 written to since `state_dict()` last returned it.
 """
 _ROWS = 20_000
-"""Measures of a process after which no more are taken: a target network may be loaded in every step."""
+"""Measures of a process after which no more are taken."""
+_TIMES = 32
+"""How often a module is looked at when it is loaded, or asked for its state: a target network may be in every step."""
 
 
 class Load(Mode):
@@ -38,14 +40,20 @@ class Load(Mode):
         self._found: dict[int, dict[str, int]] = {}
         """For the open call the keys whose tensors are no copies; afterwards that cannot be seen."""
         self._left: tuple[object, int] = (None, 0)
+        self._times: dict[tuple[str, int], int] = {}
         self._returned = Counts()
         """The version, plus one, that each tensor of a module had when `state_dict()` last returned it."""
 
     def returned(self, module: torch.nn.Module, *_: Any, **__: Any) -> None:
         """`state_dict()` returns the tensors of a module; it is called for each of its parts, too."""
+        times = self._count("state", module)
+        if times > _TIMES + 1:
+            return
         for tensor in [*module._parameters.values(), *module._buffers.values()]:
             if tensor is not None and not tensor.is_inference():
-                self._returned.add(tensor, tensor._version + 1 - self._returned.of(tensor))
+                # From then on nothing is known of these tensors: an old version would say that they have changed.
+                version = tensor._version + 1 if times <= _TIMES else 0
+                self._returned.add(tensor, version - self._returned.of(tensor))
 
     def _is_kept(self, given: Any, tensor: torch.Tensor) -> int:
         if not issubclass(type(given), torch.Tensor):
@@ -56,7 +64,7 @@ class Load(Mode):
         return CHANGED if version and version - 1 != given._version else GIVEN
 
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
-        if self._room(recorder) and not unobservable():
+        if self._room(recorder) and not unobservable() and self._count("load", args[0]) <= _TIMES:
             given = dict(pairs(self.parameters.argument(args, call.kwargs, "state_dict")) or ())
             found = {key: self._is_kept(given.get(key), tensor) for key, tensor in _tensors(args[0])}
             self._found = {call.seq: found}
@@ -71,6 +79,10 @@ class Load(Mode):
         self._left = (recorder, self._left[1] - len(given))
         for slot, what in given:
             recorder.measures.of_slot(state, "load.given", call, slot, float(what))
+
+    def _count(self, what: str, module: torch.nn.Module) -> int:
+        count = self._times[what, id(module)] = self._times.get((what, id(module)), 0) + 1
+        return count
 
     def _room(self, recorder: Recorder) -> bool:
         if self._left[0] is not recorder:
