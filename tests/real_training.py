@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -86,6 +87,10 @@ class Real:
     follows: int = 0
     """After how many steps each a copy of the model takes its weights; 0: there is no such copy."""
     after_step: Callable[[Net], None] = lambda _net: None
+    state: Callable[[Net], Any] = lambda net: net.state_dict()
+    """What the average is loaded with."""
+    saved: Callable[[Net], Any] = lambda net: net.state_dict()
+    """What is saved at the end of each epoch."""
     stop_after: int = -1
 
     def but(self, **changes: Any) -> Real:
@@ -98,7 +103,7 @@ class Real:
         loader = DataLoader(data, batch_size=self.batch_size, shuffle=self.shuffle)
         net = Net(**self.net)
         average = Net(**self.net)
-        average.load_state_dict(net.state_dict())
+        average.load_state_dict(self.state(net), strict=False)
         target = copy.deepcopy(net) if self.follows else None
         optimizer = self.optimizer(self.held(net), lr=self.lr, momentum=self.momentum)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 4, self.gamma)
@@ -119,6 +124,7 @@ class Real:
                 if steps == self.stop_after:
                     return
                 self.between(optimizer)
+            torch.save(self.saved(net), io.BytesIO())
             if not self.evaluates_in:
                 continue
             net.train(self.evaluates_in == "train mode")

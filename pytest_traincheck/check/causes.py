@@ -28,6 +28,7 @@ _UP_TO_UPDATE = _UP_TO_GRADIENT | {
 }  # fmt: skip
 
 _SOURCES: dict[Place, frozenset[Place]] = {
+    Place.INITIAL: frozenset({Place.INITIAL, Place.RESUMED}),
     Place.FORWARD: frozenset({Place.FORWARD, Place.EXCHANGE}),
     Place.ARRIVAL: _UP_TO_GRADIENT,
     Place.USE: _UP_TO_GRADIENT | {Place.PREPARATION, Place.ARRIVAL},

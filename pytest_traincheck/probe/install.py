@@ -19,6 +19,7 @@ from ..frameworks.built_in import built_in
 from ..frameworks.description import Framework
 from ..frameworks.extensions import FRAMEWORK, NONE, VARIABLE, Extensions
 from . import storages
+from .context import unseen
 from .in_place import Hooks
 from .names import is_user_file
 from .patch import Patches
@@ -37,6 +38,7 @@ _FAMILIES = (
     "scaler",
     "schedulers",
     "modes",
+    "loading",
     "collectives",
     "initializers",
     "io",
@@ -155,6 +157,8 @@ class Probe:
         """End the trace; functions are still observed, but nothing is recorded any more."""
         recorder = self.recorder
         if recorder is not None:
+            with unseen(recorder, "ending"):
+                recorder.measures.write_waiting(recorder.threads, ends=True)
             self.write_meta(finished=True)
             self.recorder = None
             recorder.writer.close(finished=True)

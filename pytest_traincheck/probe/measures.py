@@ -22,6 +22,7 @@ from .walk import tensors
 
 if TYPE_CHECKING:
     from .recorder import Recorder
+    from .variable import Slot
 
 STEPS = 8
 """Optimizer steps (of the optimizer that has taken most) in which measures are taken."""
@@ -52,6 +53,8 @@ class Measures:
         self._feedback = Feedback()
         self._data: dict[int, tuple[Remembered, float]] = {}
         """Inputs of the model that was called last, and their root mean square."""
+        self.waiting: list[tuple[str, Call, Slot, float, int]] = []
+        """Measures of parameters and buffers that have no name yet."""
         self.wanted = True
         self.early = True
         self.tokens: tuple[Remembered, ...] = ()
@@ -115,6 +118,26 @@ class Measures:
             self.take(state, name, parent, value, var=var)
 
         return write
+
+    def of_slot(
+        self, state: ThreadState, name: str, call: Call, slot: Slot, value: float = math.nan, digest: int = 0
+    ) -> None:
+        """Write one measure of a parameter or buffer. One that was not looked at yet has no name before it is, since
+        its description says what it is like at the first look: until then the measure waits.
+        """
+        if slot.var.id:
+            self.take(state, name, call, value, digest, slot.var.id)
+        else:
+            self.waiting.append((name, call, slot, value, digest))
+
+    def write_waiting(self, state: ThreadState, ends: bool = False) -> None:
+        """Write what waited, as far as it has names now; when the trace ends all that still exists gets one."""
+        waiting, self.waiting = self.waiting, []
+        for name, call, slot, value, digest in waiting:
+            if ends and not slot.var.id and (tensor := slot.tensor()) is not None:
+                self._recorder.variables.id_of(slot.var, tensor)
+            if slot.var.id or not ends:
+                self.of_slot(state, name, call, slot, value, digest)
 
     def initialised(self, tensor: torch.Tensor) -> None:
         """Count a call of an initializer on a tensor."""

@@ -26,6 +26,12 @@ def _holds_tensors(module: torch.nn.Module) -> bool:
     return any(value is not None for value in entries)
 
 
+def _entries(module: torch.nn.Module) -> int:
+    """How many parameters, buffers and modules a module has itself."""
+    entries = module.__dict__
+    return len(entries["_parameters"]) + len(entries["_buffers"]) + len(entries["_modules"])
+
+
 _Ref = weakref.ref[torch.nn.Module]
 
 
@@ -69,8 +75,7 @@ class Root:
             module = ref()
             if module is None:
                 return -2
-            entries = module.__dict__
-            total += len(entries["_parameters"]) + len(entries["_buffers"]) + len(entries["_modules"])
+            total += _entries(module)
         return total
 
 
@@ -85,6 +90,10 @@ class Modules:
         self._infos: dict[int, ModuleInfo] = {}
         self._pending: list[_Ref] = []
         self._roots: dict[int, Root] = {}
+        self._empty: list[tuple[_Ref, int]] = []
+        """Modules on their own that held no tensors, and how many entries they had: losses, and what is still being
+        made.
+        """
         self._ordinal = 0
         self._apis = ByClass[Api]()
         self.generation = 0
@@ -109,6 +118,8 @@ class Modules:
         known = self._infos.get(key)
         if known is not None and known.ref() is module:
             return known
+        # An address is used again: what is made there now is younger than all others.
+        self._infos.pop(key, None)
         ref = weakref.ref(module)
         # An id comes again when a module has died, and a dictionary keeps a key where it was: the order of modules,
         # by which models are numbered, would be up to the allocator.
@@ -170,7 +181,9 @@ class Modules:
             fresh = any(ref() is not None for ref in pending)
         if not fresh:
             looked_at = list(self._roots.values()) if among is None else among
-            fresh = any(root.current_shape() != root.shape for root in looked_at)
+            fresh = any(root.current_shape() != root.shape for root in looked_at) or any(
+                (module := ref()) is not None and _entries(module) != size for ref, size in self._empty
+            )
         if fresh:
             self._rebuild()
         return fresh
@@ -192,11 +205,13 @@ class Modules:
                     children.add(id(child))
                     child = self.wrappers.inner(child)
         roots: dict[int, Root] = {}
+        self._empty = []
         for info, module in live:
             if info.wrapper or id(module) in children:
                 continue
             members = list(self.wrappers.walk(module))
             if not any(_holds_tensors(part) for part, _ in members):
+                self._empty.append((info.ref, _entries(module)))
                 continue
             known = self._roots.get(id(module))
             root = known if known is not None and known.ref() is module else self._new_root(info)

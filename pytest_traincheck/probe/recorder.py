@@ -214,6 +214,8 @@ class Recorder:
                     self.measures.of_variables(state, enclosing) if self.measures.wanted else None,
                     self.measures.initialisations,
                 )
+            if self.measures.waiting:
+                self.measures.write_waiting(state)
 
     def look(self, state: ThreadState, emit: Emit, values: bool = False, gradients: bool = False) -> None:
         """Look at parameters and buffers, or at gradients, where something suggests a change."""

@@ -82,6 +82,12 @@ class Slot:
         self.grad = grad
         self.flag = flag
 
+    @property
+    def is_saved(self) -> bool:
+        """Whether `state_dict()` has it: every parameter of a module, and its buffers but those that do not persist."""
+        owner = self._owner()
+        return self._key is not None and owner is not None and self._key not in owner._non_persistent_buffers_set
+
     def tensor(self) -> torch.Tensor | None:
         """What the place holds now."""
         owner = self._owner()

@@ -90,6 +90,7 @@ BREAKS: dict[str, Break] = {
     "APISequence": Break(Place.PREPARATION, Deviation.MISPLACED, {"clip": "after the step"}),
     "Attributes": Break(Place.CHOICE, Deviation.DIFFERENT, {"net": {"heat": 2.0}}),
     "Band": Break(Place.NUMBER, Deviation.DIFFERENT, {"scale": 1e6}),
+    "Begins": Break(Place.INITIAL, Deviation.DIFFERENT, {"state": lambda net: type(net)().state_dict()}),
     "Bounded": Break(Place.CHOICE, Deviation.DIFFERENT, {"batch_size": 4}),
     "Carried": Break(Place.RESUMED, Deviation.DIFFERENT, {"between": lambda optimizer: optimizer.state.clear()}),
     "Clipped": Break(Place.PREPARATION, Deviation.FEWER, {"clipped": lambda net: net.head.parameters()}),
@@ -107,6 +108,7 @@ BREAKS: dict[str, Break] = {
     "EventContain": Break(Place.ARRIVAL, Deviation.DIFFERENT, {"after_backward": without_gradient}),
     "Hyperparameter": Break(Place.CHOICE, Deviation.DIFFERENT, {"momentum": 0.5}),
     "Initialised": Break(Place.INITIAL, Deviation.TOO_OFTEN, {"net": {"initialised": 2}}),
+    "Loaded": Break(Place.RESUMED, Deviation.LACKING, {"state": lambda net: dict(net.named_parameters())}),
     "LossScale": Break(Place.LOSS, Deviation.DIFFERENT, {"scale": 0.5}),
     "LossTerms": Break(
         Place.LOSS, Deviation.FEWER, {"second_term": lambda logits: logits.detach().square().mean()}, TWO_TERMS
@@ -117,6 +119,7 @@ BREAKS: dict[str, Break] = {
     "Renewed": Break(Place.DATA, Deviation.DIFFERENT, {"same_batch": True}),
     "Replay": Break(Place.NUMBER, Deviation.DIFFERENT, {"net": {"act": torch.relu}}),
     "Restored": Break(Place.RESUMED, Deviation.DIFFERENT, {"before": some_state}),
+    "Saved": Break(Place.RESUMED, Deviation.LACKING, {"saved": lambda net: dict(net.named_parameters())}),
     "Schedule": Break(Place.COURSE, Deviation.DIFFERENT, {"gamma": 0.9}),
     "Shuffled": Break(Place.DATA, Deviation.DIFFERENT, {"shuffle": False}),
     "Total": Break(Place.RUN, Deviation.CUT_SHORT, {"stop_after": 5}),

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class Mode(Named):
-    """`train`, `requires_grad_`, `to`, `load_state_dict`: once for the module called, not for its children."""
+    """`train`, `requires_grad_`, `to`, `load_state_dict` (`loading.py`): once for the module called, not for its
+    children.
+    """
 
     outermost = True
 
@@ -61,7 +63,7 @@ class OptimizerState(Named):
 
 def install(probe: Probe) -> None:
     """Observe the methods of `torch.nn.Module` and `torch.optim.Optimizer`."""
-    families = {"train": Train("train")} | {name: Mode(name) for name in ("requires_grad_", "to", "load_state_dict")}
+    families = {"train": Train("train")} | {name: Mode(name) for name in ("requires_grad_", "to")}
     for name, family in families.items():
         observe(probe, getattr(torch.nn.Module, name), family)
     observe(probe, torch.optim.Optimizer.load_state_dict, OptimizerState())

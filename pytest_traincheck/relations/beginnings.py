@@ -1,0 +1,169 @@
+"""What parameters begin with, as a trace has it: whether their elements differ, and what else has the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pytest_traincheck.trace import Process
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Ints
+from pytest_traincheck.trace.reader import read_sketches
+from pytest_traincheck.trace.variables import Variables
+
+VARIED, CONSTANT = 1e-3, 1e-6
+"""Share of the variance in the mean square from which on elements differ for sure, and up to which they are equal for
+all that a sum in single precision tells.
+"""
+ENOUGH = 16
+"""Elements that must be equal before that is no chance: few numbers of few values are the same now and then."""
+
+Content = tuple[int, float, float, float, float, float, float]
+"""A sketch as far as it is content: size, norm, mean and projections."""
+
+
+@dataclass(frozen=True)
+class First:
+    """A parameter at the first look: its variable, the row and time of the look, and its content hash."""
+
+    variable: int
+    row: int
+    seq: int
+    digest: int
+    elements: int
+    spread: float
+    """Variance of the elements in their mean square: 0 where all are equal, or zero."""
+    zero: bool
+
+
+class Beginnings:
+    """The parameters of modules and optimizers of one process at their first look, each tensor once."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+
+    @staticmethod
+    def of(process: Process) -> Beginnings:
+        return process.memo(Beginnings, lambda: Beginnings(process))
+
+    @cached_property
+    def first(self) -> Mapping[int, First]:
+        """By variable id, in the order of the looks; those alone whose numbers were measured."""
+        process = self.process
+        events, variables = process.events, Variables.of(process)
+        numbers = {}
+        for name in ("parameter.rms", "parameter.mean"):
+            rows = process.measures(name)
+            numbers[name] = dict(zip(events["args"][rows].tolist(), events["value"][rows].tolist(), strict=True))
+        ids = variables.ids("parameter")
+        seen = variables.first_seen(ids)
+        found = {}
+        for variable, seq in sorted(zip(ids.tolist(), seen.tolist(), strict=True), key=lambda pair: pair[1]):
+            rms, mean = (numbers[name].get(variable) for name in ("parameter.rms", "parameter.mean"))
+            if rms is None or mean is None or seq == np.iinfo(np.int64).max:
+                continue
+            row = int(process.row_at(np.array([seq]))[0])
+            state, digest = int(events["new"][row]), int(events["digest"][row])
+            elements = int(np.prod(variables.symbols[variable].get("shape") or [1]))
+            spread = max(0.0, 1 - (mean / rms) ** 2) if rms and state == fmt.NONZERO else 0.0
+            found[variable] = First(variable, row, seq, digest, elements, spread, zero=state == fmt.ZERO)
+        return found
+
+    def equal(self, one: First, other: First) -> bool:
+        """Whether two parameters had the same content when the later of them was first looked at."""
+        earlier, later = sorted((one, other), key=lambda item: item.seq)
+        variables = Variables.of(self.process)
+        row = int(variables.last(np.array([earlier.variable]), np.array([later.seq]))[0])
+        return row >= 0 and int(self.process.events["digest"][row]) == later.digest
+
+    def twins(self) -> Iterator[tuple[First, First]]:
+        """Parameters of enough elements that differ, each with the first other one that had the same content."""
+        events, variables = self.process.events, Variables.of(self.process)
+        parameters = variables.kind.isin(["parameter"])
+        rows = variables.rows
+        rows = rows[parameters[events["subject"][rows]]]
+        had: dict[int, list[int]] = {}
+        for digest, variable in zip(events["digest"][rows].tolist(), events["subject"][rows].tolist(), strict=True):
+            had.setdefault(digest, []).append(variable)
+        for item in self.first.values():
+            if item.spread > VARIED and item.elements >= ENOUGH:
+                others = (self.first[number] for number in had[item.digest] if number in self.first)
+                for other in others:
+                    if other.variable != item.variable and other.seq < item.seq and self.equal(other, item):
+                        yield item, other
+                        break
+
+    @cached_property
+    def names(self) -> Mapping[str, First]:
+        """Those in modules, by name."""
+        names = self.process.names.variables
+        return {names[number]: item for number, item in self.first.items() if Variables.of(self.process).root[number]}
+
+    def below(self, prefix: str) -> Mapping[str, First]:
+        """Those of a module, or the one of this name, by what follows the prefix."""
+        inside = f"{prefix}."
+        return {
+            name.removeprefix(prefix): item
+            for name, item in self.names.items()
+            if name == prefix or name.startswith(inside)
+        }
+
+    # what calls were given and returned
+
+    @cached_property
+    def sketched(self) -> Mapping[int, tuple[int, Content]]:
+        """Time and content of the first sketch of every parameter, by variable id."""
+        sketches = read_sketches(self.process.raw)
+        found: dict[int, tuple[int, Content]] = {}
+        for row in sketches[sketches["var"] > 0]:
+            found.setdefault(int(row["var"]), (int(row["at"]), _content(row)))
+        return found
+
+    @cached_property
+    def shown(self) -> Mapping[Content, tuple[tuple[int, str, str], ...]]:
+        """What models were given and returned, by content: time, name of the model, and slot."""
+        process = self.process
+        sketches = read_sketches(process.raw)
+        slots = [str(symbol.get("name", "")) for symbol in process.raw.symbols["slot"]]
+        calls = process.row_at(sketches["call"])
+        models = frozenset(process.entry_rows.tolist())
+        found: dict[Content, list[tuple[int, str, str]]] = {}
+        for row, call in zip(sketches, calls.tolist(), strict=True):
+            slot = slots[int(row["slot"])]
+            if call in models and slot.partition(".")[0] in ("in", "out") and int(row["size"]) >= ENOUGH:
+                found.setdefault(_content(row), []).append((int(row["at"]), process.module_name(call), slot))
+        return {content: tuple(places) for content, places in found.items()}
+
+    def given(self, variable: int) -> tuple[tuple[str, str], ...]:
+        """Models and slots in which the content of a parameter was seen before it was first looked at itself."""
+        at, content = self.sketched.get(variable, (0, None))
+        if content is None:
+            return ()
+        return tuple(dict.fromkeys((model, slot) for time, model, slot in self.shown.get(content, ()) if time < at))
+
+
+def _content(row: np.void) -> Content:
+    first, second, third, fourth = row["projections"].tolist()
+    return int(row["size"]), float(row["norm"]), float(row["mean"]), first, second, third, fourth
+
+
+def prefixes(one: str, other: str) -> tuple[str, str]:
+    """What two names do not have in common: `Net.key.conv.weight` and `Net.query.conv.weight` give `Net.key` and
+    `Net.query`.
+    """
+    mine, theirs = one.split("."), other.split(".")
+    while len(mine) > 1 and len(theirs) > 1 and mine[-1] == theirs[-1]:
+        mine.pop()
+        theirs.pop()
+    return ".".join(mine), ".".join(theirs)
+
+
+def parameter_rows(items: list[First]) -> tuple[Ints, Ints]:
+    """Rows and variables of first looks, as columns."""
+    return (
+        np.array([item.row for item in items], dtype=np.int64),
+        np.array([item.variable for item in items], dtype=np.int64),
+    )

@@ -1,0 +1,342 @@
+"""Loaded: what `load_state_dict` loads into a model, and whose values these are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
+from pytest_traincheck.relations.claims import Items
+from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
+from pytest_traincheck.rules.claims import Claim
+from pytest_traincheck.rules.model import Invariant, Scope
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.variables import Variables
+
+SUBJECT = "torch.nn.Module.load_state_dict"
+MEASURE, SAVED = "load.given", "save.content"
+MISSING, GIVEN, ITS_OWN, CHANGED = range(4)
+"""As the probe writes them."""
+_LOADED = (GIVEN, CHANGED)
+_SEEN = {
+    MISSING: "no entry for it in the state",
+    GIVEN: "loaded",
+    ITS_OWN: "given the model's own memory, so that nothing is loaded",
+    CHANGED: "loaded with what has changed since `state_dict()` returned it",
+}
+_MOST = 64
+"""Names in a claim; of a model of which more is loaded, but not all, nothing is claimed."""
+_WORDS = Words(
+    names=("load_state_dict", "state_dict", "load", "save", "load_checkpoint", "save_checkpoint"),
+    words=("strict", "checkpoint", "state"),
+)
+
+
+@dataclass(frozen=True)
+class Loads(Claim):
+    """`load_state_dict` has something for every parameter and buffer of a model, or for those of these names, in which
+    `*` stands for a number.
+    """
+
+    root: str
+    names: Annotated[tuple[str, ...], Items(1, _MOST)] | None = None
+
+
+@dataclass(frozen=True)
+class LoadedFrom(Claim):
+    """What a model is loaded with are values that another one, or itself, had before."""
+
+    root: str
+    source: str
+
+
+@dataclass(frozen=True)
+class LoadsCopies(Claim):
+    """What a model is loaded with was kept as a copy until then."""
+
+    copies: Literal[True] = field(default=True, init=False)
+    root: str
+
+
+AnyClaim = Loads | LoadedFrom | LoadsCopies
+
+
+class Loaded:
+    """`load_state_dict` loads the same parameters and buffers of a model whenever it is called, and with the values of
+    the same model.
+
+    What comes between two forward passes or steps is looked at together, so that it does not matter whether a model is
+    loaded as a whole or part by part.
+    """
+
+    name = "Loaded"
+    claims: ClassVar[tuple[type[Claim], ...]] = (Loads, LoadedFrom, LoadsCopies)
+
+    def layer(self, claim: AnyClaim) -> int:
+        return 1
+
+    def meaning(self, rule: Invariant[AnyClaim]) -> Meaning:
+        return Meaning(Place.RESUMED, words=replace(_WORDS, finds_variables=True))
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for process in run.processes:
+            table = _Table.of(process)
+            for root in table.roots:
+                names = _names(process, table, root)
+                if names is None or len(names):
+                    yield Hypothesis(self.name, SUBJECT, Loads(root, names), scope=Scope.PINNED)
+                if table.loads_earlier(root):
+                    yield Hypothesis(self.name, SUBJECT, LoadsCopies(root), scope=Scope.PINNED)
+                for source in sorted({source for _, found in table.sources(root) for source in found}):
+                    yield Hypothesis(self.name, SUBJECT, LoadedFrom(root, source), scope=Scope.PINNED)
+
+    def examples(self, claim: AnyClaim, run: Run) -> Examples:
+        of = _sources if isinstance(claim, LoadedFrom) else _covering
+        return Examples.concatenate([of(process, number, claim) for number, process in enumerate(run.processes)])
+
+    def sentence(self, claim: AnyClaim, subject: str, when: str) -> str:
+        if isinstance(claim, LoadedFrom):
+            return f"`load_state_dict` gives `{claim.root}` values that {_had(claim)}{when}."
+        if isinstance(claim, LoadsCopies):
+            return (
+                f"What `load_state_dict` gives `{claim.root}` has not changed since `state_dict()` returned it{when}."
+            )
+        return f"`load_state_dict` loads {_all(claim)}{when}."
+
+    def finding(self, invariant: Invariant[AnyClaim], run: Run, examples: Examples, broken: Ints) -> Finding:
+        claim = invariant.claim
+        first = int(broken[0])
+        seen = examples.observed[first] if examples.observed is not None else "?"
+        if isinstance(claim, LoadedFrom):
+            return Finding(
+                f"In the golden run `load_state_dict` gave `{claim.root}` values that {_had(claim)}; in the candidate "
+                f"{seen}: another state is saved or loaded.",
+                f"values that {_had(claim)}",
+                seen,
+                value=seen,
+            )
+        names = variable_names(run, examples, broken)
+        if isinstance(claim, LoadsCopies):
+            return Finding(
+                f"In the golden run `load_state_dict` gave `{claim.root}` values of an earlier time; in the candidate "
+                f"what it gives {listed(names)} was kept without a copy and has changed since `state_dict()` returned "
+                "it.",
+                "values of an earlier time",
+                "values of now",
+            )
+        if seen == _SEEN[ITS_OWN]:
+            how = (
+                f"in the candidate the state that it is given is the model's own memory for {listed(names)}, as "
+                "`state_dict()` returns it without a copy, and nothing is loaded"
+            )
+        else:
+            how = f"in the candidate it is given nothing for {listed(names)}: keys are missing or have other names"
+        return Finding(
+            f"In the golden run `load_state_dict` loaded {_all(claim)}; {how}.",
+            f"loads {_all(claim)}",
+            f"{seen}: {listed(names)}",
+            deviation=Deviation.LACKING,
+        )
+
+
+def _all(claim: Loads) -> str:
+    if claim.names is None:
+        return f"all parameters and buffers of `{claim.root}`"
+    return f"{listed(claim.names)} of `{claim.root}`"
+
+
+def _had(claim: LoadedFrom) -> str:
+    return "it had before" if claim.source == claim.root else f"`{claim.source}` had"
+
+
+def pattern(name: str) -> str:
+    """A name with its numbers left open: `layers.*.q.weight`."""
+    return re.sub(r"(?<![^.])\d+(?![^.])", "*", name)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What was loaded: one line for each parameter or buffer in each occasion, parallel columns.
+
+    An occasion is what lies between two forward passes or steps; `status` is the best of its calls, `row` that call.
+    """
+
+    process: Process
+    row: Ints
+    variable: Ints
+    occasion: Ints
+    status: Ints
+
+    @staticmethod
+    def of(process: Process) -> _Table:
+        return process.memo("loaded", lambda: _table(process))
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Names of the models that are loaded."""
+        found = np.unique(Variables.of(self.process).root[self.variable]).tolist()
+        return tuple(name for name in (self.process.names.roots[number] for number in found) if name)
+
+    def below(self, root: str) -> _Table:
+        """The lines of one model."""
+        roots = Labels.of(Variables.of(self.process).root[self.variable], self.process.names.roots)
+        mine = roots.isin([root])
+        return _Table(self.process, self.row[mine], self.variable[mine], self.occasion[mine], self.status[mine])
+
+    def sources(self, root: str) -> Sequence[tuple[int, frozenset[str]]]:
+        """For each occasion a row, and the models that had before all that is loaded; left out where none had."""
+        return self.process.memo(("sources of", root), lambda: list(_sources_of(self.below(root))))
+
+    def loads_earlier(self, root: str) -> bool:
+        """Whether a parameter was loaded with what one of some model had before, and has no longer."""
+        mine = self.below(root)
+        process = self.process
+        variables, events, history = Variables.of(process), process.events, _history(process)
+        for row, number in zip(mine.row.tolist(), mine.variable.tolist(), strict=True):
+            begin = int(events["seq"][row])
+            digest = _loaded(variables, events, number, int(events["end"][row]))
+            had = np.array([variable for _, before, variable in history.get(digest, ()) if before < row], np.int64)
+            if len(had):
+                last = variables.last(had, np.full(len(had), begin))
+                now = np.where(last >= 0, events["digest"][np.maximum(last, 0)], digest)
+                if bool((now != digest).all()):
+                    return True
+        return False
+
+
+def _table(process: Process) -> _Table:
+    events = process.events
+    rows = process.measures(MEASURE)
+    rows = rows[process.parent_row[rows] >= 0]
+    steps = np.array([step.row for step in process.steps], dtype=np.int64)
+    work = np.sort(np.concatenate([process.entry_rows, steps]))
+    variable, status = events["args"][rows].astype(np.int64), events["value"][rows].astype(np.int64)
+    rows = process.parent_row[rows]  # what is said of a parameter that was not looked at yet is said later
+    occasion = np.searchsorted(work, rows)
+    if not len(rows):
+        return _Table(process, rows, variable, occasion, status)
+    # What one call of several gives is given; of the others the worse is told.
+    rank = np.array([2, 0, 3, 1])[status]
+    order = np.lexsort((rank, variable, occasion))
+    keys = np.stack([occasion[order], variable[order]])
+    first = np.concatenate([[True], np.any(keys[:, 1:] != keys[:, :-1], axis=0)])
+    kept = np.sort(order[first])
+    return _Table(process, rows[kept], variable[kept], occasion[kept], status[kept])
+
+
+def plain_names(process: Process, variable: Ints) -> list[str]:
+    """Names below the root."""
+    symbols = Variables.of(process).symbols
+    return [str(symbols[number].get("name", "")) for number in variable.tolist()]
+
+
+def _names(process: Process, table: _Table, root: str) -> tuple[str, ...] | None:
+    """What is loaded on every occasion, by the patterns of the names; `None`: all of it."""
+    mine = table.below(root)
+    if bool(np.isin(mine.status, _LOADED).all()):
+        return None
+    found: dict[str, bool] = {}
+    for name, status in zip(plain_names(process, mine.variable), mine.status.tolist(), strict=True):
+        found[pattern(name)] = found.get(pattern(name), True) and status in _LOADED
+    names = tuple(sorted(name for name, always in found.items() if always))
+    return names if len(names) <= _MOST else ()
+
+
+def _covering(process: Process, position: int, claim: Any) -> Examples:
+    """One example for each parameter and buffer on each occasion."""
+    table = _Table.of(process).below(claim.root)
+    if isinstance(claim, Loads) and claim.names is not None:
+        wanted = [pattern(name) in claim.names for name in plain_names(process, table.variable)]
+        mine = np.array(wanted, dtype=bool)
+        table = replace(
+            table, row=table.row[mine], variable=table.variable[mine], occasion=table.occasion[mine],
+            status=table.status[mine],
+        )  # fmt: skip
+    if not len(table.row):
+        return EMPTY
+    holds = np.isin(table.status, _LOADED) if isinstance(claim, Loads) else table.status != CHANGED
+    return Examples(
+        np.asarray(holds),
+        np.full(len(table.row), position),
+        table.row,
+        table.variable,
+        {"rank": rank_label(process, len(table.row))},
+        Labels.of(table.status, [_SEEN[status] for status in sorted(_SEEN)]),
+    )
+
+
+def _sources(process: Process, position: int, claim: Any) -> Examples:
+    """One example for each occasion on which some model is known to have had before what is loaded."""
+    if claim.source not in process.names.roots:
+        return EMPTY  # no model is recognised as golden's source
+    found = _Table.of(process).sources(claim.root)
+    if not found:
+        return EMPTY
+    texts = ["those of " + " and ".join(f"`{name}`" for name in sorted(sources)) for _, sources in found]
+    return Examples(
+        np.array([claim.source in sources for _, sources in found]),
+        np.full(len(found), position),
+        np.array([row for row, _ in found], dtype=np.int64),
+        np.zeros(len(found), dtype=np.int64),
+        {"rank": rank_label(process, len(found))},
+        Labels.of(np.arange(len(texts)), texts),
+    )
+
+
+def _sources_of(table: _Table) -> Iterator[tuple[int, frozenset[str]]]:
+    """Compares by content, all parameters of the model that are loaded on an occasion and not zero."""
+    process = table.process
+    variables, events, names = Variables.of(process), process.events, process.names
+    parameters = variables.kind.isin(["parameter"])
+    history = _history(process)
+    for occasion in np.unique(table.occasion).tolist():
+        mine = (table.occasion == occasion) & np.isin(table.status, _LOADED) & parameters[table.variable]
+        if not mine.any():
+            continue
+        begin, end = int(table.row[mine].min()), int(table.row[mine].max())
+        sources: set[int] | None = None
+        for number in table.variable[mine].tolist():
+            digest = _loaded(variables, events, number, int(events["end"][end]))
+            if digest:
+                had = {root for root, row, _ in history.get(digest, ()) if row < begin}
+                sources = had if sources is None else sources & had
+        if sources:
+            yield begin, frozenset(names.roots[root] for root in sources if names.roots[root])
+
+
+def _loaded(variables: Variables, events: Any, variable: int, seq: int) -> int:
+    """The content of a parameter after it was loaded; 0 where it is zero, or was never seen."""
+    one = np.array([variable])
+    row = int(variables.last(one, np.array([seq]))[0])
+    if row < 0:  # not seen before it was loaded: its first sight is what it was loaded with
+        first = int(variables.first_seen(one)[0])
+        row = int(variables.process.row_at(np.array([first]))[0]) if first < np.iinfo(np.int64).max else -1
+    return int(events["digest"][row]) if row >= 0 and int(events["new"][row]) == fmt.NONZERO else 0
+
+
+def _history(process: Process) -> Mapping[int, Sequence[tuple[int, int, int]]]:
+    """For each content that a parameter had or was saved with: the model, the row that says so, and the parameter."""
+
+    def compute() -> Mapping[int, Sequence[tuple[int, int, int]]]:
+        events, variables = process.events, Variables.of(process)
+        saved = process.measures(SAVED)
+        saved = saved[process.parent_row[saved] >= 0]
+        changes = variables.rows
+        rows = np.concatenate([changes, process.parent_row[saved]])
+        number = np.concatenate([events["subject"][changes], events["args"][saved]]).astype(np.int64)
+        contents = np.concatenate([events["digest"][changes], events["digest"][saved]])
+        kept = variables.kind.isin(["parameter"])[number] & (contents != 0)
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        columns = (contents[kept], variables.root[number[kept]], rows[kept], number[kept])
+        for digest, root, row, variable in zip(*(column.tolist() for column in columns), strict=True):
+            found.setdefault(digest, []).append((root, row, variable))
+        return found
+
+    return process.memo("contents of parameters", compute)

@@ -1,0 +1,180 @@
+"""Begins: small programs in which parts of a model begin as copies, as what a model was shown, or otherwise."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judgements import describe, sentences, titles
+
+torch = pytest.importorskip("torch")
+
+from real_training import recorded  # noqa: E402
+from torch import nn  # noqa: E402
+
+from pytest_traincheck.check import CheckOutcome, check_run  # noqa: E402
+from pytest_traincheck.golden.model import Golden  # noqa: E402
+from pytest_traincheck.infer import learn  # noqa: E402
+from pytest_traincheck.relations.beginnings import prefixes  # noqa: E402
+
+
+def learned(program: Callable[..., None], folder: Path) -> Golden:
+    runs = [recorded(lambda seed=seed: program(seed), folder / f"golden{seed}") for seed in (0, 1, 2)]
+    return learn(runs, pipeline="beginning", seeds=(0, 1, 2))
+
+
+def judged(golden: Golden, program: Callable[..., None], folder: Path, seed: int = 0, **change: Any) -> CheckOutcome:
+    run = recorded(lambda: program(seed, **change), folder / f"candidate{seed}{'-'.join(change)}")
+    return check_run(golden, run, same_spec=True)
+
+
+def critic() -> Any:
+    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+class Agent(nn.Module):
+    """Two critics, and a target for the first."""
+
+    def __init__(self, target: Callable[[Any], Any], second: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.critic = critic()
+        self.other = second(self.critic)
+        self.target = target(self.critic)
+        self.target.requires_grad_(False)
+
+    def forward(self, state: Any) -> Any:
+        return (self.critic(state) - self.target(state + 1)).square().mean() + self.other(state).square().mean()
+
+
+def fresh(_: Any) -> Any:
+    return critic()
+
+
+def loaded(source: Any) -> Any:
+    target = critic()
+    target.load_state_dict(source.state_dict())
+    return target
+
+
+def deep_q(seed: int, target: Any = copy.deepcopy, second: Any = fresh) -> None:
+    torch.manual_seed(seed)
+    agent = Agent(target, second)
+    optimizer = torch.optim.Adam([*agent.critic.parameters(), *agent.other.parameters()], lr=0.01)
+    for _ in range(4):
+        loss = agent(torch.randn(6, 5))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for slow, quick in zip(agent.target.parameters(), agent.critic.parameters(), strict=True):
+                slow.lerp_(quick, 0.1)
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    return learned(deep_q, tmp_path_factory.mktemp("agent"))
+
+
+def test_what_is_learned(golden: Golden) -> None:
+    assert sentences(golden, "Begins") == [
+        "No two trained parameters begin with the same values.",
+        "The elements of `critic.*.bias`, `critic.*.weight`, `other.*.bias` and 3 more of `Agent` are not all equal "
+        "at the beginning.",
+        "`Agent.target` begins with the values of `Agent.critic`.",
+    ]
+
+
+def test_a_target_that_is_drawn_by_itself(golden: Golden, tmp_path: Path) -> None:
+    outcome = judged(golden, deep_q, tmp_path, target=fresh)
+    (title,) = titles(outcome, "Begins")
+    assert title.startswith(
+        "In the golden run `Agent.target` began with the values of `Agent.critic`; in the candidate"
+    )
+    assert outcome.incidents[0].root.title == title, describe(outcome.incidents)
+
+
+def test_two_critics_that_are_one_twice(golden: Golden, tmp_path: Path) -> None:
+    outcome = judged(golden, deep_q, tmp_path, second=copy.deepcopy)
+    assert "begins with the values of `Agent.critic.0.weight`" in titles(outcome, "Begins")[0]
+
+
+@pytest.mark.parametrize(("seed", "target"), [(0, loaded), (6, copy.deepcopy), (7, loaded)])
+def test_another_way_to_copy(golden: Golden, seed: int, target: Any, tmp_path: Path) -> None:
+    outcome = judged(golden, deep_q, tmp_path, seed, target=target)
+    assert not titles(outcome, "Begins")
+
+
+# What a model was shown
+
+
+def inverted(seed: int, start: Callable[[Any], Any] = torch.clone) -> None:
+    """A code is looked for, from the mean of codes on, that a fixed network turns into a pattern."""
+    torch.manual_seed(seed)
+    network = nn.Sequential(nn.Linear(24, 16), nn.Tanh()).requires_grad_(False)
+    first = torch.randn(1, 24)
+    with torch.no_grad():
+        wanted = network(first) + 0.1
+    code = start(first).requires_grad_(True)
+    optimizer = torch.optim.SGD([code], lr=0.5)
+    for _ in range(4):
+        optimizer.zero_grad()
+        (network(code) - wanted).square().sum().backward()
+        optimizer.step()
+
+
+def test_a_parameter_begins_with_what_a_model_was_given(tmp_path: Path) -> None:
+    golden = learned(inverted, tmp_path)
+    assert "`group0.param0` begins with what `Sequential` was given as `input` before." in sentences(golden, "Begins")
+    assert not titles(judged(golden, inverted, tmp_path, seed=5, start=lambda first: first.detach().add(0)), "Begins")
+    outcome = judged(golden, inverted, tmp_path, start=torch.randn_like)
+    assert titles(outcome, "Begins") == [
+        "In the golden run `group0.param0` began with what `Sequential` was given as `input` before; in the candidate "
+        "it begins with other values."
+    ]
+
+
+# Elements that differ
+
+
+def gated(seed: int, gates: Callable[[Any], Any] = nn.init.uniform_) -> None:
+    """Few elements: no band tells a constant from what was drawn."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(5, 3), nn.PReLU(3))
+    with torch.no_grad():
+        gates(model[1].weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(4, 5)).square().sum().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(("value", "words"), [(0.5, "they are all equal"), (0.0, "they are all zero")])
+def test_a_constant_in_the_place_of_what_is_drawn(value: float, words: str, tmp_path: Path) -> None:
+    golden = learned(gated, tmp_path)
+    assert not titles(judged(golden, gated, tmp_path, seed=8), "Begins")
+    outcome = judged(golden, gated, tmp_path, seed=9, gates=lambda weight: weight.fill_(value))
+    assert titles(outcome, "Begins") == [
+        f"In the golden run the elements of `Sequential.1.weight` differed at the beginning; in the candidate {words}: "
+        "a constant was written over what was drawn, or nothing was drawn."
+    ]
+
+
+def test_a_constant_that_golden_has_is_no_rule(tmp_path: Path) -> None:
+    golden = learned(lambda seed: gated(seed, gates=lambda weight: weight.fill_(0.5)), tmp_path)
+    assert not any("1.weight" in text for text in sentences(golden, "Begins"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        ("Net.key.conv.weight", "Net.query.conv.weight", ("Net.key", "Net.query")),
+        ("Net#1.conv.weight", "Net.conv.weight", ("Net#1", "Net")),
+        ("Net.a", "Net.b", ("Net.a", "Net.b")),
+    ],
+)
+def test_what_two_names_do_not_share(one: str, other: str, found: tuple[str, str]) -> None:
+    assert prefixes(one, other) == found

@@ -1,0 +1,99 @@
+"""Saved: a program that saves adapters at the end, and ends."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judgements import describe, sentences, titles, violations
+
+torch = pytest.importorskip("torch")
+
+from real_training import recorded  # noqa: E402
+from torch import nn  # noqa: E402
+
+from pytest_traincheck.check import CheckOutcome, check_run  # noqa: E402
+from pytest_traincheck.golden.model import Golden  # noqa: E402
+from pytest_traincheck.infer import learn  # noqa: E402
+
+
+class Adapted(nn.Module):
+    """A frozen layer with two small matrices beside it, and a table that is no part of the state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Linear(6, 6).requires_grad_(False)
+        self.down = nn.Parameter(torch.randn(6, 2))
+        self.up = nn.Parameter(torch.zeros(2, 6))
+        self.register_buffer("table", torch.arange(6.0), persistent=False)
+
+    def forward(self, inputs: Any) -> Any:
+        return self.base(inputs) + (inputs + self.table) @ self.down @ self.up
+
+
+Write = Callable[[Any], None]
+
+
+def together(model: Any) -> None:
+    torch.save({"adapter": {"down": model.down.detach(), "up": model.up.detach()}}, io.BytesIO())
+
+
+def as_copies(model: Any) -> None:
+    torch.save({key: value.clone() for key, value in model.state_dict().items() if key in ("down", "up")}, io.BytesIO())
+
+
+def apart(model: Any) -> None:
+    for key in ("up", "down"):
+        torch.save({key: getattr(model, key)}, io.BytesIO())
+
+
+def one_of_two(model: Any) -> None:
+    torch.save({"down": model.down}, io.BytesIO())
+
+
+def whole(model: Any) -> None:
+    torch.save(model.state_dict(), io.BytesIO())
+
+
+def adapt(seed: int, write: Write = together) -> None:
+    torch.manual_seed(seed)
+    model = Adapted()
+    optimizer = torch.optim.SGD([model.down, model.up], lr=0.01)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(4, 6)).square().mean().backward()
+        optimizer.step()
+    write(model)
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    folder = tmp_path_factory.mktemp("adapters")
+    runs = [recorded(lambda seed=seed: adapt(seed), folder / f"golden{seed}") for seed in (0, 1, 2)]
+    return learn(runs, pipeline="saving", seeds=(0, 1, 2))
+
+
+def judged(golden: Golden, write: Write, folder: Path, seed: int = 0) -> CheckOutcome:
+    return check_run(golden, recorded(lambda: adapt(seed, write), folder / "candidate"), same_spec=True)
+
+
+def test_what_is_saved_is_a_rule(golden: Golden) -> None:
+    assert sentences(golden, "Saved") == ["`torch.save` saves `down`, `up` of `Adapted` in a run."]
+
+
+def test_half_of_an_adapter_is_not_saved(golden: Golden, tmp_path: Path) -> None:
+    outcome = judged(golden, one_of_two, tmp_path)
+    assert titles(outcome, "Saved") == [
+        "In the golden run `torch.save` was given `down`, `up` of `Adapted`; in the candidate it is given others of "
+        "that model, and never `Adapted.up`."
+    ]
+    assert len(outcome.incidents) == 1, describe(outcome.incidents)
+
+
+@pytest.mark.parametrize(("write", "seed"), [(as_copies, 0), (apart, 4), (whole, 5)], ids=lambda item: str(item)[:20])
+def test_other_ways_to_save_the_same(golden: Golden, write: Write, seed: int, tmp_path: Path) -> None:
+    outcome = judged(golden, write, tmp_path, seed)
+    assert not violations(outcome, "Saved"), describe(outcome.incidents)
