@@ -99,6 +99,7 @@ def _open(
             return None  # made by a compiler, not by the user
         entry = not state.modules and not transparent and torch._C._current_graph_task_id() == -1
         if entry:
+            recorder.measures.entered(state)
             recorder.before_entry(state, (named.root,) if named.root is not None else ())
             if recorder.values_moved and not torch.is_grad_enabled():
                 recorder.values_moved = False

@@ -118,6 +118,7 @@ def _close_construct(recorder: Recorder, optimizer: Any, call: Call) -> None:
         recorder.optimizers.note_groups(optimizer, call.seq)
         recorder.end(state, call, None)
         recorder.sketches.met_optimizer(state)
+        recorder.measures.met_optimizer()
 
 
 class _Steps:

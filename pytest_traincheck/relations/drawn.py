@@ -1,0 +1,330 @@
+"""Drawn: how many random numbers are drawn, and from which generator."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from pytest_traincheck.golden.numbers import Numbers
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, MeasuredClaim
+from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.draws import GENERATORS, Generator, by_example, by_step, rates_of
+from pytest_traincheck.relations.drawn_places import elsewhere, places_of
+from pytest_traincheck.relations.meaning import Deviation, Meaning, Place
+from pytest_traincheck.rules.claims import Claim
+from pytest_traincheck.rules.model import Invariant, Scope
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace.labels import Ints, Labels
+
+SUBJECTS: Mapping[str, str] = {
+    "torch": "torch.random",
+    "numpy": "numpy.random",
+    "python": "random",
+    "handed": "torch.Generator",
+}
+WORDS: Mapping[str, str] = {
+    "torch": "torch's generator",
+    "numpy": "numpy's generator",
+    "python": "the generator of `random`",
+    "handed": "generators that functions are given",
+}
+
+RATES = 4
+"""So many different numbers may be drawn for an example, by different loaders say; where there are more, chance decides
+how many they are.
+"""
+_STEP = re.compile(r"\d{1,9}\.\d{1,9}")
+_RATE, _ANY = "rate", "drawn"
+
+
+@dataclass(frozen=True)
+class DrawnByStep(MeasuredClaim):
+    """Each of the first training steps draws so many numbers."""
+
+    generator: Generator
+    of: Literal["steps"] = field(default="steps", init=False)
+
+
+@dataclass(frozen=True)
+class DrawnByExample(MeasuredClaim):
+    """Workers draw so many numbers for each example."""
+
+    generator: Generator
+    of: Literal["examples"] = field(default="examples", init=False)
+
+
+@dataclass(frozen=True)
+class DrawnAtAll(MeasuredClaim):
+    """Training steps, or workers, draw numbers, however many."""
+
+    generator: Generator
+    within: Literal["steps", "examples"]
+
+
+AnyClaim = DrawnByStep | DrawnByExample | DrawnAtAll
+
+
+class Drawn:
+    """The same step draws as many numbers in every golden run, whichever functions draw them.
+
+    What is counted is how far a generator has moved. Where golden runs differ in a single step, chance or the data
+    decide, and all that is left to claim is that something is drawn.
+    """
+
+    name = "Drawn"
+    claims: ClassVar[tuple[type[Claim], ...]] = (DrawnByStep, DrawnByExample, DrawnAtAll)
+
+    def layer(self, claim: AnyClaim) -> int:
+        return 2
+
+    def meaning(self, rule: Invariant[AnyClaim]) -> Meaning:
+        # What is called, and how, decides what is drawn: that comes first.
+        return Meaning(Place.DRAWS, order=1)
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for generator in GENERATORS:
+            for claim in (DrawnByStep(generator), DrawnAtAll(generator, "steps")):
+                yield self._hypothesis(claim, f"steps {generator}")
+            for other in (DrawnByExample(generator), DrawnAtAll(generator, "examples")):
+                yield self._hypothesis(other, f"examples {generator}")
+
+    def _hypothesis(self, claim: AnyClaim, family: str) -> Hypothesis:
+        return Hypothesis(self.name, SUBJECTS[claim.generator], claim, scope=Scope.PINNED, family=family)
+
+    def fit(self, claim: AnyClaim, runs: Sequence[Run]) -> Numbers | None:
+        """What every golden run draws; None where that differs, or where there is one run to go by."""
+        if len(runs) < 2:
+            return None
+        if isinstance(claim, DrawnByStep):
+            return _fit_steps(claim.generator, runs)
+        if isinstance(claim, DrawnByExample):
+            return _fit_rates(claim.generator, runs)
+        return _numbers({_ANY: 1.0}) if all(_draws(claim, run) for run in runs) else None
+
+    def suits(self, claim: AnyClaim, numbers: Numbers) -> bool:
+        """Whether the names are those of steps, of rates, or of what is drawn at all."""
+        if isinstance(claim, DrawnByStep):
+            return any(_STEP.fullmatch(name) for name in numbers.names)
+        prefix = _RATE if isinstance(claim, DrawnByExample) else _ANY
+        return bool(numbers.names) and all(name.startswith(prefix) for name in numbers.names)
+
+    def examples(self, claim: AnyClaim, run: Run) -> Examples:
+        if isinstance(claim, DrawnByStep):
+            parts = [_steps(process, number, claim) for number, process in enumerate(run.processes)]
+            return Examples.concatenate(parts)
+        if isinstance(claim, DrawnByExample):
+            return _fetches(claim, run)
+        return _at_all(claim, run)
+
+    def sentence(self, claim: AnyClaim, subject: str, when: str) -> str:
+        who = WORDS[claim.generator]
+        if isinstance(claim, DrawnByStep):
+            return f"Each of the first training steps draws as many numbers from {who} as in the golden runs{when}."
+        if isinstance(claim, DrawnByExample):
+            return f"Workers draw as many numbers from {who} for each example as in the golden runs{when}."
+        doing = "Training steps draw" if claim.within == "steps" else "Workers that make batches draw"
+        return f"{doing} random numbers from {who}{when}."
+
+    def finding(self, invariant: Invariant[AnyClaim], run: Run, examples: Examples, broken: Ints) -> Finding:
+        claim = invariant.claim
+        first = int(broken[0])
+        row = int(examples.row[first])
+        process = run.processes[int(examples.process[first])]
+        seen = examples.observed[first] if examples.observed is not None else "0"
+        if isinstance(claim, DrawnByStep):
+            step = process.step_number(row)
+            return _finding_of_step(claim, process, step, int(float(seen)))
+        if isinstance(claim, DrawnByExample):
+            return _finding_of_examples(claim, seen)
+        who = WORDS[claim.generator]
+        doing = "in training steps" if claim.within == "steps" else "by the workers that make batches"
+        return Finding(
+            f"In the golden run random numbers were drawn from {who} {doing}; in the candidate none are.",
+            f"drawn from {who}",
+            "not drawn",
+            deviation=Deviation.LACKING,
+        )
+
+
+# Training steps
+
+
+def _fit_steps(generator: Generator, runs: Sequence[Run]) -> Numbers | None:
+    counted = [_counts(run, generator) for run in runs]
+    first = counted[0]
+    if not first or any(other != first for other in counted) or not all(map(math.isfinite, first.values())):
+        return None
+    if generator != "torch" and not any(first.values()):
+        return None  # much that has nothing to do with training draws from these: names of files, for one
+    found = dict(first)
+    if generator == "torch":
+        found.update(_common([places_of(run) for run in runs]))
+    return _numbers(found)
+
+
+def _counts(run: Run, generator: Generator) -> dict[str, float]:
+    return {
+        _key(process, step): count
+        for process in run.processes
+        for step, count in by_step(process, generator).items()
+    }
+
+
+def _key(process: Process, step: int) -> str:
+    return f"{process.rank}.{step}"
+
+
+def _common(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """What all have, and alike."""
+    first, *others = found
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+
+
+def _numbers(found: Mapping[str, float]) -> Numbers:
+    values = np.array(list(found.values()), dtype=np.float64)
+    return Numbers(tuple(found), values, values)
+
+
+def _steps(process: Process, position: int, claim: DrawnByStep) -> Examples:
+    numbers = claim.numbers
+    drawn = by_step(process, claim.generator)
+    ends = [step.row for step in process.lead_steps]
+    known = [
+        (step, count, float(numbers.low[place]))
+        for step, count in sorted(drawn.items())
+        if (place := numbers.position.get(_key(process, step))) is not None
+        and math.isfinite(count)
+        and step < len(ends)
+    ]
+    if not known:
+        return EMPTY
+    ahead = np.cumsum([count - wanted for _, count, wanted in known])
+    holds = np.array([count == wanted for _, count, wanted in known])
+    if _prepared_ahead(ahead, whole=len(known) == process.windows):
+        holds[:] = True
+    return Examples(
+        holds,
+        np.full(len(known), position),
+        np.array([ends[step] for step, _, _ in known], dtype=np.int64),
+        np.zeros(len(known), dtype=np.int64),
+        {"rank": rank_label(process, len(known))},
+        Labels.of(np.arange(len(known)), [f"{count:.0f}" for _, count, _ in known]),
+    )
+
+
+def _prepared_ahead(ahead: Ints, *, whole: bool) -> bool:
+    """Whether all is drawn that golden draws, and some of it earlier: a loop may fetch batches before it needs them.
+
+    `ahead` is by how much more has been drawn after each step. At the end of a run nothing is left to come.
+    """
+    if (ahead < 0).any():
+        return False
+    return bool(ahead[-1] == 0) if whole else bool((ahead[1:] == ahead[0]).all())
+
+
+def _finding_of_step(claim: DrawnByStep, process: Process, step: int, seen: int) -> Finding:
+    numbers = claim.numbers
+    who = WORDS[claim.generator]
+    wanted = int(numbers.low[numbers.position[_key(process, step)]])
+    deviation = Deviation.LACKING if not seen else Deviation.FEWER if seen < wanted else Deviation.DIFFERENT
+    known = elsewhere(process, step, numbers) if claim.generator == "torch" else None
+    if known is not None:
+        return Finding(known.title, known.golden, known.candidate, place=known.source, deviation=deviation)
+    return Finding(
+        f"In the golden run step {step} drew {_count(wanted)} from {who}; in the candidate {seen or 'none'}.",
+        f"{_count(wanted)} drawn for the step",
+        f"{_count(seen)} drawn",
+        deviation=deviation,
+    )
+
+
+def _count(numbers: int) -> str:
+    return "no random number" if not numbers else "1 random number" if numbers == 1 else f"{numbers} random numbers"
+
+
+# Examples that workers make
+
+
+def _fit_rates(generator: Generator, runs: Sequence[Run]) -> Numbers | None:
+    rates = [rates_of(run, generator) for run in runs]
+    first = rates[0]
+    if not any(first) or len(first) > RATES or any(other != first for other in rates):
+        return None
+    if not all(map(math.isfinite, first)):
+        return None
+    return _numbers({f"{_RATE}{number}": rate for number, rate in enumerate(sorted(first))})
+
+
+def _fetches(claim: DrawnByExample, run: Run) -> Examples:
+    """One example for each fetch; where something golden draws never comes, that is one too."""
+    known = set(claim.numbers.low.tolist())
+    found = [
+        (number, row, rate, rate in known)
+        for number, process in enumerate(run.processes)
+        for row, rate in by_example(process, claim.generator)
+        if math.isfinite(rate)
+    ]
+    if not found:
+        return EMPTY
+    seen = {rate for _, _, rate, _ in found}
+    number, row, *_ = found[0]
+    found += [(number, row, rate, False) for rate in sorted(known - seen) if rate]
+    return Examples(
+        np.array([holds for *_, holds in found]),
+        np.array([number for number, *_ in found]),
+        np.array([row for _, row, *_ in found]),
+        np.zeros(len(found), dtype=np.int64),
+        {},
+        Labels.of(np.arange(len(found)), [f"{rate:g}" for _, _, rate, _ in found]),
+    )
+
+
+def _finding_of_examples(claim: DrawnByExample, seen: str) -> Finding:
+    who = WORDS[claim.generator]
+    known = [f"{rate:g}" for rate in claim.numbers.low.tolist()]
+    wanted = " or ".join(known)
+    if seen in known:
+        return Finding(
+            f"In the golden run workers drew {seen} random numbers from {who} for some examples; in the candidate "
+            "they never do.",
+            f"{seen} random numbers for an example",
+            "never so many",
+            deviation=Deviation.LACKING,
+        )
+    return Finding(
+        f"In the golden run workers drew {wanted} random numbers from {who} for each example; in the candidate {seen}.",
+        f"{wanted} random numbers for each example",
+        f"{seen}",
+    )
+
+
+# Whether anything is drawn
+
+
+def _draws(claim: DrawnAtAll, run: Run) -> bool:
+    if claim.within == "examples":
+        return any(rates_of(run, claim.generator))
+    return any(count > 0 for process in run.processes for count in by_step(process, claim.generator).values())
+
+
+def _at_all(claim: DrawnAtAll, run: Run) -> Examples:
+    looked = [
+        (number, process)
+        for number, process in enumerate(run.processes)
+        if (by_example if claim.within == "examples" else by_step)(process, claim.generator)
+    ]
+    if not looked:
+        return EMPTY
+    number, process = looked[0]
+    rows = [step.row for step in process.lead_steps] or [row for row, _ in by_example(process, claim.generator)]
+    return Examples(
+        np.array([_draws(claim, run)]),
+        np.array([number]),
+        np.array(rows[:1], dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+    )

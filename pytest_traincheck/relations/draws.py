@@ -1,0 +1,118 @@
+"""What each random generator has drawn: between training steps, by which calls, and for each example in workers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace.reader import read_sketches
+
+Generator = Literal["torch", "numpy", "python", "handed"]
+GENERATORS: tuple[Generator, ...] = ("torch", "numpy", "python", "handed")
+"""The global ones, and those that functions are handed."""
+
+_NEXT_TO = 1
+"""A function that has drawn is written right after the state that it left."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Numbers of 32 bits that a generator has drawn: in which module, `` outside of all, or while a batch is made, in
+    words; by which function and how many elements, where that is known; and the line of code.
+    """
+
+    place: str
+    words: int
+    function: str = ""
+    elements: int = 0
+    source: str = ""
+
+
+def by_step(process: Process, generator: Generator) -> dict[int, float]:
+    """Numbers drawn for each complete training step: since the step before, or since the first forward pass. Those of
+    which nobody knows how many are infinite.
+    """
+    rows = process.measures(f"rng.{generator}")
+    found: dict[int, float] = {}
+    if not process.windows or not len(rows):
+        return found
+    for window, value in zip(process.window[rows].tolist(), process.events["value"][rows].tolist(), strict=True):
+        if window < process.windows and not math.isnan(value):
+            found[window] = found.get(window, 0.0) + value
+    return found
+
+
+def by_example(process: Process, generator: Generator) -> list[tuple[int, float]]:
+    """Of each fetch of a worker the row, and the numbers drawn for each of its examples."""
+    rows, sizes = process.measures(f"fetch.{generator}"), process.measures("fetch.size")
+    if not len(rows) or len(sizes) < len(rows):
+        return []
+    numbers, examples = process.events["value"][rows], process.events["value"][sizes[: len(rows)]]
+    rates = np.round(numbers / np.maximum(examples, 1.0), 6)
+    return [(row, rate) for row, rate in zip(rows.tolist(), rates.tolist(), strict=True) if not math.isnan(rate)]
+
+
+def rates_of(run: Run, generator: Generator) -> set[float]:
+    """The numbers drawn for an example, of all workers of a run."""
+    return {rate for process in run.processes for _, rate in by_example(process, generator)}
+
+
+def places(process: Process) -> Mapping[int, list[Draw]]:
+    """What torch's generator has drawn for each training step that was sketched, in order."""
+    return process.memo("places of draws", lambda: _places(process))
+
+
+def _places(process: Process) -> dict[int, list[Draw]]:
+    found: dict[int, list[Draw]] = {}
+    begin = _begin(process)
+    for at, draw in _draws(process):
+        window = int(np.searchsorted(process.step_ends, at, side="left"))
+        if at >= begin and window < process.windows:
+            found.setdefault(window, []).append(draw)
+    return found
+
+
+def _begin(process: Process) -> float:
+    """When draws begin to count: with the first forward pass after the optimizers of the first step were made."""
+    made = process.rows_of_type("construct")
+    made = made[process.window[made] == 0]
+    since = int(process.events["end"][made].max()) if len(made) else 0
+    modules = process.rows_of_type("module")
+    entries = modules[process.parent_row[modules] < 0]
+    begins = process.events["seq"][entries].astype(np.int64)
+    later = begins[begins > since]
+    return float(later.min()) if len(later) else math.inf
+
+
+def _draws(process: Process) -> Iterator[tuple[float, Draw]]:
+    slots = [str(symbol.get("name", "")) for symbol in process.raw.symbols["slot"]]
+    rows = read_sketches(process.raw)
+    wanted = {number for number, name in enumerate(slots) if name in ("rng.torch", "before.torch")}
+    for position in np.flatnonzero(np.isin(rows["slot"], list(wanted)) & (rows["size"] > 0)).tolist():
+        row = rows[position]
+        call, at = int(process.row_at([int(row["call"])])[0]), float(row["at"])
+        if slots[int(row["slot"])] == "before.torch" and call >= 0:
+            at = float(process.events["seq"][call]) - 0.5
+            call = int(process.parent_row[call])
+        function, elements = "", 0
+        if position + 1 < len(rows) and rows["at"][position + 1] <= row["at"] + _NEXT_TO:
+            name = slots[int(rows["slot"][position + 1])]
+            if name.startswith("draw."):
+                function, elements = name.removeprefix("draw."), int(rows["size"][position + 1])
+        source = process.source(call) if call >= 0 else ""
+        yield at, Draw(_place(process, call), int(row["size"]), function, elements, source)
+
+
+def _place(process: Process, row: int) -> str:
+    while row >= 0:
+        if name := process.module_name(row):
+            return name
+        if process.type_codes[row] == "data":
+            return process.api[row]
+        row = int(process.parent_row[row])
+    return ""
