@@ -53,7 +53,7 @@ class Advance:
         found = {}
         for name, state in _states(names).items():
             before, self._last[name] = self._last.get(name), state
-            found[name] = self._set_aside.pop(name, 0.0) + self._between(name, before, state)
+            found[name] = self._set_aside.pop(name, 0.0) + self._between(before, state)
         return found
 
     def hold(self) -> None:
@@ -65,7 +65,7 @@ class Advance:
         """Count again."""
         self._last = _states()
 
-    def _between(self, name: str, before: tuple[Any, int] | None, now: tuple[Any, int]) -> float:
+    def _between(self, before: tuple[Any, int] | None, now: tuple[Any, int]) -> float:
         if before is None:
             return FIRST
         blocks = 0 if _same(before[0], now[0]) else self._blocks(_words(before[0]), _words(now[0]))
@@ -112,8 +112,8 @@ def _states(names: tuple[str, ...] | None = None) -> dict[str, tuple[Any, int]]:
             left = int(state[_LEFT : _LEFT + 4].view(torch.int32)[0])
             found["torch"] = state[_STATE : _STATE + 8 * _WORDS].view(torch.int64), _WORDS + 1 - left
     if names is None or "python" in names:
-        _, (*words, place), _ = random.getstate()
-        found["python"] = words, place
+        _, state_of_python, _ = random.getstate()
+        found["python"] = state_of_python[:-1], state_of_python[-1]
     theirs = sys.modules.get("numpy.random")
     if theirs is not None and (names is None or "numpy" in names):
         kind, keys, place, *_ = theirs.get_state()

@@ -13,8 +13,8 @@ import numpy as np
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, MeasuredClaim
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.draws import GENERATORS, Generator, by_example, by_step, rates_of
 from pytest_traincheck.relations.drawn_places import elsewhere, places_of
+from pytest_traincheck.relations.draws import GENERATORS, Generator, by_example, by_step
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -39,7 +39,7 @@ RATES = 4
 how many they are.
 """
 _STEP = re.compile(r"\d{1,9}\.\d{1,9}")
-_RATE, _ANY = "rate", "drawn"
+_RATE, _ANY, _MADE_WITH, _WORKERS = "rate", "drawn", "torch ", "workers"
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,11 @@ class Drawn:
         if isinstance(claim, DrawnByStep):
             return any(_STEP.fullmatch(name) for name in numbers.names)
         prefix = _RATE if isinstance(claim, DrawnByExample) else _ANY
-        return bool(numbers.names) and all(name.startswith(prefix) for name in numbers.names)
+        return any(name.startswith(prefix) for name in numbers.names)
 
     def examples(self, claim: AnyClaim, run: Run) -> Examples:
+        if not isinstance(claim, DrawnAtAll) and not _counts_alike(claim, run):
+            return EMPTY
         if isinstance(claim, DrawnByStep):
             parts = [_steps(process, number, claim) for number, process in enumerate(run.processes)]
             return Examples.concatenate(parts)
@@ -140,7 +142,8 @@ class Drawn:
             step = process.step_number(row)
             return _finding_of_step(claim, process, step, int(float(seen)))
         if isinstance(claim, DrawnByExample):
-            return _finding_of_examples(claim, seen)
+            assert examples.observed is not None
+            return _finding_of_examples(claim, [examples.observed[position] for position in broken.tolist()])
         who = WORDS[claim.generator]
         doing = "in training steps" if claim.within == "steps" else "by the workers that make batches"
         return Finding(
@@ -151,28 +154,54 @@ class Drawn:
         )
 
 
+def _version(run: Run) -> str:
+    return str(run.processes[0].raw.meta.get("versions", {}).get("torch", "")) if run.processes else ""
+
+
+def _counts_alike(claim: DrawnByStep | DrawnByExample, run: Run) -> bool:
+    """Whether functions take as many numbers as in the golden runs: another torch may need others for the same. And
+    whether workers make the batches, as there, or nobody but the process that trains.
+    """
+    names = claim.numbers.position
+    if claim.of == "steps" and (_WORKERS in names) != bool(run.workers):
+        return False
+    return claim.generator != "torch" or f"{_MADE_WITH}{_version(run)}" in names
+
+
 # Training steps
 
 
 def _fit_steps(generator: Generator, runs: Sequence[Run]) -> Numbers | None:
     counted = [_counts(run, generator) for run in runs]
     first = counted[0]
-    if not first or any(other != first for other in counted) or not all(map(math.isfinite, first.values())):
+    if (
+        not first
+        or not all(map(_one_training, runs))
+        or any(other != first for other in counted)
+        or not all(map(math.isfinite, first.values()))
+    ):
         return None
     if generator != "torch" and not any(first.values()):
         return None  # much that has nothing to do with training draws from these: names of files, for one
     found = dict(first)
     if generator == "torch":
         found.update(_common([places_of(run) for run in runs]))
+        found[f"{_MADE_WITH}{_version(runs[0])}"] = 1.0
+    if runs[0].workers:
+        found[_WORKERS] = 1.0
     return _numbers(found)
 
 
 def _counts(run: Run, generator: Generator) -> dict[str, float]:
     return {
-        _key(process, step): count
-        for process in run.processes
-        for step, count in by_step(process, generator).items()
+        _key(process, step): count for process in run.processes for step, count in by_step(process, generator).items()
     }
+
+
+def _one_training(run: Run) -> bool:
+    """Whether each rank is one process: a script may start several trainings, one after the other."""
+    ranks = [process.rank for process in run.processes if process.windows]
+    return len(set(ranks)) == len(ranks)
 
 
 def _key(process: Process, step: int) -> str:
@@ -205,7 +234,8 @@ def _steps(process: Process, position: int, claim: DrawnByStep) -> Examples:
         return EMPTY
     ahead = np.cumsum([count - wanted for _, count, wanted in known])
     holds = np.array([count == wanted for _, count, wanted in known])
-    if _prepared_ahead(ahead, whole=len(known) == process.windows):
+    whole = len(known) == process.windows
+    if _prepared_ahead(ahead, whole=whole):
         holds[:] = True
     return Examples(
         holds,
@@ -219,12 +249,16 @@ def _steps(process: Process, position: int, claim: DrawnByStep) -> Examples:
 
 def _prepared_ahead(ahead: Ints, *, whole: bool) -> bool:
     """Whether all is drawn that golden draws, and some of it earlier: a loop may fetch batches before it needs them.
+    What it fetches before the first forward pass does not count, and is missing in the last step of a run.
 
-    `ahead` is by how much more has been drawn after each step. At the end of a run nothing is left to come.
+    `ahead` is by how much more has been drawn after each step. At the end of a run nothing is left to come; before it
+    what came earlier stays ahead.
     """
-    if (ahead < 0).any():
-        return False
-    return bool(ahead[-1] == 0) if whole else bool((ahead[1:] == ahead[0]).all())
+    if whole and len(ahead) > 2 and ahead[-1] < 0 and not ahead[:-1].any():
+        return True
+    if whole and ahead[-1] == 0:
+        return bool((ahead >= 0).all() or (ahead <= 0).all())
+    return not whole and bool(ahead[0] > 0 and (ahead == ahead[0]).all())
 
 
 def _finding_of_step(claim: DrawnByStep, process: Process, step: int, seen: int) -> Finding:
@@ -234,11 +268,14 @@ def _finding_of_step(claim: DrawnByStep, process: Process, step: int, seen: int)
     deviation = Deviation.LACKING if not seen else Deviation.FEWER if seen < wanted else Deviation.DIFFERENT
     known = elsewhere(process, step, numbers) if claim.generator == "torch" else None
     if known is not None:
-        return Finding(known.title, known.golden, known.candidate, place=known.source, deviation=deviation)
+        return Finding(
+            known.title, known.golden, known.candidate, place=known.source, value=known.candidate, deviation=deviation
+        )
     return Finding(
         f"In the golden run step {step} drew {_count(wanted)} from {who}; in the candidate {seen or 'none'}.",
         f"{_count(wanted)} drawn for the step",
         f"{_count(seen)} drawn",
+        value=str(seen),
         deviation=deviation,
     )
 
@@ -251,55 +288,65 @@ def _count(numbers: int) -> str:
 
 
 def _fit_rates(generator: Generator, runs: Sequence[Run]) -> Numbers | None:
-    rates = [rates_of(run, generator) for run in runs]
+    rates = [by_example(run, generator) for run in runs]
     first = rates[0]
     if not any(first) or len(first) > RATES or any(other != first for other in rates):
         return None
     if not all(map(math.isfinite, first)):
         return None
-    return _numbers({f"{_RATE}{number}": rate for number, rate in enumerate(sorted(first))})
+    made_with = {f"{_MADE_WITH}{_version(runs[0])}": 1.0} if generator == "torch" else {}
+    return _numbers({f"{_RATE}{number}": rate for number, rate in enumerate(sorted(first))} | made_with)
+
+
+def _rates(claim: DrawnByExample) -> list[float]:
+    """The numbers that golden's workers draw for an example."""
+    numbers = claim.numbers
+    return [float(numbers.low[at]) for name, at in numbers.position.items() if name.startswith(_RATE)]
 
 
 def _fetches(claim: DrawnByExample, run: Run) -> Examples:
-    """One example for each fetch; where something golden draws never comes, that is one too."""
-    known = set(claim.numbers.low.tolist())
-    found = [
-        (number, row, rate, rate in known)
-        for number, process in enumerate(run.processes)
-        for row, rate in by_example(process, claim.generator)
-        if math.isfinite(rate)
-    ]
-    if not found:
+    """One example for each number that is drawn for an example, here or in the golden runs; all at the first batch."""
+    rates = by_example(run, claim.generator)
+    if not rates or not run.processes or not all(map(math.isfinite, rates)):
         return EMPTY
-    seen = {rate for _, _, rate, _ in found}
-    number, row, *_ = found[0]
-    found += [(number, row, rate, False) for rate in sorted(known - seen) if rate]
+    known = set(_rates(claim))
+    # A loader that draws nothing may come and go.
+    found = sorted(rate for rate in rates | known if rate)
+    return _at_first_batch(run, [rate in known and rate in rates for rate in found], [f"{rate:g}" for rate in found])
+
+
+def _at_first_batch(run: Run, holds: Sequence[bool], observed: Sequence[str]) -> Examples:
+    """Examples about workers, which have no place among the events of the process that trains."""
+    rows = run.processes[0].rows_of_type("data", "optimizer")
+    size = len(holds)
     return Examples(
-        np.array([holds for *_, holds in found]),
-        np.array([number for number, *_ in found]),
-        np.array([row for _, row, *_ in found]),
-        np.zeros(len(found), dtype=np.int64),
+        np.array(holds, dtype=bool),
+        np.zeros(size, dtype=np.int64),
+        np.repeat(rows[:1] if len(rows) else np.zeros(1, dtype=np.int64), size),
+        np.zeros(size, dtype=np.int64),
         {},
-        Labels.of(np.arange(len(found)), [f"{rate:g}" for _, _, rate, _ in found]),
+        Labels.of(np.arange(size), list(observed)),
     )
 
 
-def _finding_of_examples(claim: DrawnByExample, seen: str) -> Finding:
+def _finding_of_examples(claim: DrawnByExample, broken: Sequence[str]) -> Finding:
     who = WORDS[claim.generator]
-    known = [f"{rate:g}" for rate in claim.numbers.low.tolist()]
-    wanted = " or ".join(known)
-    if seen in known:
+    known = [f"{rate:g}" for rate in _rates(claim) if rate]
+    wanted, seen = " or ".join(known), " and ".join(rate for rate in broken if rate not in known)
+    if not seen:
+        gone = " and ".join(broken)
         return Finding(
-            f"In the golden run workers drew {seen} random numbers from {who} for some examples; in the candidate "
+            f"In the golden run workers drew {gone} random numbers from {who} for some examples; in the candidate "
             "they never do.",
-            f"{seen} random numbers for an example",
+            f"{gone} random numbers for an example",
             "never so many",
             deviation=Deviation.LACKING,
         )
     return Finding(
         f"In the golden run workers drew {wanted} random numbers from {who} for each example; in the candidate {seen}.",
         f"{wanted} random numbers for each example",
-        f"{seen}",
+        seen,
+        value=seen,
     )
 
 
@@ -308,23 +355,13 @@ def _finding_of_examples(claim: DrawnByExample, seen: str) -> Finding:
 
 def _draws(claim: DrawnAtAll, run: Run) -> bool:
     if claim.within == "examples":
-        return any(rates_of(run, claim.generator))
+        return any(by_example(run, claim.generator))
     return any(count > 0 for process in run.processes for count in by_step(process, claim.generator).values())
 
 
 def _at_all(claim: DrawnAtAll, run: Run) -> Examples:
-    looked = [
-        (number, process)
-        for number, process in enumerate(run.processes)
-        if (by_example if claim.within == "examples" else by_step)(process, claim.generator)
-    ]
-    if not looked:
-        return EMPTY
-    number, process = looked[0]
-    rows = [step.row for step in process.lead_steps] or [row for row, _ in by_example(process, claim.generator)]
-    return Examples(
-        np.array([_draws(claim, run)]),
-        np.array([number]),
-        np.array(rows[:1], dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-    )
+    if claim.within == "examples":
+        looked = bool(by_example(run, claim.generator))
+    else:
+        looked = any(by_step(process, claim.generator) for process in run.processes)
+    return _at_first_batch(run, [_draws(claim, run)], [""]) if looked else EMPTY

@@ -42,7 +42,7 @@ def elsewhere(process: Process, step: int, golden: Numbers) -> Elsewhere | None:
     for name in dict.fromkeys((*theirs, *ours)):
         place, function = name.removeprefix(prefix).split(_BETWEEN, 1)
         if not function and ours.get(name, 0.0) != theirs.get(name, 0.0):
-            source = next((draw.source for draw in places(process)[step] if draw.place == place), "")
+            source = next((draw.source for draw in places(process).get(step, ()) if draw.place == place), "")
             return _worded(place, step, _at(ours, name), _at(theirs, name), source if name in theirs else "")
     return None
 
@@ -63,7 +63,9 @@ class _At:
 
 
 def _at(found: Mapping[str, float], name: str) -> _At:
-    functions = {key.removeprefix(name): int(value) for key, value in found.items() if key.startswith(name) != (key == name)}
+    functions = {
+        key.removeprefix(name): int(value) for key, value in found.items() if key.startswith(name) and key != name
+    }
     return _At(int(found.get(name, 0.0)), functions)
 
 

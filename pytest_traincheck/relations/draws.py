@@ -47,19 +47,18 @@ def by_step(process: Process, generator: Generator) -> dict[int, float]:
     return found
 
 
-def by_example(process: Process, generator: Generator) -> list[tuple[int, float]]:
-    """Of each fetch of a worker the row, and the numbers drawn for each of its examples."""
-    rows, sizes = process.measures(f"fetch.{generator}"), process.measures("fetch.size")
+def by_example(run: Run, generator: Generator) -> frozenset[float]:
+    """The numbers drawn for an example in each of the first fetches of all workers, every number once."""
+    return frozenset(rate for worker in run.workers for rate in _rates(worker, generator))
+
+
+def _rates(worker: Process, generator: Generator) -> list[float]:
+    rows, sizes = worker.measures(f"fetch.{generator}"), worker.measures("fetch.size")
     if not len(rows) or len(sizes) < len(rows):
         return []
-    numbers, examples = process.events["value"][rows], process.events["value"][sizes[: len(rows)]]
-    rates = np.round(numbers / np.maximum(examples, 1.0), 6)
-    return [(row, rate) for row, rate in zip(rows.tolist(), rates.tolist(), strict=True) if not math.isnan(rate)]
-
-
-def rates_of(run: Run, generator: Generator) -> set[float]:
-    """The numbers drawn for an example, of all workers of a run."""
-    return {rate for process in run.processes for _, rate in by_example(process, generator)}
+    numbers, examples = worker.events["value"][rows], worker.events["value"][sizes[: len(rows)]]
+    rates: list[float] = np.round(numbers / np.maximum(examples, 1.0), 6).tolist()
+    return [rate for rate in rates if not math.isnan(rate)]
 
 
 def places(process: Process) -> Mapping[int, list[Draw]]:

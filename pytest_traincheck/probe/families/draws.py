@@ -40,7 +40,9 @@ def _observe(probe: Probe, function: Any, name: str) -> None:
         if recorder is None:
             return None
         measures = recorder.measures
-        wanted = recorder.sketches.wanted or (in_place and measures.early) or (generator is not None and measures.wanted)
+        wanted = (
+            recorder.sketches.wanted or (in_place and measures.early) or (generator is not None and measures.wanted)
+        )
         return (generator,) if wanted else None
 
     def left(token: tuple[Any], result: Any) -> None:
