@@ -14,7 +14,7 @@ from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, MeasuredClaim
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.drawn_places import elsewhere, places_of
-from pytest_traincheck.relations.draws import GENERATORS, Generator, by_example, by_step
+from pytest_traincheck.relations.draws import GENERATORS, Generator, by_example, by_step, calls_that_draw
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -66,7 +66,15 @@ class DrawnAtAll(MeasuredClaim):
     within: Literal["steps", "examples"]
 
 
-AnyClaim = DrawnByStep | DrawnByExample | DrawnAtAll
+@dataclass(frozen=True)
+class DrawnInCalls(MeasuredClaim):
+    """Calls of a function, or of modules of a class, draw numbers in training, however many."""
+
+    api: str
+    generator: Literal["torch"] = field(default="torch", init=False)
+
+
+AnyClaim = DrawnByStep | DrawnByExample | DrawnAtAll | DrawnInCalls
 
 
 class Drawn:
@@ -77,7 +85,7 @@ class Drawn:
     """
 
     name = "Drawn"
-    claims: ClassVar[tuple[type[Claim], ...]] = (DrawnByStep, DrawnByExample, DrawnAtAll)
+    claims: ClassVar[tuple[type[Claim], ...]] = (DrawnByStep, DrawnByExample, DrawnAtAll, DrawnInCalls)
 
     def layer(self, claim: AnyClaim) -> int:
         return 2
@@ -92,8 +100,12 @@ class Drawn:
                 yield self._hypothesis(claim, f"steps {generator}")
             for other in (DrawnByExample(generator), DrawnAtAll(generator, "examples")):
                 yield self._hypothesis(other, f"examples {generator}")
+        for process in run.processes:
+            for api, calls in calls_that_draw(process).items():
+                if any(drew for _, drew in calls):
+                    yield Hypothesis(self.name, api, DrawnInCalls(api), scope=Scope.PINNED)
 
-    def _hypothesis(self, claim: AnyClaim, family: str) -> Hypothesis:
+    def _hypothesis(self, claim: DrawnByStep | DrawnByExample | DrawnAtAll, family: str) -> Hypothesis:
         return Hypothesis(self.name, SUBJECTS[claim.generator], claim, scope=Scope.PINNED, family=family)
 
     def fit(self, claim: AnyClaim, runs: Sequence[Run]) -> Numbers | None:
@@ -104,6 +116,9 @@ class Drawn:
             return _fit_steps(claim.generator, runs)
         if isinstance(claim, DrawnByExample):
             return _fit_rates(claim.generator, runs)
+        if isinstance(claim, DrawnInCalls):
+            calls = [_calls(claim, run) for run in runs]
+            return _numbers({_ANY: 1.0}) if all(len(part) and part.holds.all() for part in calls) else None
         return _numbers({_ANY: 1.0}) if all(_draws(claim, run) for run in runs) else None
 
     def suits(self, claim: AnyClaim, numbers: Numbers) -> bool:
@@ -114,6 +129,8 @@ class Drawn:
         return any(name.startswith(prefix) for name in numbers.names)
 
     def examples(self, claim: AnyClaim, run: Run) -> Examples:
+        if isinstance(claim, DrawnInCalls):
+            return _calls(claim, run)
         if not isinstance(claim, DrawnAtAll) and not _counts_alike(claim, run):
             return EMPTY
         if isinstance(claim, DrawnByStep):
@@ -125,6 +142,8 @@ class Drawn:
 
     def sentence(self, claim: AnyClaim, subject: str, when: str) -> str:
         who = WORDS[claim.generator]
+        if isinstance(claim, DrawnInCalls):
+            return f"`{claim.api}` draws random numbers in training{when}."
         if isinstance(claim, DrawnByStep):
             return f"Each of the first training steps draws as many numbers from {who} as in the golden runs{when}."
         if isinstance(claim, DrawnByExample):
@@ -144,6 +163,14 @@ class Drawn:
         if isinstance(claim, DrawnByExample):
             assert examples.observed is not None
             return _finding_of_examples(claim, [examples.observed[position] for position in broken.tolist()])
+        if isinstance(claim, DrawnInCalls):
+            return Finding(
+                f"In the golden run `{claim.api}` drew random numbers in each training step; in the candidate it draws "
+                f"none{_in_module(process, row)}.",
+                "draws random numbers",
+                "draws none",
+                deviation=Deviation.LACKING,
+            )
         who = WORDS[claim.generator]
         doing = "in training steps" if claim.within == "steps" else "by the workers that make batches"
         return Finding(
@@ -351,6 +378,27 @@ def _finding_of_examples(claim: DrawnByExample, broken: Sequence[str]) -> Findin
 
 
 # Whether anything is drawn
+
+
+def _calls(claim: DrawnInCalls, run: Run) -> Examples:
+    found = [
+        (number, row, drew)
+        for number, process in enumerate(run.processes)
+        for row, drew in calls_that_draw(process).get(claim.api, ())
+    ]
+    if not found:
+        return EMPTY
+    return Examples(
+        np.array([drew for _, _, drew in found]),
+        np.array([number for number, _, _ in found]),
+        np.array([row for _, row, _ in found]),
+        np.zeros(len(found), dtype=np.int64),
+    )
+
+
+def _in_module(process: Process, row: int) -> str:
+    name = process.module_name(row)
+    return f" in `{name}`" if name else ""
 
 
 def _draws(claim: DrawnAtAll, run: Run) -> bool:

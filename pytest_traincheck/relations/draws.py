@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.reader import read_sketches
 
 Generator = Literal["torch", "numpy", "python", "handed"]
@@ -22,11 +23,13 @@ _NEXT_TO = 1
 
 @dataclass(frozen=True)
 class Draw:
-    """Numbers of 32 bits that a generator has drawn: in which module, `` outside of all, or while a batch is made, in
-    words; by which function and how many elements, where that is known; and the line of code.
+    """Numbers of 32 bits that a generator has drawn, 0 where nobody knows how many: in which module, or while a batch
+    is made, or outside of all; in which call, by its row or -1; by which function and how many elements, where that is
+    known; and the line of code.
     """
 
     place: str
+    row: int
     words: int
     function: str = ""
     elements: int = 0
@@ -61,6 +64,49 @@ def _rates(worker: Process, generator: Generator) -> list[float]:
     return [rate for rate in rates if not math.isnan(rate)]
 
 
+def calls_that_draw(process: Process) -> Mapping[str, list[tuple[int, bool]]]:
+    """Of each function and module of a library that was called in training the calls that stand for a sketched step:
+    the first, and whether any of the step's draws from torch's generator itself. Steps of which that is not known are
+    left out.
+    """
+    return process.memo("calls that draw", lambda: _calls_that_draw(process))
+
+
+def _calls_that_draw(process: Process) -> dict[str, list[tuple[int, bool]]]:
+    if any("calls within models" in what for what in process.raw.meta.get("left_out") or {}):
+        return {}
+    sketched = _sketched(process)
+    drew: dict[int, bool] = {}
+    for _, draw in _draws(process):
+        drew[draw.row] = bool(draw.words) and drew.get(draw.row, True)
+    rows = process.rows_of_type("module", "function")
+    training = (process.stage[rows] == 1) & ((process.events["flags"][rows] & fmt.TRAINING) != 0)
+    modules = process.type_codes.isin(["module"])[rows]
+    rows = rows[np.isin(process.window[rows], sketched) & (training | ~modules) & (process.stage[rows] == 1)]
+    by_step: dict[tuple[str, int], list[int]] = {}
+    for row, window in zip(rows.tolist(), process.window[rows].tolist(), strict=True):
+        if _is_of_a_library(process, row):
+            by_step.setdefault((process.api[row], window), []).append(row)
+    found: dict[str, list[tuple[int, bool]]] = {}
+    for (api, _), calls in by_step.items():
+        told = [drew[row] for row in calls if row in drew]
+        if all(told):
+            found.setdefault(api, []).append((calls[0], bool(told)))
+    return found
+
+
+def _sketched(process: Process) -> list[int]:
+    """The steps that were sketched from their beginning to their end."""
+    slots = [number for number, symbol in enumerate(process.raw.symbols["slot"]) if symbol.get("name") == "hyper"]
+    rows = read_sketches(process.raw)
+    ended = np.searchsorted(process.step_ends, rows["at"][np.isin(rows["slot"], slots)].astype(np.int64))
+    return sorted(set(ended.tolist()))
+
+
+def _is_of_a_library(process: Process, row: int) -> bool:
+    return process.raw.symbols["api"][int(process.events["subject"][row])].get("library") != "user"
+
+
 def places(process: Process) -> Mapping[int, list[Draw]]:
     """What torch's generator has drawn for each training step that was sketched, in order."""
     return process.memo("places of draws", lambda: _places(process))
@@ -71,7 +117,7 @@ def _places(process: Process) -> dict[int, list[Draw]]:
     begin = _begin(process)
     for at, draw in _draws(process):
         window = int(np.searchsorted(process.step_ends, at, side="left"))
-        if at >= begin and window < process.windows:
+        if draw.words and at >= begin and window < process.windows:
             found.setdefault(window, []).append(draw)
     return found
 
@@ -92,7 +138,7 @@ def _draws(process: Process) -> Iterator[tuple[float, Draw]]:
     slots = [str(symbol.get("name", "")) for symbol in process.raw.symbols["slot"]]
     rows = read_sketches(process.raw)
     wanted = {number for number, name in enumerate(slots) if name in ("rng.torch", "before.torch")}
-    for position in np.flatnonzero(np.isin(rows["slot"], list(wanted)) & (rows["size"] > 0)).tolist():
+    for position in np.flatnonzero(np.isin(rows["slot"], list(wanted))).tolist()[1:]:
         row = rows[position]
         call, at = int(process.row_at([int(row["call"])])[0]), float(row["at"])
         if slots[int(row["slot"])] == "before.torch" and call >= 0:
@@ -104,7 +150,7 @@ def _draws(process: Process) -> Iterator[tuple[float, Draw]]:
             if name.startswith("draw."):
                 function, elements = name.removeprefix("draw."), int(rows["size"][position + 1])
         source = process.source(call) if call >= 0 else ""
-        yield at, Draw(_place(process, call), int(row["size"]), function, elements, source)
+        yield at, Draw(_place(process, call), call, int(row["size"]), function, elements, source)
 
 
 def _place(process: Process, row: int) -> str:
