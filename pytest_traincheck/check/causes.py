@@ -61,8 +61,8 @@ _SEEN_IN_RESULTS = frozenset(
 
 _DECIDE_DRAWS = frozenset(
     {
-        Place.DATA, Place.CHOICE, Place.FORWARD, Place.LOSS, Place.BACKWARD, Place.STEP, Place.SCHEDULING, Place.RUN,
-        Place.OTHER,
+        Place.DATA, Place.CHOICE, Place.DRAWS, Place.FORWARD, Place.LOSS, Place.BACKWARD, Place.STEP, Place.SCHEDULING,
+        Place.RUN, Place.OTHER,
     }
 )  # fmt: skip
 """What is called, how and on what, which numbers that are drawn follow from."""

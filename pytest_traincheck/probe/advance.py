@@ -25,8 +25,8 @@ _LEFT, _NEXT, _STATE = 8, 16, 24
 
 _FIRST_BLOCKS, _BLOCKS = 32, 8192
 """How many times 624 numbers are looked through at first, and for one state at most (5 million numbers)."""
-_BLOCKS_IN_ALL = 65_536
-"""The same for all states of a process: two tenths of a second."""
+_BLOCKS_IN_ALL = 20_000
+"""The same for all states of a process: a tenth of a second."""
 
 FIRST, UNKNOWN = math.nan, math.inf
 """Counts of a first look, and where a generator has moved and nobody knows how far."""

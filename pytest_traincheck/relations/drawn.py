@@ -201,16 +201,11 @@ def _counts_alike(claim: DrawnByStep | DrawnByExample, run: Run) -> bool:
 def _fit_steps(generator: Generator, runs: Sequence[Run]) -> Numbers | None:
     counted = [_counts(run, generator) for run in runs]
     first = counted[0]
-    if (
-        not first
-        or not all(map(_one_training, runs))
-        or any(other != first for other in counted)
-        or not all(map(math.isfinite, first.values()))
-    ):
+    if not all(map(_one_training, runs)) or any(other != first for other in counted):
         return None
-    if generator != "torch" and not any(first.values()):
-        return None  # much that has nothing to do with training draws from these: names of files, for one
-    found = dict(first)
+    found = {name: count for name, count in first.items() if math.isfinite(count)}
+    if not found or (generator != "torch" and not any(found.values())):
+        return None  # much that has nothing to do with training draws from the others: names of files, for one
     if generator == "torch":
         found.update(_common([places_of(run) for run in runs]))
         found[f"{_MADE_WITH}{_version(runs[0])}"] = 1.0
@@ -292,8 +287,9 @@ def _finding_of_step(claim: DrawnByStep, process: Process, step: int, seen: int)
     numbers = claim.numbers
     who = WORDS[claim.generator]
     wanted = int(numbers.low[numbers.position[_key(process, step)]])
-    deviation = Deviation.LACKING if not seen else Deviation.FEWER if seen < wanted else Deviation.DIFFERENT
     known = elsewhere(process, step, numbers) if claim.generator == "torch" else None
+    here = seen if known is None else known.numbers
+    deviation = Deviation.LACKING if not here else Deviation.FEWER if seen < wanted else Deviation.DIFFERENT
     if known is not None:
         return Finding(
             known.title, known.golden, known.candidate, place=known.source, value=known.candidate, deviation=deviation

@@ -20,6 +20,8 @@ class Elsewhere:
     title: str
     golden: str
     candidate: str
+    numbers: int
+    """How many the candidate draws there."""
     source: str
 
 
@@ -86,4 +88,4 @@ def _worded(place: str, step: int, golden: _At, candidate: _At, source: str) -> 
         title = f"In the golden run {who} drew no random numbers in step {step}; in the candidate it draws {candidate}."
     else:
         title = f"In the golden run {who} drew random numbers in step {step}, {golden}; in the candidate {candidate}."
-    return Elsewhere(title, f"drawn: {golden}", f"drawn: {candidate}", source)
+    return Elsewhere(title, f"drawn: {golden}", f"drawn: {candidate}", candidate.numbers, source)
