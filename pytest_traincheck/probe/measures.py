@@ -177,22 +177,29 @@ class Measures:
         """Count numbers that were drawn from a generator which the function was handed."""
         self._handed += numbers
 
-    def hold_draws(self, state: ThreadState) -> Any:
+    def hold_draws(self, state: ThreadState) -> tuple[bool, bool, int] | None:
         """What is drawn from here on does not count, until what is returned is given to `count_draws`; None where
         nothing counts anyway.
         """
-        if not (self._counting and self.wanted) or unobservable():
+        counting, evaluations = self._counting and self.wanted, self._recorder.evaluations
+        if not (counting or evaluations.looks) or unobservable():
             return None
         with quiet(state):
-            self._advance.hold()
-        return (self._handed,)
+            if counting:
+                self._advance.hold()
+            if evaluations.looks:
+                evaluations.hold()
+        return counting, evaluations.looks, self._handed
 
-    def count_draws(self, state: ThreadState, held: tuple[int] | None) -> None:
+    def count_draws(self, state: ThreadState, held: tuple[bool, bool, int] | None) -> None:
         """Draws count again."""
         if held is not None:
+            counting, evaluating, self._handed = held
             with quiet(state):
-                self._advance.go_on()
-            self._handed = held[0]
+                if counting:
+                    self._advance.go_on()
+                if evaluating:
+                    self._recorder.evaluations.go_on()
 
     def renewal(self, state: ThreadState, call: Call, root: int, arguments: dict[str, Any]) -> None:
         """Write how much of each input of a model is the same as one step before."""

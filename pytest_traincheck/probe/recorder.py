@@ -26,6 +26,7 @@ from .context import (
     quiet,
     unobservable,
 )
+from .evaluations import Evaluations
 from .measures import Measures
 from .modules import Modules, Root
 from .optimizers import Optimizers
@@ -53,6 +54,7 @@ class Recorder:
         self.optimizers = Optimizers(self.symbols, self.variables)
         self.measures = Measures(self)
         self.sketches = Sketches(self)
+        self.evaluations = Evaluations(self)
         self.step_code: CodeType | None = None
         self.values_moved = False
         """Whether parameters may have moved, by hand, since evaluation last looked at them."""

@@ -5,17 +5,27 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from pytest_traincheck.golden.numbers import Numbers
-from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, MeasuredClaim
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.drawn_places import elsewhere, places_of
-from pytest_traincheck.relations.draws import GENERATORS, Generator, by_example, by_step, calls_that_draw
-from pytest_traincheck.relations.meaning import Deviation, Meaning, Place
+from pytest_traincheck.relations.drawn_claims import (
+    RATE,
+    AnyClaim,
+    DrawnAtAll,
+    DrawnByEvaluation,
+    DrawnByExample,
+    DrawnByStep,
+    DrawnInCalls,
+    key,
+)
+from pytest_traincheck.relations.drawn_places import places_of
+from pytest_traincheck.relations.drawn_wording import of_calls, of_evaluation, of_examples, of_nothing, of_step, rule
+from pytest_traincheck.relations.draws import GENERATORS, Generator, by_evaluation, by_example, by_step, calls_that_draw
+from pytest_traincheck.relations.meaning import Meaning, Place
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
@@ -27,54 +37,12 @@ SUBJECTS: Mapping[str, str] = {
     "python": "random",
     "handed": "torch.Generator",
 }
-WORDS: Mapping[str, str] = {
-    "torch": "torch's generator",
-    "numpy": "numpy's generator",
-    "python": "the generator of `random`",
-    "handed": "generators that functions are given",
-}
-
 RATES = 4
 """So many different numbers may be drawn for an example, by different loaders say; where there are more, chance decides
 how many they are.
 """
 _STEP = re.compile(r"\d{1,9}\.\d{1,9}")
-_RATE, _ANY, _MADE_WITH, _WORKERS = "rate", "drawn", "torch ", "workers"
-
-
-@dataclass(frozen=True)
-class DrawnByStep(MeasuredClaim):
-    """Each of the first training steps draws so many numbers."""
-
-    generator: Generator
-    of: Literal["steps"] = field(default="steps", init=False)
-
-
-@dataclass(frozen=True)
-class DrawnByExample(MeasuredClaim):
-    """Workers draw so many numbers for each example."""
-
-    generator: Generator
-    of: Literal["examples"] = field(default="examples", init=False)
-
-
-@dataclass(frozen=True)
-class DrawnAtAll(MeasuredClaim):
-    """Training steps, or workers, draw numbers, however many."""
-
-    generator: Generator
-    within: Literal["steps", "examples"]
-
-
-@dataclass(frozen=True)
-class DrawnInCalls(MeasuredClaim):
-    """Calls of a function, or of modules of a class, draw numbers in training, however many."""
-
-    api: str
-    generator: Literal["torch"] = field(default="torch", init=False)
-
-
-AnyClaim = DrawnByStep | DrawnByExample | DrawnAtAll | DrawnInCalls
+_ANY, _MADE_WITH, _WORKERS = "drawn", "torch ", "workers"
 
 
 class Drawn:
@@ -85,7 +53,9 @@ class Drawn:
     """
 
     name = "Drawn"
-    claims: ClassVar[tuple[type[Claim], ...]] = (DrawnByStep, DrawnByExample, DrawnAtAll, DrawnInCalls)
+    claims: ClassVar[tuple[type[Claim], ...]] = (
+        DrawnByStep, DrawnByEvaluation, DrawnByExample, DrawnAtAll, DrawnInCalls,
+    )  # fmt: skip
 
     def layer(self, claim: AnyClaim) -> int:
         return 2
@@ -98,6 +68,7 @@ class Drawn:
         for generator in GENERATORS:
             for claim in (DrawnByStep(generator), DrawnAtAll(generator, "steps")):
                 yield self._hypothesis(claim, f"steps {generator}")
+            yield self._hypothesis(DrawnByEvaluation(generator), f"evaluations {generator}")
             for other in (DrawnByExample(generator), DrawnAtAll(generator, "examples")):
                 yield self._hypothesis(other, f"examples {generator}")
         for process in run.processes:
@@ -105,7 +76,9 @@ class Drawn:
                 if any(drew for _, drew in calls):
                     yield Hypothesis(self.name, api, DrawnInCalls(api), scope=Scope.PINNED)
 
-    def _hypothesis(self, claim: DrawnByStep | DrawnByExample | DrawnAtAll, family: str) -> Hypothesis:
+    def _hypothesis(
+        self, claim: DrawnByStep | DrawnByEvaluation | DrawnByExample | DrawnAtAll, family: str
+    ) -> Hypothesis:
         return Hypothesis(self.name, SUBJECTS[claim.generator], claim, scope=Scope.PINNED, family=family)
 
     def fit(self, claim: AnyClaim, runs: Sequence[Run]) -> Numbers | None:
@@ -113,7 +86,9 @@ class Drawn:
         if len(runs) < 2:
             return None
         if isinstance(claim, DrawnByStep):
-            return _fit_steps(claim.generator, runs)
+            return _fit_steps(claim, runs)
+        if isinstance(claim, DrawnByEvaluation):
+            return _fit_counts(claim, runs)
         if isinstance(claim, DrawnByExample):
             return _fit_rates(claim.generator, runs)
         if isinstance(claim, DrawnInCalls):
@@ -123,9 +98,9 @@ class Drawn:
 
     def suits(self, claim: AnyClaim, numbers: Numbers) -> bool:
         """Whether the names are those of steps, of rates, or of what is drawn at all."""
-        if isinstance(claim, DrawnByStep):
+        if isinstance(claim, (DrawnByStep, DrawnByEvaluation)):
             return any(_STEP.fullmatch(name) for name in numbers.names)
-        prefix = _RATE if isinstance(claim, DrawnByExample) else _ANY
+        prefix = RATE if isinstance(claim, DrawnByExample) else _ANY
         return any(name.startswith(prefix) for name in numbers.names)
 
     def examples(self, claim: AnyClaim, run: Run) -> Examples:
@@ -133,7 +108,7 @@ class Drawn:
             return _calls(claim, run)
         if not isinstance(claim, DrawnAtAll) and not _counts_alike(claim, run):
             return EMPTY
-        if isinstance(claim, DrawnByStep):
+        if isinstance(claim, (DrawnByStep, DrawnByEvaluation)):
             parts = [_steps(process, number, claim) for number, process in enumerate(run.processes)]
             return Examples.concatenate(parts)
         if isinstance(claim, DrawnByExample):
@@ -141,15 +116,7 @@ class Drawn:
         return _at_all(claim, run)
 
     def sentence(self, claim: AnyClaim, subject: str, when: str) -> str:
-        who = WORDS[claim.generator]
-        if isinstance(claim, DrawnInCalls):
-            return f"`{claim.api}` draws random numbers in training{when}."
-        if isinstance(claim, DrawnByStep):
-            return f"Each of the first training steps draws as many numbers from {who} as in the golden runs{when}."
-        if isinstance(claim, DrawnByExample):
-            return f"Workers draw as many numbers from {who} for each example as in the golden runs{when}."
-        doing = "Training steps draw" if claim.within == "steps" else "Workers that make batches draw"
-        return f"{doing} random numbers from {who}{when}."
+        return rule(claim, when)
 
     def finding(self, invariant: Invariant[AnyClaim], run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
@@ -159,33 +126,22 @@ class Drawn:
         seen = examples.observed[first] if examples.observed is not None else "0"
         if isinstance(claim, DrawnByStep):
             step = process.step_number(row)
-            return _finding_of_step(claim, process, step, int(float(seen)))
+            return of_step(claim, process, step, int(float(seen)))
+        if isinstance(claim, DrawnByEvaluation):
+            return of_evaluation(claim, process, row, int(float(seen)))
         if isinstance(claim, DrawnByExample):
             assert examples.observed is not None
-            return _finding_of_examples(claim, [examples.observed[position] for position in broken.tolist()])
+            return of_examples(claim, [examples.observed[position] for position in broken.tolist()])
         if isinstance(claim, DrawnInCalls):
-            return Finding(
-                f"In the golden run `{claim.api}` drew random numbers in each training step; in the candidate it draws "
-                f"none{_in_module(process, row)}.",
-                "draws random numbers",
-                "draws none",
-                deviation=Deviation.LACKING,
-            )
-        who = WORDS[claim.generator]
-        doing = "in training steps" if claim.within == "steps" else "by the workers that make batches"
-        return Finding(
-            f"In the golden run random numbers were drawn from {who} {doing}; in the candidate none are.",
-            f"drawn from {who}",
-            "not drawn",
-            deviation=Deviation.LACKING,
-        )
+            return of_calls(claim, process.module_name(row))
+        return of_nothing(claim)
 
 
 def _version(run: Run) -> str:
     return str(run.processes[0].raw.meta.get("versions", {}).get("torch", "")) if run.processes else ""
 
 
-def _counts_alike(claim: DrawnByStep | DrawnByExample, run: Run) -> bool:
+def _counts_alike(claim: DrawnByStep | DrawnByEvaluation | DrawnByExample, run: Run) -> bool:
     """Whether functions take as many numbers as in the golden runs: another torch may need others for the same. And
     whether workers make the batches, as there, or nobody but the process that trains.
     """
@@ -198,36 +154,42 @@ def _counts_alike(claim: DrawnByStep | DrawnByExample, run: Run) -> bool:
 # Training steps
 
 
-def _fit_steps(generator: Generator, runs: Sequence[Run]) -> Numbers | None:
-    counted = [_counts(run, generator) for run in runs]
+def _fit_steps(claim: DrawnByStep, runs: Sequence[Run]) -> Numbers | None:
+    found = _fit_counts(claim, runs)
+    if found is None or claim.generator != "torch":
+        return found
+    where = _common([places_of(run) for run in runs])
+    return _numbers(dict(zip(found.names, found.low.tolist(), strict=True)) | where)
+
+
+def _fit_counts(claim: DrawnByStep | DrawnByEvaluation, runs: Sequence[Run]) -> Numbers | None:
+    counted = [_counts(run, claim) for run in runs]
     first = counted[0]
     if not all(map(_one_training, runs)) or any(other != first for other in counted):
         return None
     found = {name: count for name, count in first.items() if math.isfinite(count)}
-    if not found or (generator != "torch" and not any(found.values())):
+    if not found or (claim.generator != "torch" and not any(found.values())):
         return None  # much that has nothing to do with training draws from the others: names of files, for one
-    if generator == "torch":
-        found.update(_common([places_of(run) for run in runs]))
+    if claim.generator == "torch":
         found[f"{_MADE_WITH}{_version(runs[0])}"] = 1.0
     if runs[0].workers:
         found[_WORKERS] = 1.0
     return _numbers(found)
 
 
-def _counts(run: Run, generator: Generator) -> dict[str, float]:
-    return {
-        _key(process, step): count for process in run.processes for step, count in by_step(process, generator).items()
-    }
+def _counts(run: Run, claim: DrawnByStep | DrawnByEvaluation) -> dict[str, float]:
+    return {key(process, step): count for process in run.processes for step, count in _counted(process, claim).items()}
+
+
+def _counted(process: Process, claim: DrawnByStep | DrawnByEvaluation) -> dict[int, float]:
+    """The numbers that each step draws, or the evaluation after so many steps."""
+    return (by_step if isinstance(claim, DrawnByStep) else by_evaluation)(process, claim.generator)
 
 
 def _one_training(run: Run) -> bool:
     """Whether each rank is one process: a script may start several trainings, one after the other."""
     ranks = [process.rank for process in run.processes if process.windows]
     return len(set(ranks)) == len(ranks)
-
-
-def _key(process: Process, step: int) -> str:
-    return f"{process.rank}.{step}"
 
 
 def _common(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -241,32 +203,38 @@ def _numbers(found: Mapping[str, float]) -> Numbers:
     return Numbers(tuple(found), values, values)
 
 
-def _steps(process: Process, position: int, claim: DrawnByStep) -> Examples:
+def _steps(process: Process, position: int, claim: DrawnByStep | DrawnByEvaluation) -> Examples:
     numbers = claim.numbers
-    drawn = by_step(process, claim.generator)
-    ends = [step.row for step in process.lead_steps]
+    drawn = _counted(process, claim)
+    rows = _rows_of(process, claim)
     known = [
         (step, count, float(numbers.low[place]))
         for step, count in sorted(drawn.items())
-        if (place := numbers.position.get(_key(process, step))) is not None
-        and math.isfinite(count)
-        and step < len(ends)
+        if (place := numbers.position.get(key(process, step))) is not None and math.isfinite(count) and step in rows
     ]
     if not known:
         return EMPTY
     ahead = np.cumsum([count - wanted for _, count, wanted in known])
     holds = np.array([count == wanted for _, count, wanted in known])
     whole = len(known) == process.windows
-    if _prepared_ahead(ahead, whole=whole):
+    if isinstance(claim, DrawnByStep) and _prepared_ahead(ahead, whole=whole):
         holds[:] = True
     return Examples(
         holds,
         np.full(len(known), position),
-        np.array([ends[step] for step, _, _ in known], dtype=np.int64),
+        np.array([rows[step] for step, _, _ in known], dtype=np.int64),
         np.zeros(len(known), dtype=np.int64),
         {"rank": rank_label(process, len(known))},
         Labels.of(np.arange(len(known)), [f"{count:.0f}" for _, count, _ in known]),
     )
+
+
+def _rows_of(process: Process, claim: DrawnByStep | DrawnByEvaluation) -> dict[int, int]:
+    """The row that stands for each step, or for each evaluation: its first call of a model."""
+    if isinstance(claim, DrawnByStep):
+        return {number: step.row for number, step in enumerate(process.lead_steps)}
+    rows = process.measures("evaluated.torch")[::-1]
+    return dict(zip(process.window[rows].tolist(), process.parent_row[rows].tolist(), strict=True))
 
 
 def _prepared_ahead(ahead: Ints, *, whole: bool) -> bool:
@@ -283,30 +251,6 @@ def _prepared_ahead(ahead: Ints, *, whole: bool) -> bool:
     return not whole and bool(ahead[0] > 0 and (ahead == ahead[0]).all())
 
 
-def _finding_of_step(claim: DrawnByStep, process: Process, step: int, seen: int) -> Finding:
-    numbers = claim.numbers
-    who = WORDS[claim.generator]
-    wanted = int(numbers.low[numbers.position[_key(process, step)]])
-    known = elsewhere(process, step, numbers) if claim.generator == "torch" else None
-    here = seen if known is None else known.numbers
-    deviation = Deviation.LACKING if not here else Deviation.FEWER if seen < wanted else Deviation.DIFFERENT
-    if known is not None:
-        return Finding(
-            known.title, known.golden, known.candidate, place=known.source, value=known.candidate, deviation=deviation
-        )
-    return Finding(
-        f"In the golden run step {step} drew {_count(wanted)} from {who}; in the candidate {seen or 'none'}.",
-        f"{_count(wanted)} drawn for the step",
-        f"{_count(seen)} drawn",
-        value=str(seen),
-        deviation=deviation,
-    )
-
-
-def _count(numbers: int) -> str:
-    return "no random number" if not numbers else "1 random number" if numbers == 1 else f"{numbers} random numbers"
-
-
 # Examples that workers make
 
 
@@ -318,13 +262,7 @@ def _fit_rates(generator: Generator, runs: Sequence[Run]) -> Numbers | None:
     if not all(map(math.isfinite, first)):
         return None
     made_with = {f"{_MADE_WITH}{_version(runs[0])}": 1.0} if generator == "torch" else {}
-    return _numbers({f"{_RATE}{number}": rate for number, rate in enumerate(sorted(first))} | made_with)
-
-
-def _rates(claim: DrawnByExample) -> list[float]:
-    """The numbers that golden's workers draw for an example."""
-    numbers = claim.numbers
-    return [float(numbers.low[at]) for name, at in numbers.position.items() if name.startswith(_RATE)]
+    return _numbers({f"{RATE}{number}": rate for number, rate in enumerate(sorted(first))} | made_with)
 
 
 def _fetches(claim: DrawnByExample, run: Run) -> Examples:
@@ -332,7 +270,7 @@ def _fetches(claim: DrawnByExample, run: Run) -> Examples:
     rates = by_example(run, claim.generator)
     if not rates or not run.processes or not all(map(math.isfinite, rates)):
         return EMPTY
-    known = set(_rates(claim))
+    known = set(claim.rates)
     # A loader that draws nothing may come and go.
     found = sorted(rate for rate in rates | known if rate)
     return _at_first_batch(run, [rate in known and rate in rates for rate in found], [f"{rate:g}" for rate in found])
@@ -349,27 +287,6 @@ def _at_first_batch(run: Run, holds: Sequence[bool], observed: Sequence[str]) ->
         np.zeros(size, dtype=np.int64),
         {},
         Labels.of(np.arange(size), list(observed)),
-    )
-
-
-def _finding_of_examples(claim: DrawnByExample, broken: Sequence[str]) -> Finding:
-    who = WORDS[claim.generator]
-    known = [f"{rate:g}" for rate in _rates(claim) if rate]
-    wanted, seen = " or ".join(known), " and ".join(rate for rate in broken if rate not in known)
-    if not seen:
-        gone = " and ".join(broken)
-        return Finding(
-            f"In the golden run workers drew {gone} random numbers from {who} for some examples; in the candidate "
-            "they never do.",
-            f"{gone} random numbers for an example",
-            "never so many",
-            deviation=Deviation.LACKING,
-        )
-    return Finding(
-        f"In the golden run workers drew {wanted} random numbers from {who} for each example; in the candidate {seen}.",
-        f"{wanted} random numbers for each example",
-        seen,
-        value=seen,
     )
 
 
@@ -390,11 +307,6 @@ def _calls(claim: DrawnInCalls, run: Run) -> Examples:
         np.array([row for _, row, _ in found]),
         np.zeros(len(found), dtype=np.int64),
     )
-
-
-def _in_module(process: Process, row: int) -> str:
-    name = process.module_name(row)
-    return f" in `{name}`" if name else ""
 
 
 def _draws(claim: DrawnAtAll, run: Run) -> bool:

@@ -50,6 +50,17 @@ def by_step(process: Process, generator: Generator) -> dict[int, float]:
     return found
 
 
+def by_evaluation(process: Process, generator: Generator) -> dict[int, float]:
+    """Numbers drawn in calls of models without gradients, by the number of steps that had been made; of the first few
+    of these. Those of which nobody knows how many are infinite.
+    """
+    found = {int(window): 0.0 for window in process.window[process.measures("evaluated.torch")]}
+    rows = process.measures(f"evaluated.{generator}")
+    for window, value in zip(process.window[rows].tolist(), process.events["value"][rows].tolist(), strict=True):
+        found[window] += math.inf if math.isnan(value) else value
+    return found
+
+
 def by_example(run: Run, generator: Generator) -> frozenset[float]:
     """The numbers drawn for an example in each of the first fetches of all workers, every number once."""
     return frozenset(rate for worker in run.workers for rate in _rates(worker, generator))

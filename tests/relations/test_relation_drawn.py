@@ -207,3 +207,102 @@ def test_seeds_of_loaders_and_initial_values_are_no_draws(record: Recorded) -> N
     more = Real(shuffle=False, between=lambda _: next(iter(torch.utils.data.DataLoader(torch.arange(4)))))
     assert not violations(record.judged(golden, more), "Drawn")
     assert not violations(record.judged(golden, Real(shuffle=False, between=lambda _: nn.Linear(3, 3))), "Drawn")
+
+
+class Sampler(nn.Module):
+    """Its code is a sample, in training and in evaluation."""
+
+    def __init__(self, when: tuple[bool, ...] = (True, False)) -> None:
+        super().__init__()
+        self.encode, self.decode = nn.Linear(SIZE, 4), nn.Linear(4, SIZE)
+        self.when = when
+
+    def forward(self, rows: Any) -> Any:
+        code = self.encode(rows)
+        return self.decode(code + torch.randn_like(code) if self.training in self.when else code)
+
+
+@dataclass(frozen=True)
+class Late:
+    """A training that is evaluated behind its tenth step, when nothing else is measured any more."""
+
+    seed: int = 0
+    model: Callable[[], Any] = Sampler
+    apart: bool = False
+    """Whether evaluation calls the parts of the model, and draws itself."""
+
+    def __call__(self) -> None:
+        torch.manual_seed(self.seed)
+        model = self.model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        for _ in range(10):
+            rows = torch.randn(ROWS, SIZE)
+            optimizer.zero_grad()
+            F.mse_loss(model(rows), rows).backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            for _ in range(3):
+                rows = torch.ones(ROWS, SIZE)
+                if self.apart:
+                    code = model.encode(rows)
+                    model.decode(code + torch.randn_like(code))
+                else:
+                    model(rows)
+
+
+def test_a_mean_in_place_of_a_sample_in_a_late_evaluation(record: Recorded) -> None:
+    golden = record.golden(lambda seed: Late(seed))
+    assert any("without gradients" in sentence for sentence in sentences(golden, "Drawn"))
+    outcome = record.judged(golden, Late(model=lambda: Sampler((True,))))
+    assert titles(outcome, "Drawn") == [
+        "In the golden run models that were called without gradients after 10 steps drew 192 random numbers from "
+        "torch's generator; in the candidate none."
+    ]
+    assert len(outcome.incidents) == 1
+    for clean in (Late(9), Late(apart=True)):
+        assert not violations(record.judged(golden, clean), "Drawn")
+
+
+def test_workers_that_draw_less_for_each_example(record: Recorded) -> None:
+    golden = record.golden(lambda seed: Loaded(seed))
+    rules = "Workers draw as many numbers from torch's generator for each example as in the golden runs."
+    assert rules in sentences(golden, "Drawn")
+    assert not violations(record.judged(golden, Loaded(9)), "Drawn")
+    assert titles(record.judged(golden, Loaded(each=1)), "Drawn") == [
+        "In the golden run workers drew 6 random numbers from torch's generator for each example; in the candidate 1."
+    ]
+
+
+class Disturbed(torch.utils.data.Dataset[Any]):
+    """Rows with noise of their own."""
+
+    def __init__(self, each: int) -> None:
+        self.rows = torch.linspace(0, 1, 48 * SIZE).view(48, SIZE)
+        self.each = each
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.rows[number] + 0.1 * torch.rand(self.each)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Two workers make the batches; those of an evaluation are made without noise."""
+
+    seed: int = 0
+    each: int = SIZE
+
+    def __call__(self) -> None:
+        torch.manual_seed(self.seed)
+        model = nn.Linear(SIZE, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        for rows in torch.utils.data.DataLoader(Disturbed(self.each), batch_size=10, shuffle=True, num_workers=2):
+            optimizer.zero_grad()
+            model(rows).square().mean().backward()
+            optimizer.step()
+        with torch.no_grad():
+            for rows in torch.utils.data.DataLoader(torch.ones(6, SIZE), batch_size=3, num_workers=1):
+                model(rows)

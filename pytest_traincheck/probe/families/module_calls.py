@@ -100,6 +100,7 @@ def _open(
         entry = not state.modules and not transparent and torch._C._current_graph_task_id() == -1
         if entry:
             recorder.measures.entered(state)
+            recorder.evaluations.entered(state)
             recorder.before_entry(state, (named.root,) if named.root is not None else ())
             if recorder.values_moved and not torch.is_grad_enabled():
                 recorder.values_moved = False
@@ -198,6 +199,7 @@ def _close(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call
                 recorder.sketches.closing(state, call, result)
             if call.flags & ENTRY:
                 _look_at_buffers(recorder, state, module, call)
+                recorder.evaluations.returned(state, call)
             if recorder.measures.early and call.flags & TRAINING and torch.is_grad_enabled():
                 recorder.measures.activation(state, call, result)
         recorder.end(state, call, result)

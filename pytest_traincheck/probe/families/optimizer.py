@@ -191,6 +191,7 @@ class _Steps:
 
     def _after(self, recorder: Recorder, state: ThreadState, optimizer: Any) -> None:
         state.closure = None
+        recorder.evaluations.stepped()
         while state.stack and state.stack[-1].api.type != "optimizer":
             recorder.end_raised(state, state.stack[-1])
         if not state.stack:
