@@ -24,7 +24,15 @@ from pytest_traincheck.relations.drawn_claims import (
 )
 from pytest_traincheck.relations.drawn_places import places_of
 from pytest_traincheck.relations.drawn_wording import of_calls, of_evaluation, of_examples, of_nothing, of_step, rule
-from pytest_traincheck.relations.draws import GENERATORS, Generator, by_evaluation, by_example, by_step, calls_that_draw
+from pytest_traincheck.relations.draws import (
+    GENERATORS,
+    Generator,
+    by_evaluation,
+    by_example,
+    by_step,
+    calls_that_draw,
+    states_before_training,
+)
 from pytest_traincheck.relations.meaning import Meaning, Place
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -82,9 +90,9 @@ class Drawn:
         return Hypothesis(self.name, SUBJECTS[claim.generator], claim, scope=Scope.PINNED, family=family)
 
     def fit(self, claim: AnyClaim, runs: Sequence[Run]) -> Numbers | None:
-        """What every golden run draws; None where that differs, or where there is one run to go by."""
-        if len(runs) < 2:
-            return None
+        """What every golden run draws; None where that differs, or where there is one seed to go by."""
+        if len({states_before_training(run) for run in runs}) < 2:
+            return None  # what one seed draws may be up to chance
         if isinstance(claim, DrawnByStep):
             return _fit_steps(claim, runs)
         if isinstance(claim, DrawnByEvaluation):

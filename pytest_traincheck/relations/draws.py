@@ -61,6 +61,15 @@ def by_evaluation(process: Process, generator: Generator) -> dict[int, float]:
     return found
 
 
+def states_before_training(run: Run) -> tuple[int, ...]:
+    """Hashes of the global generators before the first optimizer step: other ones with another seed."""
+    found = []
+    for process in run.processes:
+        for name in GENERATORS[:3]:
+            found += process.events["digest"][process.measures(f"rng.{name}")[:1]].tolist()
+    return tuple(found)
+
+
 def by_example(run: Run, generator: Generator) -> frozenset[float]:
     """The numbers drawn for an example in each of the first fetches of all workers, every number once."""
     return frozenset(rate for worker in run.workers for rate in _rates(worker, generator))

@@ -197,8 +197,9 @@ def test_a_generator_that_functions_are_handed(record: Recorded) -> None:
     ]
 
 
-def test_one_run_does_not_tell(record: Recorded) -> None:
+def test_one_seed_does_not_tell(record: Recorded) -> None:
     assert not sentences(record.golden(lambda seed: Loop(seed), (0,)), "Drawn")
+    assert not sentences(record.golden(lambda _: Loop(7), (0, 1)), "Drawn"), "the program seeds itself"
 
 
 def test_seeds_of_loaders_and_initial_values_are_no_draws(record: Recorded) -> None:

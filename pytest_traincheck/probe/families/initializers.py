@@ -18,6 +18,7 @@ class Initializer(Named):
     """Initializers call each other; only the outermost is recorded."""
 
     outermost = True
+    _held: Any = None
 
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         # What a new model begins with is no matter of the step in which it is made.
