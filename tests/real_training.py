@@ -68,6 +68,8 @@ class Real:
     scale: float = 1.0
     loss_inputs: Callable[[Any], Any] = lambda logits: logits
     second_term: Callable[[Any], Any] | None = None
+    noise: Callable[[Any], Any] | None = None
+    """What is added to the inputs of training, drawn in their likeness."""
     after_backward: Callable[[Net], None] = lambda _net: None
     clip: str = "before the step"
     """`before the step`, `after the step` or `never`."""
@@ -136,6 +138,8 @@ class Real:
         inputs, targets = batch
         if self.zero_grad:
             optimizer.zero_grad()
+        if self.noise is not None:
+            inputs = inputs + 0.1 * self.noise(inputs)
         logits = net(inputs)
         value = self.loss(self.loss_inputs(logits), targets) * self.scale
         if self.second_term is not None:

@@ -56,9 +56,17 @@ _SOURCES: dict[Place, frozenset[Place]] = {
 
 
 _SEEN_IN_RESULTS = frozenset(
-    {Place.DATA, Place.INITIAL, Place.FORWARD, Place.LOSS, Place.BACKWARD, Place.EXCHANGE, Place.OTHER}
+    {Place.DATA, Place.DRAWS, Place.INITIAL, Place.FORWARD, Place.LOSS, Place.BACKWARD, Place.EXCHANGE, Place.OTHER}
 )
 """What makes calls give something else for the same, or losses and gradients come out differently."""
+
+_DECIDE_DRAWS = frozenset(
+    {
+        Place.DATA, Place.CHOICE, Place.DRAWS, Place.FORWARD, Place.LOSS, Place.BACKWARD, Place.STEP, Place.SCHEDULING,
+        Place.RUN, Place.OTHER,
+    }
+)  # fmt: skip
+"""What is called, how and on what, which numbers that are drawn follow from."""
 
 
 def layer_of(violation: Violation) -> int:
@@ -76,6 +84,8 @@ def can_follow(effect: Violation, cause: Violation) -> bool:
     # Numbers name whole models; what they have to do with each other and with the rest is a matter of flow alone.
     if Kind.NUMERIC not in (effect.invariant.kind, cause.invariant.kind) and _same_root(effect, cause):
         return True
+    if effect.meaning.place is Place.DRAWS and cause.meaning.place in _DECIDE_DRAWS and not is_effect(cause):
+        return effect.step >= cause.step or has_vanished(cause) or cause.meaning.per_run
     if Place.RUN in (effect.meaning.place, cause.meaning.place):
         return _changes_totals(cause, effect)
     if is_effect(effect):

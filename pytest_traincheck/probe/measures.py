@@ -13,6 +13,7 @@ import torch
 
 from . import digest as content
 from . import numerics
+from .advance import Advance
 from .context import Call, ThreadState, quiet, unobservable
 from .feedback import FED_BACK, Feedback
 from .holdings import STORED, Holdings
@@ -59,6 +60,11 @@ class Measures:
         self.early = True
         self.tokens: tuple[Remembered, ...] = ()
         """Two-dimensional integer inputs of the model's last forward pass."""
+        self._advance = Advance()
+        self._handed = 0
+        """Numbers drawn from generators that functions were handed."""
+        self._counting = False
+        """Whether draws count: from the first forward pass on that comes after the optimizers were made."""
 
     def stepped(self, optimizer: int) -> bool:
         """Count a step of an optimizer; true when no more measures are wanted after it."""
@@ -172,11 +178,58 @@ class Measures:
         self.take(state, name, call, digest=hashed)
 
     def random_states(self, state: ThreadState, call: Call | None) -> None:
-        """Write hashes of the states of the global random generators of torch, numpy and Python."""
+        """Write hashes of the states of the global random generators of torch, numpy and Python, and what each has
+        drawn since the last time; and how many numbers were drawn from generators that functions were handed.
+        """
         with quiet(state):
             states = numerics.random_states()
+            drawn = self._advance.look() if self._counting else {}
         for name, hashed in states.items():
-            self.take(state, f"rng.{name}", call, digest=hashed)
+            self.take(state, f"rng.{name}", call, drawn.get(name, math.nan), digest=hashed)
+        if self._counting:
+            self.take(state, "rng.handed", call, float(self._handed))
+            self._handed = 0
+
+    def met_optimizer(self) -> None:
+        """An optimizer has been made. What is drawn before the training begins is no matter of its steps."""
+        if not self._steps:
+            self._counting = False
+
+    def entered(self, state: ThreadState) -> None:
+        """A model is called. Before there is an optimizer that is set-up, of which the next one makes an end."""
+        if not self._counting and self.wanted and not unobservable():
+            with quiet(state):
+                self._advance.begin()
+            self._handed = 0
+            self._counting = True
+
+    def handed(self, numbers: int) -> None:
+        """Count numbers that were drawn from a generator which the function was handed."""
+        self._handed += numbers
+
+    def hold_draws(self, state: ThreadState) -> tuple[bool, bool, int] | None:
+        """What is drawn from here on does not count, until what is returned is given to `count_draws`; None where
+        nothing counts anyway.
+        """
+        counting, evaluations = self._counting and self.wanted, self._recorder.evaluations
+        if not (counting or evaluations.looks) or unobservable():
+            return None
+        with quiet(state):
+            if counting:
+                self._advance.hold()
+            if evaluations.looks:
+                evaluations.hold()
+        return counting, evaluations.looks, self._handed
+
+    def count_draws(self, state: ThreadState, held: tuple[bool, bool, int] | None) -> None:
+        """Draws count again."""
+        if held is not None:
+            counting, evaluating, self._handed = held
+            with quiet(state):
+                if counting:
+                    self._advance.go_on()
+                if evaluating:
+                    self._recorder.evaluations.go_on()
 
     def renewal(self, state: ThreadState, call: Call, root: int, arguments: dict[str, Any]) -> None:
         """Write how much of each input of a model is the same as one step before."""

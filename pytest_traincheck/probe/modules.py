@@ -118,8 +118,6 @@ class Modules:
         known = self._infos.get(key)
         if known is not None and known.ref() is module:
             return known
-        # An address is used again: what is made there now is younger than all others.
-        self._infos.pop(key, None)
         ref = weakref.ref(module)
         # An id comes again when a module has died, and a dictionary keeps a key where it was: the order of modules,
         # by which models are numbered, would be up to the allocator.

@@ -27,6 +27,7 @@ from .context import (
     quiet,
     unobservable,
 )
+from .evaluations import Evaluations
 from .measures import Measures
 from .modules import Modules, Root
 from .optimizers import Optimizers
@@ -55,6 +56,7 @@ class Recorder:
         self.attributes = Attributes(self.symbols, self.modules)
         self.measures = Measures(self)
         self.sketches = Sketches(self)
+        self.evaluations = Evaluations(self)
         self.step_code: CodeType | None = None
         self.values_moved = False
         """Whether parameters may have moved, by hand, since evaluation last looked at them."""

@@ -18,6 +18,7 @@ import torch
 
 from . import digest as content
 from . import numerics
+from .advance import Advance
 from .context import ENTRY, Call, ThreadState, quiet, unobservable
 from .sketch import Sketch, faint, sketch
 from .sketch_rows import single_rows, together
@@ -75,6 +76,7 @@ class Sketches:
         self._known: dict[int, tuple[Remembered, Any, Sketch]] = {}
         self._noted: dict[int, Sketch] = {}
         self._random: dict[str, int] = {}
+        self._advance = Advance()
         self._phases_left = PHASES - 1
         self._for_calls = self._for_variables = SECONDS
         self._batches_left = BATCHES
@@ -268,7 +270,9 @@ class Sketches:
         for name, hashed in states.items():
             if self._random.get(name) != hashed:
                 self._random[name] = hashed
-                self._write(call, self._slot(f"{when}.{name}", None, ()), 0, (0, hashed, 0.0, 0.0, _NO_PROJECTIONS))
+                drawn = self._advance.look((name,)).get(name, 0.0)
+                size = int(drawn) if 0 < drawn < _MOST else 0
+                self._write(call, self._slot(f"{when}.{name}", None, ()), 0, (size, hashed, 0.0, 0.0, _NO_PROJECTIONS))
 
     # rows
 
@@ -292,6 +296,8 @@ class Sketches:
         recorder.writer.sketch(recorder.clock, call.seq if call is not None else 0, slot, var, found, few)
 
 
+_MOST = float(2**32 - 1)
+"""More than a row can hold."""
 _NO_PROJECTIONS = (0.0, 0.0, 0.0, 0.0)
 _NO_NUMBERS = (0, 0, 0.0, 0.0, _NO_PROJECTIONS)
 _IMPLEMENTATION = frozenset({"params", "param_names", "foreach", "fused", "capturable", "differentiable"})

@@ -25,6 +25,8 @@ class Place(Enum):
     """A setting: a hyper-parameter, a batch size, the base of a schedule."""
     CLASS = "class"
     """Which class of optimizer is used; settings of another one mean nothing."""
+    DRAWS = "draws"
+    """How many random numbers are drawn."""
     FORWARD = "forward"
     LOSS = "loss"
     BACKWARD = "backward"

@@ -21,12 +21,13 @@ from torch.utils.data._utils import fetch as fetchers
 from torch.utils.data.distributed import DistributedSampler
 
 from ...frameworks.description import Framework
+from ..advance import Advance
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import digest_nested
 from ..numerics import held_generators, leading_sizes, random_states, repeated_tensors
 from ..summary import key_of
 from ..symbols import Api
-from .base import Named, observe
+from .base import Named, observe, watch
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -158,6 +159,7 @@ class Fetches(Named):
         self._again = -1
         self._number = 0
         self._left = _FETCHES
+        self._advance = Advance()
 
     def begin_anew(self) -> None:
         """A worker has made what it fetches with."""
@@ -179,6 +181,7 @@ class Fetches(Named):
         self._left -= 1
         with quiet(state):
             call.kwargs = _states(args[0])
+            self._advance.begin()
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         found = call.kwargs
@@ -187,12 +190,16 @@ class Fetches(Named):
             moved = [(name, found.get(name, 0), now[name]) for name in sorted(now) if found.get(name, 0) != now[name]]
             drawn = digest_nested(moved) if moved else 0
             chosen = _chosen(args)
+            advanced = self._advance.look()
         name = _fetch(os.getpid(), max(self._again, 0), self._number)
         self._number += 1
         recorder.measures.take(state, "fetch", call, digest=name)
         recorder.measures.take(state, "fetch.drawn", call, digest=drawn)
         if chosen:
             recorder.measures.take(state, "fetch.chosen", call, digest=chosen)
+            recorder.measures.take(state, "fetch.size", call, float(len(args[1]) if isinstance(args[1], list) else 1))
+            for generator, numbers in advanced.items():
+                recorder.measures.take(state, f"fetch.{generator}", call, numbers)
         if _is_a_moment(self._number):
             recorder.measures.stored(state, call, getattr(args[0], "dataset", None), args[0])
 
@@ -241,10 +248,28 @@ class Fetching(Named):
         measures.stored(state, call, info.dataset, result)
 
 
+def _set_aside_seeds(probe: Probe) -> None:
+    """Every iterator of a loader draws a seed for its workers, with and without workers: that is no draw of the
+    program's.
+    """
+
+    def entered(*_: Any, **__: Any) -> Any:
+        recorder = probe.recorder
+        return None if recorder is None else recorder.measures.hold_draws(recorder.threads)
+
+    def left(held: Any, _result: Any) -> None:
+        recorder = probe.recorder
+        if recorder is not None:
+            recorder.measures.count_draws(recorder.threads, held)
+
+    watch(probe, dataloader._BaseDataLoaderIter.__init__, entered, left)
+
+
 def install(probe: Probe) -> None:
     """Observe the step of the iterator that every `DataLoader` makes, the start of its workers, and their fetches."""
     fetches = Fetches()
     for cls in (fetchers._MapDatasetFetcher, fetchers._IterableDatasetFetcher):
         observe(probe, cls.fetch, fetches)
     observe(probe, dataloader._DatasetKind.create_fetcher, Fetching(fetches))
+    _set_aside_seeds(probe)
     observe(probe, dataloader._BaseDataLoaderIter.__next__, Batch(probe.frameworks))

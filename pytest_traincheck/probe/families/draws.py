@@ -39,7 +39,10 @@ def _observe(probe: Probe, function: Any, name: str) -> None:
         recorder = probe.recorder
         if recorder is None:
             return None
-        wanted = recorder.sketches.wanted or (in_place and recorder.measures.early)
+        measures = recorder.measures
+        wanted = (
+            recorder.sketches.wanted or (in_place and measures.early) or (generator is not None and measures.wanted)
+        )
         return (generator,) if wanted else None
 
     def left(token: tuple[Any], result: Any) -> None:
@@ -54,6 +57,8 @@ def _drawn(recorder: Recorder, name: str, generator: Any, result: Any) -> None:
     call = state.stack[-1] if state.stack else None
     if recorder.sketches.wanted:
         recorder.sketches.drawn(state, name, call, generator, result)
+    if generator is not None and recorder.measures.wanted and isinstance(result, torch.Tensor):
+        recorder.measures.handed(result.numel())
     # An initializer of `torch.nn.init` draws as well, and is counted already.
     elsewhere = call is None or call.api.type != "init"
     if name.endswith("_") and recorder.measures.early and elsewhere and isinstance(result, torch.Tensor):

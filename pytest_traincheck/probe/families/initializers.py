@@ -18,8 +18,14 @@ class Initializer(Named):
     """Initializers call each other; only the outermost is recorded."""
 
     outermost = True
+    _held: Any = None
+
+    def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
+        # What a new model begins with is no matter of the step in which it is made.
+        self._held = recorder.measures.hold_draws(state)
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
+        recorder.measures.count_draws(state, self._held)
         if isinstance(result, torch.nn.Parameter):
             recorder.measures.initialised(result)
 

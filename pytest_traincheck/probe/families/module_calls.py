@@ -99,6 +99,8 @@ def _open(
             return None  # made by a compiler, not by the user
         entry = not state.modules and not transparent and torch._C._current_graph_task_id() == -1
         if entry:
+            recorder.measures.entered(state)
+            recorder.evaluations.entered(state)
             recorder.before_entry(state, (named.root,) if named.root is not None else ())
             if recorder.values_moved and not torch.is_grad_enabled():
                 recorder.values_moved = False
@@ -213,6 +215,7 @@ def _close(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call
                 recorder.sketches.closing(state, call, result)
             if call.flags & ENTRY:
                 _look_at_buffers(recorder, state, module, call)
+                recorder.evaluations.returned(state, call)
             if call.flags & TRAINING and torch.is_grad_enabled():
                 if recorder.measures.early:
                     recorder.measures.activation(state, call, result)

@@ -118,6 +118,7 @@ def _close_construct(recorder: Recorder, optimizer: Any, call: Call) -> None:
         recorder.optimizers.note_groups(optimizer, call.seq)
         recorder.end(state, call, None)
         recorder.sketches.met_optimizer(state)
+        recorder.measures.met_optimizer()
 
 
 class _Steps:
@@ -191,6 +192,7 @@ class _Steps:
 
     def _after(self, recorder: Recorder, state: ThreadState, optimizer: Any) -> None:
         state.closure = None
+        recorder.evaluations.stepped()
         while state.stack and state.stack[-1].api.type != "optimizer":
             recorder.end_raised(state, state.stack[-1])
         if not state.stack:

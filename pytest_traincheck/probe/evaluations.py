@@ -1,0 +1,77 @@
+"""What models draw while no gradients are recorded: in evaluation, at whatever step, and in rollouts and samples.
+
+From the end of one such call of a model to the end of the next, so that it makes no difference whether a model draws
+itself or the loop between two calls of its parts. What comes before the first one after a step, and behind the last,
+belongs to the loop.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+from .advance import Advance
+from .context import Call, ThreadState, quiet, unobservable
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+EVALUATIONS = 16
+"""Steps behind which such calls are looked at."""
+CALLS = 512
+"""Calls that are looked at in all; of the step in which they are used up nobody knows how much is drawn."""
+
+
+class Evaluations:
+    """Writes measures of the numbers drawn in such calls."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._advance = Advance()
+        self._steps = 0
+        self._after = 0
+        """The number of steps after which the evaluation began that is being looked at."""
+        self._left = EVALUATIONS
+        self._calls_left = CALLS
+
+    def stepped(self) -> None:
+        """An optimizer has stepped."""
+        self._steps += 1
+
+    def entered(self, state: ThreadState) -> None:
+        """A model is called."""
+        if self._after == self._steps or not self._left or torch.is_grad_enabled() or unobservable():
+            return
+        self._left -= 1
+        self._after = self._steps
+        with quiet(state):
+            self._advance.begin()
+
+    def returned(self, state: ThreadState, call: Call) -> None:
+        """A model that was called returns."""
+        if self._after != self._steps or not self._steps or self._calls_left < 0:
+            return
+        if torch.is_grad_enabled() or unobservable():
+            return
+        self._calls_left -= 1
+        known = self._calls_left >= 0
+        with quiet(state):
+            found = self._advance.look() if known else {"torch": math.inf}
+        for name, count in found.items():
+            if count or name == "torch":
+                self._recorder.measures.take(state, f"evaluated.{name}", call, count)
+
+    @property
+    def looks(self) -> bool:
+        """Whether an evaluation is being looked at."""
+        return 0 < self._steps == self._after and self._calls_left >= 0
+
+    def hold(self) -> None:
+        """What is drawn from here on does not count, until `go_on`."""
+        self._advance.hold()
+
+    def go_on(self) -> None:
+        """Count again."""
+        self._advance.go_on()

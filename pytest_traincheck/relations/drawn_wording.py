@@ -1,0 +1,121 @@
+"""How rules about random draws, and what breaks them, are put into words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_traincheck.relations.base import Finding
+from pytest_traincheck.relations.drawn_claims import (
+    WORDS,
+    AnyClaim,
+    DrawnAtAll,
+    DrawnByEvaluation,
+    DrawnByExample,
+    DrawnByStep,
+    DrawnInCalls,
+    key,
+)
+from pytest_traincheck.relations.drawn_places import elsewhere
+from pytest_traincheck.relations.meaning import Deviation
+from pytest_traincheck.text import plural
+from pytest_traincheck.trace import Process
+
+
+def rule(claim: AnyClaim, when: str) -> str:
+    """The rule in plain English."""
+    who = WORDS[claim.generator]
+    if isinstance(claim, DrawnInCalls):
+        return f"`{claim.api}` draws random numbers in training{when}."
+    if isinstance(claim, DrawnByStep):
+        return f"Each of the first training steps draws as many numbers from {who} as in the golden runs{when}."
+    if isinstance(claim, DrawnByEvaluation):
+        return f"Models that are called without gradients draw as many numbers from {who} as in the golden runs{when}."
+    if isinstance(claim, DrawnByExample):
+        return f"Workers draw as many numbers from {who} for each example as in the golden runs{when}."
+    doing = "Training steps draw" if claim.within == "steps" else "Workers that make batches draw"
+    return f"{doing} random numbers from {who}{when}."
+
+
+def of_step(claim: DrawnByStep, process: Process, step: int, seen: int) -> Finding:
+    """A step that draws another number than golden's."""
+    numbers = claim.numbers
+    who = WORDS[claim.generator]
+    wanted = int(numbers.low[numbers.position[key(process, step)]])
+    known = elsewhere(process, step, numbers) if claim.generator == "torch" else None
+    here = seen if known is None else known.numbers
+    deviation = Deviation.LACKING if not here else Deviation.FEWER if seen < wanted else Deviation.DIFFERENT
+    if known is not None:
+        return Finding(
+            known.title, known.golden, known.candidate, place=known.source, value=known.candidate, deviation=deviation
+        )
+    return Finding(
+        f"In the golden run step {step} drew {_count(wanted)} from {who}; in the candidate {seen or 'none'}.",
+        f"{_count(wanted)} drawn for the step",
+        f"{_count(seen)} drawn",
+        value=str(seen),
+        deviation=deviation,
+    )
+
+
+def of_evaluation(claim: DrawnByEvaluation, process: Process, row: int, seen: int) -> Finding:
+    """An evaluation that does."""
+    step = process.step_number(row)
+    wanted = int(claim.numbers.low[claim.numbers.position[key(process, step)]])
+    return Finding(
+        f"In the golden run models that were called without gradients after {plural(step, 'step')} drew "
+        f"{_count(wanted)} from {WORDS[claim.generator]}; in the candidate {seen or 'none'}.",
+        f"{_count(wanted)} drawn",
+        f"{_count(seen)} drawn",
+        value=str(seen),
+        deviation=Deviation.LACKING if not seen else Deviation.FEWER if seen < wanted else Deviation.DIFFERENT,
+    )
+
+
+def _count(numbers: int) -> str:
+    return "no random number" if not numbers else "1 random number" if numbers == 1 else f"{numbers} random numbers"
+
+
+def of_examples(claim: DrawnByExample, broken: Sequence[str]) -> Finding:
+    """Examples for which workers draw another number."""
+    who = WORDS[claim.generator]
+    known = [f"{rate:g}" for rate in claim.rates if rate]
+    wanted, seen = " or ".join(known), " and ".join(rate for rate in broken if rate not in known)
+    if not seen:
+        gone = " and ".join(broken)
+        return Finding(
+            f"In the golden run workers drew {gone} random numbers from {who} for some examples; in the candidate "
+            "they never do.",
+            f"{gone} random numbers for an example",
+            "never so many",
+            deviation=Deviation.LACKING,
+        )
+    return Finding(
+        f"In the golden run workers drew {wanted} random numbers from {who} for each example; in the candidate {seen}.",
+        f"{wanted} random numbers for each example",
+        seen,
+        value=seen,
+    )
+
+
+def of_calls(claim: DrawnInCalls, module: str) -> Finding:
+    """A function, or modules of a class, that no longer draw; where that was first seen."""
+    where = f" in `{module}`" if module else ""
+    return Finding(
+        f"In the golden run `{claim.api}` drew random numbers in each training step; in the candidate it draws "
+        f"none{where}.",
+        "draws random numbers",
+        "draws none",
+        deviation=Deviation.LACKING,
+    )
+
+
+def of_nothing(claim: DrawnAtAll) -> Finding:
+    """Nothing is drawn any more."""
+    who = WORDS[claim.generator]
+    doing = "in training steps" if claim.within == "steps" else "by the workers that make batches"
+    return Finding(
+        f"In the golden run random numbers were drawn from {who} {doing}; in the candidate none are.",
+        f"drawn from {who}",
+        "not drawn",
+        deviation=Deviation.LACKING,
+    )

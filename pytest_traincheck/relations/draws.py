@@ -1,0 +1,183 @@
+"""What each random generator has drawn: between training steps, by which calls, and for each example in workers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.reader import read_sketches
+
+Generator = Literal["torch", "numpy", "python", "handed"]
+GENERATORS: tuple[Generator, ...] = ("torch", "numpy", "python", "handed")
+"""The global ones, and those that functions are handed."""
+
+_NEXT_TO = 1
+"""A function that has drawn is written right after the state that it left."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Numbers of 32 bits that a generator has drawn, 0 where nobody knows how many: in which module, or while a batch
+    is made, or outside of all; in which call, by its row or -1; by which function and how many elements, where that is
+    known; and the line of code.
+    """
+
+    place: str
+    row: int
+    words: int
+    function: str = ""
+    elements: int = 0
+    source: str = ""
+
+
+def by_step(process: Process, generator: Generator) -> dict[int, float]:
+    """Numbers drawn for each complete training step: since the step before, or since the first forward pass. Those of
+    which nobody knows how many are infinite.
+    """
+    rows = process.measures(f"rng.{generator}")
+    found: dict[int, float] = {}
+    if not process.windows or not len(rows):
+        return found
+    for window, value in zip(process.window[rows].tolist(), process.events["value"][rows].tolist(), strict=True):
+        if window < process.windows and not math.isnan(value):
+            found[window] = found.get(window, 0.0) + value
+    return found
+
+
+def by_evaluation(process: Process, generator: Generator) -> dict[int, float]:
+    """Numbers drawn in calls of models without gradients, by the number of steps that had been made; of the first few
+    of these. Those of which nobody knows how many are infinite.
+    """
+    found = {int(window): 0.0 for window in process.window[process.measures("evaluated.torch")]}
+    rows = process.measures(f"evaluated.{generator}")
+    for window, value in zip(process.window[rows].tolist(), process.events["value"][rows].tolist(), strict=True):
+        found[window] += math.inf if math.isnan(value) else value
+    return found
+
+
+def states_before_training(run: Run) -> tuple[int, ...]:
+    """Hashes of the global generators before the first optimizer step: other ones with another seed."""
+    found = []
+    for process in run.processes:
+        for name in GENERATORS[:3]:
+            found += process.events["digest"][process.measures(f"rng.{name}")[:1]].tolist()
+    return tuple(found)
+
+
+def by_example(run: Run, generator: Generator) -> frozenset[float]:
+    """The numbers drawn for an example in each of the first fetches of all workers, every number once."""
+    return frozenset(rate for worker in run.workers for rate in _rates(worker, generator))
+
+
+def _rates(worker: Process, generator: Generator) -> list[float]:
+    rows, sizes = worker.measures(f"fetch.{generator}"), worker.measures("fetch.size")
+    if not len(rows) or len(sizes) < len(rows):
+        return []
+    numbers, examples = worker.events["value"][rows], worker.events["value"][sizes[: len(rows)]]
+    rates: list[float] = np.round(numbers / np.maximum(examples, 1.0), 6).tolist()
+    return [rate for rate in rates if not math.isnan(rate)]
+
+
+def calls_that_draw(process: Process) -> Mapping[str, list[tuple[int, bool]]]:
+    """Of each function and module of a library that was called in training the calls that stand for a sketched step:
+    the first, and whether any of the step's draws from torch's generator itself. Steps of which that is not known are
+    left out.
+    """
+    return process.memo("calls that draw", lambda: _calls_that_draw(process))
+
+
+def _calls_that_draw(process: Process) -> dict[str, list[tuple[int, bool]]]:
+    if any("calls within models" in what for what in process.raw.meta.get("left_out") or {}):
+        return {}
+    sketched = _sketched(process)
+    drew: dict[int, bool] = {}
+    for _, draw in _draws(process):
+        drew[draw.row] = bool(draw.words) and drew.get(draw.row, True)
+    rows = process.rows_of_type("module", "function")
+    training = (process.stage[rows] == 1) & ((process.events["flags"][rows] & fmt.TRAINING) != 0)
+    modules = process.type_codes.isin(["module"])[rows]
+    rows = rows[np.isin(process.window[rows], sketched) & (training | ~modules) & (process.stage[rows] == 1)]
+    by_step: dict[tuple[str, int], list[int]] = {}
+    for row, window in zip(rows.tolist(), process.window[rows].tolist(), strict=True):
+        if _is_of_a_library(process, row):
+            by_step.setdefault((process.api[row], window), []).append(row)
+    found: dict[str, list[tuple[int, bool]]] = {}
+    for (api, _), calls in by_step.items():
+        told = [drew[row] for row in calls if row in drew]
+        if all(told):
+            found.setdefault(api, []).append((calls[0], bool(told)))
+    return found
+
+
+def _sketched(process: Process) -> list[int]:
+    """The steps that were sketched from their beginning to their end."""
+    slots = [number for number, symbol in enumerate(process.raw.symbols["slot"]) if symbol.get("name") == "hyper"]
+    rows = read_sketches(process.raw)
+    ended = np.searchsorted(process.step_ends, rows["at"][np.isin(rows["slot"], slots)].astype(np.int64))
+    return sorted(set(ended.tolist()))
+
+
+def _is_of_a_library(process: Process, row: int) -> bool:
+    return process.raw.symbols["api"][int(process.events["subject"][row])].get("library") != "user"
+
+
+def places(process: Process) -> Mapping[int, list[Draw]]:
+    """What torch's generator has drawn for each training step that was sketched, in order."""
+    return process.memo("places of draws", lambda: _places(process))
+
+
+def _places(process: Process) -> dict[int, list[Draw]]:
+    found: dict[int, list[Draw]] = {}
+    begin = _begin(process)
+    for at, draw in _draws(process):
+        window = int(np.searchsorted(process.step_ends, at, side="left"))
+        if draw.words and at >= begin and window < process.windows:
+            found.setdefault(window, []).append(draw)
+    return found
+
+
+def _begin(process: Process) -> float:
+    """When draws begin to count: with the first forward pass after the optimizers of the first step were made."""
+    made = process.rows_of_type("construct")
+    made = made[process.window[made] == 0]
+    since = int(process.events["end"][made].max()) if len(made) else 0
+    modules = process.rows_of_type("module")
+    entries = modules[process.parent_row[modules] < 0]
+    begins = process.events["seq"][entries].astype(np.int64)
+    later = begins[begins > since]
+    return float(later.min()) if len(later) else math.inf
+
+
+def _draws(process: Process) -> Iterator[tuple[float, Draw]]:
+    slots = [str(symbol.get("name", "")) for symbol in process.raw.symbols["slot"]]
+    rows = read_sketches(process.raw)
+    wanted = {number for number, name in enumerate(slots) if name in ("rng.torch", "before.torch")}
+    for position in np.flatnonzero(np.isin(rows["slot"], list(wanted))).tolist()[1:]:
+        row = rows[position]
+        call, at = int(process.row_at([int(row["call"])])[0]), float(row["at"])
+        if slots[int(row["slot"])] == "before.torch" and call >= 0:
+            at = float(process.events["seq"][call]) - 0.5
+            call = int(process.parent_row[call])
+        function, elements = "", 0
+        if position + 1 < len(rows) and rows["at"][position + 1] <= row["at"] + _NEXT_TO:
+            name = slots[int(rows["slot"][position + 1])]
+            if name.startswith("draw."):
+                function, elements = name.removeprefix("draw."), int(rows["size"][position + 1])
+        source = process.source(call) if call >= 0 else ""
+        yield at, Draw(_place(process, call), call, int(row["size"]), function, elements, source)
+
+
+def _place(process: Process, row: int) -> str:
+    while row >= 0:
+        if name := process.module_name(row):
+            return name
+        if process.type_codes[row] == "data":
+            return process.api[row]
+        row = int(process.parent_row[row])
+    return ""

@@ -1,0 +1,309 @@
+"""Drawn: how many random numbers are drawn, and from which generator."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judgements import describe, sentences, titles, violations
+
+np = pytest.importorskip("numpy")
+torch = pytest.importorskip("torch")
+
+from real_training import Real, recorded  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from pytest_traincheck.check import CheckOutcome, check_run  # noqa: E402
+from pytest_traincheck.golden.model import Golden  # noqa: E402
+from pytest_traincheck.infer import learn  # noqa: E402
+from pytest_traincheck.rules.model import Scope  # noqa: E402
+
+SEEDS = (0, 1, 2)
+ROWS, SIZE, STEPS = 16, 6, 5
+
+
+class Regressor(nn.Module):
+    """A recurrent network: its dropout is drawn where no Python function is called."""
+
+    def __init__(self, drop: float = 0.3) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(SIZE, 8, num_layers=2, batch_first=True, dropout=drop)
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, sequences: Any) -> Any:
+        return self.head(self.rnn(sequences)[0][:, -1])
+
+
+def noisy(batch: Any) -> Any:
+    return batch + 0.1 * torch.randn_like(batch)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop without a loader, which draws its batches and disturbs them."""
+
+    seed: int = 0
+    augment: Callable[[Any], Any] = noisy
+    drop: float = 0.3
+    ahead: bool = False
+    """Whether a batch is made before the step that comes before its own."""
+    unused: int = 0
+    """Numbers that are drawn before there is a model."""
+
+    def __call__(self) -> None:
+        torch.manual_seed(self.seed)
+        random.seed(self.seed)
+        np.random.seed(self.seed)
+        data = torch.randn(64, 3, SIZE)
+        torch.rand(self.unused)
+        model = Regressor(self.drop)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        model.train()
+        for batch in self._ahead(data) if self.ahead else self._batches(data):
+            optimizer.zero_grad()
+            F.mse_loss(model(batch), batch.mean((1, 2))[:, None]).backward()
+            optimizer.step()
+
+    def _batches(self, data: Any) -> Any:
+        for _ in range(STEPS):
+            yield self.augment(data[torch.randint(len(data), (ROWS,))])
+
+    def _ahead(self, data: Any) -> Any:
+        batches = self._batches(data)
+        kept = next(batches)
+        for batch in batches:
+            yield kept
+            kept = batch
+        yield kept
+
+
+class Recorded:
+    """Runs loops and keeps what they leave."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number = 0
+
+    def run(self, training: Callable[[], None]) -> Any:
+        self._number += 1
+        return recorded(training, self._folder / str(self._number))
+
+    def golden(self, make: Callable[[int], Callable[[], None]], seeds: tuple[int, ...] = SEEDS) -> Golden:
+        return learn([self.run(make(seed)) for seed in seeds], pipeline="loop", seeds=seeds)
+
+    def judged(self, golden: Golden, training: Callable[[], None]) -> CheckOutcome:
+        return check_run(golden, self.run(training), same_spec=True)
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Recorded:
+    return Recorded(tmp_path)
+
+
+def test_the_numbers_of_a_step_are_a_rule_of_this_pipeline(record: Recorded) -> None:
+    golden = record.golden(lambda seed: Loop(seed))
+    assert sentences(golden, "Drawn") == [
+        "`torch.nn.GRU` draws random numbers in training.",
+        "Each of the first training steps draws as many numbers from torch's generator as in the golden runs.",
+    ]
+    assert {item.scope for item in golden.invariants if item.relation == "Drawn"} == {Scope.PINNED}
+    assert not record.judged(golden, Loop(9)).incidents
+
+
+def test_one_noise_for_the_batch(record: Recorded) -> None:
+    golden = record.golden(lambda seed: Loop(seed))
+    for seed in (0, 9):
+        outcome = record.judged(golden, Loop(seed, augment=lambda batch: batch + 0.1 * torch.randn(1, 3, SIZE)))
+        assert len(outcome.incidents) == 1, describe(outcome.incidents)
+        assert titles(outcome, "Drawn") == [
+            "In the golden run the training loop drew random numbers in step 1, 16 with `randint` and 288 with "
+            "`randn_like`; in the candidate 16 with `randint` and 18 with `randn`."
+        ]
+
+
+def test_dropout_of_a_layer_that_draws_by_itself(record: Recorded) -> None:
+    golden = record.golden(lambda seed: Loop(seed))
+    outcome = record.judged(golden, Loop(drop=0.0))
+    assert len(outcome.incidents) == 1, describe(outcome.incidents)
+    assert {found.title: found.step for found in violations(outcome, "Drawn")} == {
+        "In the golden run `torch.nn.GRU` drew random numbers in each training step; in the candidate it draws none in "
+        "`Regressor.rnn`.": 0,
+        "In the golden run `Regressor.rnn` drew random numbers in step 0, 768; in the candidate none.": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Loop(augment=lambda batch: batch + 0.1 * torch.empty_like(batch).normal_()),
+        Loop(augment=lambda batch: torch.normal(batch, 0.1)),
+        Loop(ahead=True),
+        Loop(unused=5000),
+    ],
+    ids=["filled in place", "drawn around the batch", "batches made ahead", "draws of set-up"],
+)
+def test_the_same_numbers_drawn_by_others(other: Loop, record: Recorded) -> None:
+    golden = record.golden(lambda seed: Loop(seed))
+    assert not violations(record.judged(golden, other), "Drawn")
+
+
+def some(batch: Any) -> Any:
+    """As many numbers as it takes."""
+    while float(torch.rand(())) < 0.7:
+        batch = batch * 1.01
+    return batch
+
+
+def test_where_chance_decides_how_many_only_none_is_too_few(record: Recorded) -> None:
+    golden = record.golden(lambda seed: Loop(seed, augment=some))
+    assert sentences(golden, "Drawn") == [
+        "`torch.nn.GRU` draws random numbers in training.",
+        "Training steps draw random numbers from torch's generator.",
+    ]
+    for seed in (0, 3, 4):
+        assert not violations(record.judged(golden, Loop(seed, augment=noisy)), "Drawn")
+
+
+@pytest.mark.parametrize(
+    ("augment", "generator"),
+    [
+        (lambda batch: batch * float(np.random.uniform(0.9, 1.1)), "numpy's generator"),
+        (lambda batch: batch * random.uniform(0.9, 1.1), "the generator of `random`"),
+    ],
+)
+def test_generators_of_others(augment: Callable[[Any], Any], generator: str, record: Recorded) -> None:
+    golden = record.golden(lambda seed: Loop(seed, augment=augment))
+    outcome = record.judged(golden, Loop(augment=lambda batch: batch))
+    assert titles(outcome, "Drawn") == [
+        f"In the golden run step 1 drew 2 random numbers from {generator}; in the candidate none."
+    ]
+
+
+def test_a_generator_that_functions_are_handed(record: Recorded) -> None:
+    def with_own(seed: int, shape: tuple[int, ...]) -> Loop:
+        own = torch.Generator().manual_seed(seed)
+        return Loop(seed, augment=lambda batch: batch + 0.1 * torch.randn(shape, generator=own))
+
+    golden = record.golden(lambda seed: with_own(seed, (ROWS, 3, SIZE)))
+    assert not violations(record.judged(golden, with_own(9, (ROWS, 3, SIZE))), "Drawn")
+    assert titles(record.judged(golden, with_own(0, (1, 3, SIZE))), "Drawn") == [
+        "In the golden run step 1 drew 288 random numbers from generators that functions are given; in the candidate "
+        "18."
+    ]
+
+
+def test_one_seed_does_not_tell(record: Recorded) -> None:
+    assert not sentences(record.golden(lambda seed: Loop(seed), (0,)), "Drawn")
+    assert not sentences(record.golden(lambda _: Loop(7), (0, 1)), "Drawn"), "the program seeds itself"
+
+
+def test_seeds_of_loaders_and_initial_values_are_no_draws(record: Recorded) -> None:
+    """A loader in order draws a seed for workers that it does not have."""
+    golden = record.golden(lambda seed: Real(seed, shuffle=False))
+    more = Real(shuffle=False, between=lambda _: next(iter(torch.utils.data.DataLoader(torch.arange(4)))))
+    assert not violations(record.judged(golden, more), "Drawn")
+    assert not violations(record.judged(golden, Real(shuffle=False, between=lambda _: nn.Linear(3, 3))), "Drawn")
+
+
+class Sampler(nn.Module):
+    """Its code is a sample, in training and in evaluation."""
+
+    def __init__(self, when: tuple[bool, ...] = (True, False)) -> None:
+        super().__init__()
+        self.encode, self.decode = nn.Linear(SIZE, 4), nn.Linear(4, SIZE)
+        self.when = when
+
+    def forward(self, rows: Any) -> Any:
+        code = self.encode(rows)
+        return self.decode(code + torch.randn_like(code) if self.training in self.when else code)
+
+
+@dataclass(frozen=True)
+class Late:
+    """A training that is evaluated behind its tenth step, when nothing else is measured any more."""
+
+    seed: int = 0
+    model: Callable[[], Any] = Sampler
+    apart: bool = False
+    """Whether evaluation calls the parts of the model, and draws itself."""
+
+    def __call__(self) -> None:
+        torch.manual_seed(self.seed)
+        model = self.model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        for _ in range(10):
+            rows = torch.randn(ROWS, SIZE)
+            optimizer.zero_grad()
+            F.mse_loss(model(rows), rows).backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            for _ in range(3):
+                rows = torch.ones(ROWS, SIZE)
+                if self.apart:
+                    code = model.encode(rows)
+                    model.decode(code + torch.randn_like(code))
+                else:
+                    model(rows)
+
+
+def test_a_mean_in_place_of_a_sample_in_a_late_evaluation(record: Recorded) -> None:
+    golden = record.golden(lambda seed: Late(seed))
+    assert any("without gradients" in sentence for sentence in sentences(golden, "Drawn"))
+    outcome = record.judged(golden, Late(model=lambda: Sampler((True,))))
+    assert titles(outcome, "Drawn") == [
+        "In the golden run models that were called without gradients after 10 steps drew 192 random numbers from "
+        "torch's generator; in the candidate none."
+    ]
+    assert len(outcome.incidents) == 1
+    for clean in (Late(9), Late(apart=True)):
+        assert not violations(record.judged(golden, clean), "Drawn")
+
+
+def test_workers_that_draw_less_for_each_example(record: Recorded) -> None:
+    golden = record.golden(lambda seed: Loaded(seed))
+    rules = "Workers draw as many numbers from torch's generator for each example as in the golden runs."
+    assert rules in sentences(golden, "Drawn")
+    assert not violations(record.judged(golden, Loaded(9)), "Drawn")
+    assert titles(record.judged(golden, Loaded(each=1)), "Drawn") == [
+        "In the golden run workers drew 6 random numbers from torch's generator for each example; in the candidate 1."
+    ]
+
+
+class Disturbed(torch.utils.data.Dataset[Any]):
+    """Rows with noise of their own."""
+
+    def __init__(self, each: int) -> None:
+        self.rows = torch.linspace(0, 1, 48 * SIZE).view(48, SIZE)
+        self.each = each
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.rows[number] + 0.1 * torch.rand(self.each)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Two workers make the batches; those of an evaluation are made without noise."""
+
+    seed: int = 0
+    each: int = SIZE
+
+    def __call__(self) -> None:
+        torch.manual_seed(self.seed)
+        model = nn.Linear(SIZE, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        for rows in torch.utils.data.DataLoader(Disturbed(self.each), batch_size=10, shuffle=True, num_workers=2):
+            optimizer.zero_grad()
+            model(rows).square().mean().backward()
+            optimizer.step()
+        with torch.no_grad():
+            for rows in torch.utils.data.DataLoader(torch.ones(6, SIZE), batch_size=3, num_workers=1):
+                model(rows)
