@@ -188,7 +188,10 @@ class Modules:
             members = list(self.wrappers.walk(module))
             if not any(_holds_tensors(part) for part, _ in members):
                 continue
-            roots[id(module)] = root = self._roots.get(id(module)) or self._new_root(info)
+            known = self._roots.get(id(module))
+            # A module that was made where another one has died is at the same address.
+            root = known if known is not None and known.ref() is module else self._new_root(info)
+            roots[id(module)] = root
             self._name_members(root, members)
         self._roots = roots
 

@@ -12,7 +12,16 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.called import FORWARD, Called
 from pytest_traincheck.relations.context import module_roots, rank_label, step_context
-from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Words, place_of_call
+from pytest_traincheck.relations.meaning import (
+    Change,
+    Deviation,
+    Evidence,
+    Excuse,
+    Meaning,
+    Place,
+    Words,
+    place_of_call,
+)
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
@@ -85,6 +94,8 @@ class Count:
             evaluates=called.stage == "eval",
             per_run=isinstance(rule.claim, PerRun),
             excuse=Excuse.ALL_RESULTS,
+            shown_by=shown_by(called),
+            acts="" if called.api == FORWARD else called.api,
             words=Words(names=("step",) if rule.subject == STEP else ()),
         )
 
@@ -220,6 +231,19 @@ class Count:
             value=seen,
             deviation=Deviation.NEVER if never else _deviation(seen),
         )
+
+
+def shown_by(called: Called) -> Evidence:
+    """What shows that calls are gone, where they are there to move something in training."""
+    api = called.api
+    if vocabulary.trains_ranks(api) or called.stage not in ("", "train"):
+        return Evidence.NONE
+    return {
+        Place.SCHEDULING: Evidence.PACED,
+        Place.AVERAGING: Evidence.COPIED,
+        Place.PREPARATION: Evidence.TRAINED,
+        Place.FORWARD: Evidence.TRAINED if api == FORWARD else Evidence.NONE,
+    }.get(place_of_call(api), Evidence.TRAINED if api.endswith("zero_grad") else Evidence.NONE)
 
 
 def _deviation(seen: str) -> Deviation:
