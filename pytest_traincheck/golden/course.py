@@ -39,11 +39,7 @@ class Course:
 
     def trains_like(self, other: Course) -> bool:
         """Whether every trained tensor took the same values in every step, under the same learning rates."""
-        return (
-            bool(self.trained)
-            and (self.steps, self.trained) == (other.steps, other.trained)
-            and self._paced(other)
-        )
+        return bool(self.trained) and (self.steps, self.trained) == (other.steps, other.trained) and self._paced(other)
 
     def _paced(self, other: Course) -> bool:
         return len(self.rates) == len(other.rates) and all(

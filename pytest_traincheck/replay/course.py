@@ -139,4 +139,12 @@ def _effective(process: Process) -> set[str]:
     events = process.events
     rows = np.flatnonzero((events["kind"] == fmt.CHANGE) & (events["old"] != fmt.UNSEEN))
     around = process.parent_row[rows]
-    return {process.api[row] for row in np.unique(around[around >= 0]).tolist()} - {""}
+    found = {process.api[row] for row in np.unique(around[around >= 0]).tolist()} - {""}
+    return found | {process.api[row] for row in process.rows_of_type("clip").tolist() if _cut(process, row)}
+
+
+def _cut(process: Process, row: int) -> bool:
+    """Whether a clipping call found a norm above its limit; gradients are not looked at after each one."""
+    given = process.raw.symbols["args"][int(process.events["args"][row])].get("values") or {}
+    limit = given.get("max_norm")
+    return type(limit) in (int, float) and float(process.events["value"][row]) > limit
