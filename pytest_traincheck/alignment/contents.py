@@ -21,7 +21,7 @@ from pytest_traincheck.trace.run import Run
 Place = tuple[str, str]
 """Root and name of a parameter, or root and path of a module."""
 Content = tuple[Any, ...]
-"""Numbers that tell the values of one tensor from those of others."""
+"""Numbers that tell the values of one tensor, one after the other, from those of others."""
 
 _NUMBERS = ("norm", "mean", "projections")
 _VALUES = "var"
@@ -39,17 +39,20 @@ def find_by_content(
         trained: golden roots that an optimizer holds parameters of.
     """
     theirs, mine = _of_golden(golden), _of_run(run, models)
-    pairs = _paired(mine, theirs, {place: place in held for place in mine}, {p: p[0] in trained for p in theirs})
-    pairs |= _paired(
-        {place: found for place, found in mine.items() if place not in pairs},
-        {place: found for place, found in theirs.items() if place not in set(pairs.values())},
-        {},
-        {},
-    )
+    is_held = {place: place in held for place in mine}
+    is_trained = {place: place[0] in trained for place in theirs}
+    pairs = _paired(mine, theirs, {}, {})
+    begin, began = ({place: values[:1] for place, values in side.items()} for side in (mine, theirs))
+    for flags in ((is_held, is_trained), ({}, {})):
+        # What went another way after the first step began alike; biases of zeros did all.
+        known = set(pairs.values())
+        left = {place: value for place, value in begin.items() if place not in pairs}
+        pairs |= _paired(left, {place: value for place, value in began.items() if place not in known}, *flags)
+    pairs |= dict(_mirrored(pairs, models, golden.models))
     moves = [*_moves(pairs, models, golden.models)]
     kept = {root for root in models if any(move.root == root and not move.path for move in moves)}
-    left = {root: f"{root} (new)" for root in models if root in golden.models and root not in kept}
-    return Relocation(tuple(moves), left)
+    taken = {move.golden_root for move in moves}
+    return Relocation(tuple(moves), {root: f"{root} (new)" for root in models if root in taken - kept})
 
 
 def placed_parameters(golden: Models, models: Models) -> int:
@@ -62,7 +65,7 @@ def placed_parameters(golden: Models, models: Models) -> int:
 
 
 def _of_golden(golden: Golden) -> dict[Place, Content]:
-    """What each parameter began with in the recorded run, in the order in which they were first looked at."""
+    """What each parameter held in the first steps of the recorded run, in the order in which they were first seen."""
     if golden.recording is None:
         return {}
     strings, sketches = golden.recording.strings, golden.recording.sketches
@@ -76,7 +79,7 @@ def _of_golden(golden: Golden) -> dict[Place, Content]:
     for row in rows:
         place = places.get(strings[int(row["variable"])])
         if place is not None:
-            found.setdefault(place, _content(row, strings[int(row["shape"])]))
+            found[place] = (*found.get(place, ()), _content(row, strings[int(row["shape"])]))
     return found
 
 
@@ -85,7 +88,7 @@ def _of_run(run: Run, models: Models) -> dict[Place, Content]:
     for process in run.processes:
         for place, content in _of_process(process):
             if place[1] in models.get(place[0], ()):
-                found.setdefault(place, content)
+                found[place] = (*found.get(place, ()), content)
     return found
 
 
@@ -112,16 +115,53 @@ def _paired(
     held: Mapping[Place, bool],
     trained: Mapping[Place, bool],
 ) -> dict[Place, Place]:
-    """Parameters that begin with the same numbers. Several alike, as biases of zeros are, go by their order, where
-    there are as many.
+    """Parameters that take the same values. Several alike, as biases of zeros are, go by what they are called, or by
+    their order where there are as many of one name.
     """
     ours, others = _grouped(mine, held), _grouped(theirs, trained)
     pairs: dict[Place, Place] = {}
     for content, places in ours.items():
         known = others.get(content, [])
-        if len(places) == len(known):
+        if len(places) == len(known) == 1:
             pairs.update(zip(places, known, strict=True))
+            continue
+        by_leaf, known_by_leaf = (_by_leaf(each) for each in (places, known))
+        for leaf, alike in by_leaf.items():
+            if len(alike) == len(known_by_leaf.get(leaf, ())):
+                pairs.update(zip(alike, known_by_leaf[leaf], strict=True))
     return pairs
+
+
+def _mirrored(pairs: Mapping[Place, Place], models: Models, golden: Models) -> Iterator[tuple[Place, Place]]:
+    """Pairs of models of which nobody knows what they began with, by those of another one of the same parts: a second
+    network of a class is cut as the first one is.
+    """
+    known: dict[str, set[str]] = {}
+    for (root, _), (other, _) in pairs.items():
+        known.setdefault(root, set()).add(other)
+    taken = {other for others in known.values() for other in others}
+    for root in (root for root in models if root not in known):
+        for like, homes in known.items():
+            home = next(iter(homes))
+            if (
+                len(homes) > 1
+                or models[like] != models[root]
+                or any((like, name) not in pairs for name in models[like])
+            ):
+                continue
+            free = [other for other in golden if other not in taken and golden[other] == golden[home]]
+            if free:
+                chosen = root if root in free else free[0]
+                taken.add(chosen)
+                yield from (((root, name), (chosen, pairs[like, name][1])) for name in models[root])
+                break
+
+
+def _by_leaf(places: Iterable[Place]) -> dict[str, list[Place]]:
+    found: dict[str, list[Place]] = {}
+    for place in places:
+        found.setdefault(place[1].rpartition(".")[2], []).append(place)
+    return found
 
 
 def _grouped(contents: Mapping[Place, Content], flags: Mapping[Place, bool]) -> dict[Content, list[Place]]:

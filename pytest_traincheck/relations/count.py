@@ -29,11 +29,12 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.gradients import Gradients
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.process import OptimizerStep
-from pytest_traincheck.trace.stages import EVAL
 
 BACKWARD = "torch.autograd.backward"
 RESTORE = ".load_state_dict"
 STEP: Final = "torch.optim.Optimizer.step"
+
+_NOWHERE: Ints = np.empty(0, dtype=np.int64)
 
 ANY: Final = "any"
 """Of a claim about a run: it is enough that one rank calls it."""
@@ -150,7 +151,7 @@ class Count:
         for position, process in enumerate(run.processes):
             if _hidden(process, claim.api.api):
                 continue
-            rows = counted(process).get(claim.api, np.empty(0, dtype=np.int64))
+            rows = _in_run(process, claim) if isinstance(claim, PerRun) else counted(process).get(claim.api, _NOWHERE)
             parts.append(
                 _per_run(process, position, rows)
                 if isinstance(claim, PerRun)
@@ -194,7 +195,7 @@ class Count:
                     value=seen,
                     deviation=Deviation.TOO_OFTEN,
                 )
-        never = not any(len(counted(process).get(claim.api, ())) for process in run.processes)
+        never = not any(len(_in_run(process, PerRun(claim.api))) for process in run.processes)
         seen = "never" if never else (examples.observed[int(broken[0])] if examples.observed is not None else "never")
         if (
             never
@@ -300,7 +301,7 @@ def _count(process: Process) -> Mapping[Called, Ints]:
     flow = process.rows_of_type(*vocabulary.FLOW_TYPES)
     nested = process.inside(*vocabulary.FLOW_TYPES, "function")
     # What is gathered in evaluation is a metric.
-    measuring = process.type_codes.isin(["collective"]) & (process.stage == EVAL)
+    measuring = process.type_codes.isin(["collective"]) & vocabulary.follows_evaluation(process)
     measuring |= vocabulary.only_measures(process)
     found.update(_by_api(process, flow[~nested[flow] & succeeded[flow] & ~measuring[flow]]))
 
@@ -325,7 +326,7 @@ def _count(process: Process) -> Mapping[Called, Ints]:
 
     # Of those types that flow the calls are there already. In evaluation a function may be a metric.
     named = process.api.isin(process.for_plug_ins) & process.type_codes.isin(["observed"])
-    found.update(_by_api(process, np.flatnonzero(named & succeeded & (process.stage != EVAL))))
+    found.update(_by_api(process, np.flatnonzero(named & succeeded & ~vocabulary.follows_evaluation(process))))
 
     masking = vocabulary.masking_calls(process)
     found[Called(vocabulary.MASKING)] = masking[process.stage[masking] == 1]
@@ -415,11 +416,20 @@ def _per_run(process: Process, position: int, rows: Ints) -> Examples:
     )
 
 
+def _in_run(process: Process, claim: PerRun) -> Ints:
+    """Calls of what a run calls somewhere. One that is counted nowhere may have moved to where nothing is counted."""
+    rows = counted(process).get(claim.api, _NOWHERE)
+    if len(rows) or claim.api.owner or claim.api.stage:
+        return rows
+    calls = process.rows_of_type("collective", "observed")
+    return calls[process.api.isin([claim.api.api])[calls]]
+
+
 def _by_any_rank(run: Run, called: Called) -> Examples:
     """A single example for a run of several ranks, in the first one."""
     if len(run.processes) < 2 or any(_hidden(process, called.api) for process in run.processes):
         return EMPTY
-    rows = [counted(process).get(called, np.empty(0, dtype=np.int64)) for process in run.processes]
+    rows = [_in_run(process, PerRun(called)) for process in run.processes]
     example = _per_run(run.processes[0], 0, np.concatenate(rows))
     return replace(example, context={})
 

@@ -147,4 +147,4 @@ def _cut(process: Process, row: int) -> bool:
     """Whether a clipping call found a norm above its limit; gradients are not looked at after each one."""
     given = process.raw.symbols["args"][int(process.events["args"][row])].get("values") or {}
     limit = given.get("max_norm")
-    return type(limit) in (int, float) and float(process.events["value"][row]) > limit
+    return isinstance(limit, (int, float)) and float(process.events["value"][row]) > limit

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judgements import describe
+from judgements import describe, violations
 
 from pytest_traincheck.check import check_run
-from pytest_traincheck.check.result import Verdict
+from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
 from pytest_traincheck.probe import observe
+from pytest_traincheck.report import wording
+from pytest_traincheck.report.terminal import render_result
 from pytest_traincheck.trace import Run, load_run
 
 torch = pytest.importorskip("torch")
@@ -278,3 +280,51 @@ WRITTEN_OTHERWISE = {
 def test_a_program_that_is_written_otherwise_breaks_no_rule(golden: Golden, tmp_path: Path, how: str) -> None:
     outcome = check_run(golden, record(tmp_path, WRITTEN_OTHERWISE[how]), same_spec=True)
     assert not outcome.incidents, describe(outcome.incidents)
+
+
+BUGS = {
+    "the schedule is gone": (Program(schedule="none"), "StepLR.step"),
+    "gradients are not clipped": (Program(clip="none"), "clip_grad_norm_"),
+    "the last layer is in no optimizer": (Program(forgotten=True), "in no optimizer"),
+    "nothing is evaluated, in other pieces": (Program(parts=encoder_and_head, evaluates=False), "in evaluation"),
+    "the average never follows, in other pieces": (
+        Program(parts=encoder_and_head, average="hand", decay=1.0),
+        "AveragedModel.update_parameters",
+    ),
+    "the schedule is gone, in other pieces": (Program(parts=list_of_layers, schedule="none"), "StepLR.step"),
+}
+
+
+@pytest.mark.parametrize("what", BUGS)
+def test_a_bug_is_found_in_a_program_that_was_cut_otherwise_as_well(golden: Golden, tmp_path: Path, what: str) -> None:
+    program, said = BUGS[what]
+    outcome = check_run(golden, record(tmp_path, program), same_spec=True)
+    assert any(said in violation.title for violation in violations(outcome)), describe(outcome.incidents)
+
+
+DOES_NOTHING_YET = {
+    "a schedule that begins after the run": (Program(gamma=1.0), Program(gamma=1.0, schedule="none"), "StepLR.step"),
+    "clipping that did not bite": (Program(limit=1e4), Program(limit=1e4, clip="none"), "clip_grad_norm_"),
+}
+
+
+@pytest.mark.parametrize("what", DOES_NOTHING_YET)
+def test_what_did_nothing_in_golden_is_missed_all_the_same(tmp_path: Path, what: str) -> None:
+    # Every value of the run is golden's with it and without it, so that they are evidence of nothing.
+    usual, without, said = DOES_NOTHING_YET[what]
+    outcome = check_run(goldens(tmp_path, usual), record(tmp_path / "candidate", without), same_spec=True)
+    assert any(said in violation.title for violation in violations(outcome)), describe(outcome.incidents)
+
+
+def test_the_report_says_what_was_excused_and_by_what(golden: Golden, tmp_path: Path) -> None:
+    outcome = check_run(golden, record(tmp_path, Program(schedule="hand")), same_spec=True)
+    result = CheckResult("net", outcome.verdicts, outcome.incidents)
+    (line,) = [line for line in wording.excused(result) if "StepLR" in line]
+    assert line.startswith("1 rule broken without effect, since all learning rates were golden's in all 9 steps, and ")
+    assert [item["evidence"] for item in result.to_json()["excused"] if "StepLR" in item["sentence"]]
+    assert "excused:" in render_result(result).plain
+
+
+def test_another_seed_shows_nothing(golden: Golden, tmp_path: Path) -> None:
+    outcome = check_run(golden, record(tmp_path, Program(seed=5, schedule="hand")), same_spec=True)
+    assert any("StepLR.step" in violation.title for violation in violations(outcome))
