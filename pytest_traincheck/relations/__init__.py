@@ -1,7 +1,7 @@
 """Relations: the templates of rules. One file each, with hypotheses, examples, meaning and wording."""
 
 from pytest_traincheck.relations.base import Examples, Finding, Hypothesis, Meaningful, Relation
-from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Place, Words
+from pytest_traincheck.relations.meaning import Change, Deviation, Evidence, Excuse, Meaning, Place, Words
 from pytest_traincheck.relations.registry import meaning_of, relations
 from pytest_traincheck.relations.settings import Setting, Sort
 
@@ -9,6 +9,7 @@ __all__ = [
     "Change",
     "Deviation",
     "Examples",
+    "Evidence",
     "Excuse",
     "Finding",
     "Hypothesis",
