@@ -54,10 +54,13 @@ def shown(golden: Recording | None, run: Run) -> Shown:
     )
 
 
-def without_effect(invariant: Invariant, common: Shown) -> str:
+def without_effect(invariant: Invariant, golden: Recording | None, run: Run) -> str:
     """Why a broken rule about structure is none, in words; empty where nothing shows it, or it is not about that."""
     meaning = meaning_of(invariant)
     needed = meaning.shown_by
+    if needed is Evidence.NONE:
+        return ""
+    common = run.memo(("shown", id(golden)), lambda: shown(golden, run))
     if needed not in common.evidence or (meaning.acts and meaning.acts not in common.effective):
         return ""
     return _WORDS[needed].format(tensors=plural(common.tensors, "tensor"), steps=plural(common.steps, "step"))

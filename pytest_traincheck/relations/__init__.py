@@ -8,8 +8,8 @@ from pytest_traincheck.relations.settings import Setting, Sort
 __all__ = [
     "Change",
     "Deviation",
-    "Examples",
     "Evidence",
+    "Examples",
     "Excuse",
     "Finding",
     "Hypothesis",

@@ -76,7 +76,8 @@ class Moves:
             # What buffers do in evaluation shows in no step.
             shown_by = Evidence.COUNTED if rule.claim.per == "step" else Evidence.NONE
             return Meaning(Place.STATISTICS, shown_by=shown_by, words=_COPYING)
-        return Meaning(Place.COPY, shown_by=Evidence.COPIED, words=_COPYING)
+        shown_by = Evidence.NONE if isinstance(rule.claim, ChangesOutside) else Evidence.COPIED
+        return Meaning(Place.COPY, shown_by=shown_by, words=_COPYING)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

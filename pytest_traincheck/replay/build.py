@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from pytest_traincheck.golden.recording import CALLS, CHOSEN, DRAWN, ENTRY, GRAD, PHASE, SKETCHES, TRAINING, Recording
-from pytest_traincheck.replay.course import courses
 from pytest_traincheck.replay.fetches import Fetch, fetches
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -70,8 +69,7 @@ def _record(run: Run) -> Recorded | None:
         base += len(chosen)
     if not calls:
         return None
-    tables = np.concatenate(calls), np.concatenate(sketches)
-    recording = Recording(tuple(texts.numbers), *tables, run.seed, courses=courses(run))
+    recording = Recording(tuple(texts.numbers), np.concatenate(calls), np.concatenate(sketches), run.seed)
     return Recorded(recording, np.concatenate(rows), np.concatenate(variables), bool(run.workers))
 
 
