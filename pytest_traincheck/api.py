@@ -32,7 +32,7 @@ from pytest_traincheck.relations.context import (
     step_context,
     variable_context,
 )
-from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Place, Words
+from pytest_traincheck.relations.meaning import Change, Deviation, Evidence, Excuse, Meaning, Place, Words
 from pytest_traincheck.report.reporter import Reporter
 from pytest_traincheck.rules.claims import Claim, Written
 from pytest_traincheck.rules.conditions import Clause, Condition, Except, Exists, Same
@@ -50,6 +50,7 @@ __all__ = [
     "Clause",
     "Condition",
     "Deviation",
+    "Evidence",
     "Examples",
     "Except",
     "Excuse",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_traincheck.alignment.attributes import find_renamed
+from pytest_traincheck.alignment.contents import find_by_content, placed_parameters
 from pytest_traincheck.alignment.description import (
     align_models,
     align_optimizers,
@@ -58,8 +59,12 @@ def place(golden: Golden, run: Run) -> Placement:
         candidate_trained = held_models(describe_optimizers(run))
     candidate = placement.models(made)
     step = _models_and_parts(golden.models, candidate, (trained, candidate_trained), _placed(held, placement))
-    placement = placement.then(_freed(golden.models, candidate, step, placement, made))
-    return placement.then(Relocation(find_renamed(golden.models, placement.models(made))))
+    by_name = placement.then(_freed(golden.models, candidate, step, placement, made))
+    by_name = by_name.then(Relocation(find_renamed(golden.models, by_name.models(made))))
+    if placement.steps or placed_parameters(golden.models, by_name.models(made)) == sum(map(len, made.values())):
+        return by_name
+    by_content = Placement().then(find_by_content(golden, run, made, held, trained))
+    return max(by_name, by_content, key=lambda each: placed_parameters(golden.models, each.models(made)))
 
 
 def _placed(names: frozenset[tuple[str, str]], placement: Placement) -> frozenset[tuple[str, str]]:

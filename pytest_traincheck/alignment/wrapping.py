@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from pytest_traincheck.alignment.parts import ALIKE, alike, content, subtrees
+from pytest_traincheck.alignment.parts import ALIKE, Content, alike, content, subtrees
 from pytest_traincheck.alignment.placement import Models, Move, below, joined
 from pytest_traincheck.trace.labels import Ints
 from pytest_traincheck.trace.process import Process
@@ -35,6 +35,7 @@ def find_wrapped(golden: Models, candidate: Models, run: Run) -> tuple[Move, ...
     contents = {root: content(parameters) for root, parameters in candidate.items()}
     is_known = {root: any(alike(own, other) >= ALIKE for other in known) for root, own in contents.items()}
     unseen = _only_named(run)
+    single = {root for root, own in contents.items() if _outnumbers(own, known, candidate)}
     moves: list[Move] = []
     for whole, holder in itertools.permutations(candidate, 2):
         if (whole not in unseen and is_known[whole] == is_known[holder]) or (is_known[whole] and is_known[holder]):
@@ -46,12 +47,25 @@ def find_wrapped(golden: Models, candidate: Models, run: Run) -> tuple[Move, ...
             if whole in unseen:
                 moves.append(Move(whole, "", holder, path))
                 break
-            if len(inner) == len(names) and all(
-                _handed_over(process, (whole, ""), (holder, path), names) for process in run.processes
+            if (
+                whole in single
+                and len(inner) == len(names)
+                and all(_handed_over(process, (whole, ""), (holder, path), names) for process in run.processes)
             ):
                 moves.append(Move(holder, path, whole, "") if is_known[whole] else Move(whole, "", holder, path))
                 break
     return tuple(moves)
+
+
+def _outnumbers(own: Content, known: Sequence[Content], candidate: Models) -> bool:
+    """Whether golden has fewer models like this one than the run has models and parts like it.
+
+    A model that begins as a copy of another one, loaded from its file, is a model of its own where golden has both.
+    """
+    parts = [inner for parameters in candidate.values() for inner in (parameters, *subtrees(parameters).values())]
+    return sum(alike(own, other) >= ALIKE for other in known) < sum(
+        alike(own, content(part)) >= ALIKE for part in parts
+    )
 
 
 def _only_named(run: Run) -> frozenset[str]:

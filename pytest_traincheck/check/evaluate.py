@@ -9,6 +9,7 @@ import numpy as np
 from pytest_traincheck.alignment.align import align
 from pytest_traincheck.check.applicable import program_of, why_not
 from pytest_traincheck.check.coverage import coverage, parted_at_deviation
+from pytest_traincheck.check.evidence import without_effect
 from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.observed import unlike, warnings_of
@@ -61,6 +62,7 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
     aligned = align(golden, run)
     program = program_of(golden, aligned.run, same_spec=same_spec)
     replayed = _replayed(golden, aligned.run) if same_spec else None
+    recorded = golden.recording if replayed is not None else None
     covered = coverage(golden, aligned.run, replayed, same_spec=same_spec)
     differing = unlike(golden, run)
     verdicts: list[InvariantVerdict] = []
@@ -79,7 +81,7 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
         else:
             numbers = _numbers(golden, invariant, relation, run)
-            verdict, violation = _evaluate(relation, invariant, numbers, aligned.run, replayed, covered)
+            verdict, violation = _evaluate(relation, invariant, numbers, aligned.run, replayed, covered, recorded)
             verdicts.append(verdict)
             if violation is not None:
                 violations.append(violation)
@@ -132,6 +134,7 @@ def _evaluate(
     run: Run,
     replayed: Comparison | None,
     covered: Coverage,
+    recorded: Recording | None,
 ) -> tuple[InvariantVerdict, Violation | None]:
     claim = invariant.claim if numbers is None else filled(invariant.claim, numbers)
     examples = relation.examples(claim, run)
@@ -146,6 +149,8 @@ def _evaluate(
         return InvariantVerdict(invariant, Verdict.HELD), None
     broken = broken[np.argsort(examples.row[broken], kind="stable")]
     if replayed is not None and (reason := excuse(invariant, run, examples, broken, replayed)):
+        return InvariantVerdict(invariant, Verdict.HELD, reason), None
+    if reason := without_effect(invariant, recorded, run):
         return InvariantVerdict(invariant, Verdict.HELD, reason), None
     violation = _violation(relation, replace(invariant, claim=claim), run, examples, broken)
     return InvariantVerdict(invariant, Verdict.VIOLATED), replace(violation, invariant=invariant)

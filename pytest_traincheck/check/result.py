@@ -129,7 +129,9 @@ class Incident:
 
 @dataclass(frozen=True)
 class InvariantVerdict:
-    """The verdict on one golden invariant, with the reason where it was not held or violated."""
+    """The verdict on one golden invariant, with the reason where it was not held or violated; one that held with a
+    reason was broken without any effect, and the reason is what shows that.
+    """
 
     invariant: Invariant
     verdict: Verdict
@@ -287,6 +289,11 @@ class CheckResult:
     def count(self, verdict: Verdict) -> int:
         return sum(item.verdict is verdict for item in self.verdicts)
 
+    @property
+    def excused(self) -> tuple[InvariantVerdict, ...]:
+        """Rules that were broken without any effect, each with what shows that."""
+        return tuple(item for item in self.verdicts if item.verdict is Verdict.HELD and item.reason)
+
     def to_json(self) -> dict[str, Any]:
         """The object of the JSON contract."""
         held, violated = self.count(Verdict.HELD), self.count(Verdict.VIOLATED)
@@ -325,6 +332,10 @@ class CheckResult:
             "commands": _commands_json(self.commands),
             "coverage": coverage_json(self.coverage or Coverage()),
             "warnings": [warning_json(warning) for warning in self.warnings],
+            "excused": [
+                {"invariant": item.invariant.id, "sentence": item.invariant.sentence, "evidence": item.reason}
+                for item in self.excused
+            ],
         }
 
 

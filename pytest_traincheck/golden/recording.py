@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_traincheck.golden.course import Course
+
 Rows = npt.NDArray[np.void]
 
 CALLS = np.dtype(
@@ -86,6 +88,8 @@ class Recording:
     """
     repeated: bool = False
     """Whether another golden run had the same batches to make, so that it is known which of them come again."""
+    courses: tuple[Course, ...] = ()
+    """What the parameters of each training process went through in the whole run; empty where nobody knows."""
 
     def __post_init__(self) -> None:
         if self.calls.dtype != CALLS or self.sketches.dtype != SKETCHES:
@@ -117,6 +121,8 @@ class Recording:
             content["unrepeated"] = list(self.unrepeated)
         if self.repeated:
             content["repeated"] = True
+        if self.courses:
+            content["courses"] = [course.to_json() for course in self.courses]
         text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
         return text.encode("ascii"), self.calls.tobytes(), self.sketches.tobytes()
 
@@ -130,7 +136,7 @@ class Recording:
         content: Any = json.loads(text.decode("ascii")) if text else {}
         if not content:
             return None
-        optional = {"unrepeated", "repeated"}
+        optional = {"unrepeated", "repeated", "courses"}
         if not isinstance(content, dict) or set(content) - optional != {"seed", "strings", "unstable"}:
             raise ValueError("the texts of a recording have other keys than this format")
         strings, unstable, unrepeated = content["strings"], content["unstable"], content.get("unrepeated")
@@ -141,6 +147,8 @@ class Recording:
             raise ValueError("the seed of a recording is not a text")
         if not isinstance(content.get("repeated", False), bool):
             raise ValueError("whether a recording was repeated is neither true nor false")
+        if not isinstance(content.get("courses", []), list):
+            raise ValueError("the courses of a recording are not a list")
         if len(calls) % CALLS.itemsize or len(sketches) % SKETCHES.itemsize:
             raise ValueError("a table of a recording ends in the middle of a row")
         return Recording(
@@ -151,4 +159,5 @@ class Recording:
             tuple(unstable),
             None if unrepeated is None else tuple(unrepeated),
             content.get("repeated", False),
+            tuple(Course.from_json(course) for course in content.get("courses", [])),
         )

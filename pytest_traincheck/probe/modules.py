@@ -212,6 +212,7 @@ class Modules:
                 self._empty.append((info.ref, _entries(module)))
                 continue
             known = self._roots.get(id(module))
+            # A module that was made where another one has died is at the same address.
             root = known if known is not None and known.ref() is module else self._new_root(info)
             roots[id(module)] = root
             self._name_members(root, members)

@@ -9,7 +9,7 @@ import torch
 
 from .digest import Lazy
 from .theirs import is_theirs
-from .walk import pairs, text_of
+from .walk import attributes, pairs, text_of
 
 MAX_TEXT = 80
 MAX_ITEMS = 16
@@ -54,7 +54,14 @@ def key_of(value: Any, depth: int = DEPTH) -> Any:
         return kind if named is None else (dict, *[(name[:MAX_TEXT], key_of(item, depth - 1)) for name, item in named])
     if kind is torch.dtype or kind is torch.device or kind is torch.layout or kind is torch.memory_format:
         return (kind, str(value))
+    if depth and (tensors := _tensors_of(value)):
+        return (dict, *[(name[:MAX_TEXT], key_of(item, 0)) for name, item in tensors])
     return kind if type(kind) is type else _named(kind)
+
+
+def _tensors_of(value: Any) -> list[tuple[str, Any]]:
+    """The tensors that an object holds, as a batch that is a dataclass does; its numbers and texts may be anything."""
+    return [(name, item) for name, item in attributes(value) if issubclass(type(item), _TENSOR)][:MAX_ITEMS]
 
 
 def _named(kind: Any) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label, step_context
-from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Words, place_of_call
+from pytest_traincheck.relations.meaning import Change, Deviation, Evidence, Meaning, Place, Words, place_of_call
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant
 from pytest_traincheck.trace import Process, Run
@@ -20,6 +20,13 @@ from pytest_traincheck.trace.labels import Ints, Labels
 
 BACKWARD = "torch.autograd.backward"
 GRADIENT_TYPES = ("clip", "scaler", "collective")
+
+_SHOWN_BY = {
+    Place.SCHEDULING: Evidence.PACED,
+    Place.AVERAGING: Evidence.COPIED,
+    Place.PREPARATION: Evidence.TRAINED,
+}
+"""What shows whether an order matters, by what comes in it. What ranks exchange is not known from one of them."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,11 @@ class APISequence:
         return 1
 
     def meaning(self, rule: Invariant[Order]) -> Meaning:
+        place = place_of_call(rule.subject)
         return Meaning(
-            place_of_call(rule.subject),
+            place,
+            shown_by=_SHOWN_BY.get(place, Evidence.NONE),
+            acts=rule.subject,
             brings=frozenset({Change.LENGTH}),
             comes_with=frozenset({Change.LOOP}),
             words=Words(apis=tuple(api for api in rule.claim.order if "." in api)),

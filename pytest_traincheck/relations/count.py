@@ -12,7 +12,16 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.called import FORWARD, Called
 from pytest_traincheck.relations.context import module_roots, rank_label, step_context
-from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Words, place_of_call
+from pytest_traincheck.relations.meaning import (
+    Change,
+    Deviation,
+    Evidence,
+    Excuse,
+    Meaning,
+    Place,
+    Words,
+    place_of_call,
+)
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
@@ -20,11 +29,12 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.gradients import Gradients
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.process import OptimizerStep
-from pytest_traincheck.trace.stages import EVAL
 
 BACKWARD = "torch.autograd.backward"
 RESTORE = ".load_state_dict"
 STEP: Final = "torch.optim.Optimizer.step"
+
+_NOWHERE: Ints = np.empty(0, dtype=np.int64)
 
 ANY: Final = "any"
 """Of a claim about a run: it is enough that one rank calls it."""
@@ -85,6 +95,8 @@ class Count:
             evaluates=called.stage == "eval",
             per_run=isinstance(rule.claim, PerRun),
             excuse=Excuse.ALL_RESULTS,
+            shown_by=shown_by(called),
+            acts="" if called.api == FORWARD else called.api,
             words=Words(names=("step",) if rule.subject == STEP else ()),
         )
 
@@ -139,7 +151,7 @@ class Count:
         for position, process in enumerate(run.processes):
             if _hidden(process, claim.api.api):
                 continue
-            rows = counted(process).get(claim.api, np.empty(0, dtype=np.int64))
+            rows = _in_run(process, claim) if isinstance(claim, PerRun) else counted(process).get(claim.api, _NOWHERE)
             parts.append(
                 _per_run(process, position, rows)
                 if isinstance(claim, PerRun)
@@ -183,7 +195,7 @@ class Count:
                     value=seen,
                     deviation=Deviation.TOO_OFTEN,
                 )
-        never = not any(len(counted(process).get(claim.api, ())) for process in run.processes)
+        never = not any(len(_in_run(process, PerRun(claim.api))) for process in run.processes)
         seen = "never" if never else (examples.observed[int(broken[0])] if examples.observed is not None else "never")
         if (
             never
@@ -220,6 +232,19 @@ class Count:
             value=seen,
             deviation=Deviation.NEVER if never else _deviation(seen),
         )
+
+
+def shown_by(called: Called) -> Evidence:
+    """What shows that calls are gone, where they are there to move something in training."""
+    api = called.api
+    if vocabulary.trains_ranks(api) or called.stage not in ("", "train"):
+        return Evidence.NONE
+    return {
+        Place.SCHEDULING: Evidence.PACED,
+        Place.AVERAGING: Evidence.COPIED,
+        Place.PREPARATION: Evidence.TRAINED,
+        Place.FORWARD: Evidence.TRAINED if api == FORWARD else Evidence.NONE,
+    }.get(place_of_call(api), Evidence.TRAINED if api.endswith("zero_grad") else Evidence.NONE)
 
 
 def _deviation(seen: str) -> Deviation:
@@ -276,7 +301,7 @@ def _count(process: Process) -> Mapping[Called, Ints]:
     flow = process.rows_of_type(*vocabulary.FLOW_TYPES)
     nested = process.inside(*vocabulary.FLOW_TYPES, "function")
     # What is gathered in evaluation is a metric.
-    measuring = process.type_codes.isin(["collective"]) & (process.stage == EVAL)
+    measuring = process.type_codes.isin(["collective"]) & vocabulary.follows_evaluation(process)
     measuring |= vocabulary.only_measures(process)
     found.update(_by_api(process, flow[~nested[flow] & succeeded[flow] & ~measuring[flow]]))
 
@@ -301,7 +326,7 @@ def _count(process: Process) -> Mapping[Called, Ints]:
 
     # Of those types that flow the calls are there already. In evaluation a function may be a metric.
     named = process.api.isin(process.for_plug_ins) & process.type_codes.isin(["observed"])
-    found.update(_by_api(process, np.flatnonzero(named & succeeded & (process.stage != EVAL))))
+    found.update(_by_api(process, np.flatnonzero(named & succeeded & ~vocabulary.follows_evaluation(process))))
 
     masking = vocabulary.masking_calls(process)
     found[Called(vocabulary.MASKING)] = masking[process.stage[masking] == 1]
@@ -404,11 +429,20 @@ def _per_run(process: Process, position: int, rows: Ints) -> Examples:
     )
 
 
+def _in_run(process: Process, claim: PerRun) -> Ints:
+    """Calls of what a run calls somewhere. One that is counted nowhere may have moved to where nothing is counted."""
+    rows = counted(process).get(claim.api, _NOWHERE)
+    if len(rows) or claim.api.owner or claim.api.stage:
+        return rows
+    calls = process.rows_of_type("collective", "observed")
+    return calls[process.api.isin([claim.api.api])[calls]]
+
+
 def _by_any_rank(run: Run, called: Called) -> Examples:
     """A single example for a run of several ranks, in the first one."""
     if len(run.processes) < 2 or any(_hidden(process, called.api) for process in run.processes):
         return EMPTY
-    rows = [counted(process).get(called, np.empty(0, dtype=np.int64)) for process in run.processes]
+    rows = [_in_run(process, PerRun(called)) for process in run.processes]
     example = _per_run(run.processes[0], 0, np.concatenate(rows))
     return replace(example, context={})
 

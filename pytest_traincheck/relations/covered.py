@@ -11,7 +11,7 @@ import numpy as np
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, all_of, listed, variable_names
 from pytest_traincheck.relations.claims import Items, Natural
 from pytest_traincheck.relations.context import rank_label, requires_grad, trained_roots, variable_context
-from pytest_traincheck.relations.meaning import Meaning, Place, Words
+from pytest_traincheck.relations.meaning import Evidence, Meaning, Place, Words
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
@@ -76,7 +76,10 @@ class Covered:
     def meaning(self, rule: Invariant[HeldAs | HoldsOnly | HoldsLoose]) -> Meaning:
         held = ("param_groups", "add_param_group") if rule.subject == SUBJECT else ()
         names = ("requires_grad", "requires_grad_", *held)
-        return Meaning(Place.HELD, words=Words(names=names, finds_variables=True))
+        # What is held or not held without any effect is another way to write the same; what is frozen is a choice.
+        chosen = isinstance(rule.claim, HeldAs) and rule.claim.rule in _OF_PARAMETERS
+        shown_by = Evidence.NONE if chosen else Evidence.TRAINED
+        return Meaning(Place.HELD, shown_by=shown_by, words=Words(names=names, finds_variables=True))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for what in _OF_OPTIMIZERS:

@@ -11,7 +11,7 @@ import numpy as np
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.context import call_context, state_labels, step_context, variable_context
-from pytest_traincheck.relations.meaning import Deviation, Excuse, Meaning, Place, Words, place_of_call
+from pytest_traincheck.relations.meaning import Deviation, Evidence, Excuse, Meaning, Place, Words, place_of_call
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
@@ -84,6 +84,8 @@ class EventContain:
             general=True,
             set_up=isinstance(rule.claim, InForward) and rule.claim.stage == "init",
             excuse=Excuse.ALL_RESULTS,
+            # Which parameters an optimizer holds is structure: what gets no gradient is not moved by a step either.
+            shown_by=Evidence.NONE if isinstance(rule.claim, InForward) else Evidence.TRAINED,
             words=Words(finds_variables=True),
         )
 

@@ -116,6 +116,24 @@ class Excuse(Enum):
     """The numbers that training begins with are golden's."""
 
 
+class Evidence(Enum):
+    """What shows that a rule about structure was broken without any effect: who holds, who is called, how often, in
+    which order. Each was golden's in every step of the run, bit by bit.
+    """
+
+    NONE = "none"
+    """The values of a run do not show it: the rule is about something else than structure, or about what training
+    steps do not depend on, like evaluation, checkpoints and ranks."""
+    TRAINED = "trained"
+    """The parameters that are trained."""
+    PACED = "paced"
+    """Their learning rates, which changed."""
+    COPIED = "copied"
+    """Parameters that no optimizer holds, such as averages, which changed."""
+    COUNTED = "counted"
+    """Buffers, which changed."""
+
+
 @dataclass(frozen=True)
 class Words:
     """How code speaks of what a rule is about, beside the name of its subject."""
@@ -168,6 +186,10 @@ class Meaning:
     """It is about what comes after a step and before the next: numbers that the step is said to leave follow from it.
     """
     excuse: Excuse = Excuse.NONE
+    shown_by: Evidence = Evidence.NONE
+    """What would show an effect, if breaking it had one."""
+    acts: str = ""
+    """The API that must have changed something in golden's run, so that its absence would show; empty: none."""
     words: Words = Words()
     setting: Setting | None = None
     """The value that it is about, where somebody chose it."""

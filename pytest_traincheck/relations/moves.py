@@ -11,7 +11,7 @@ import numpy as np
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import call_context, rank_label, trained_roots, variable_context
-from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
+from pytest_traincheck.relations.meaning import Deviation, Evidence, Meaning, Place, Words
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
@@ -72,7 +72,12 @@ class Moves:
         return 4
 
     def meaning(self, rule: Invariant[ParameterMoves | BufferMoves | ChangesOutside]) -> Meaning:
-        return Meaning(Place.STATISTICS if rule.claim.kind == "buffer" else Place.COPY, words=_COPYING)
+        if rule.claim.kind == "buffer":
+            # What buffers do in evaluation shows in no step.
+            shown_by = Evidence.COUNTED if rule.claim.per == "step" else Evidence.NONE
+            return Meaning(Place.STATISTICS, shown_by=shown_by, words=_COPYING)
+        shown_by = Evidence.NONE if isinstance(rule.claim, ChangesOutside) else Evidence.COPIED
+        return Meaning(Place.COPY, shown_by=shown_by, words=_COPYING)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

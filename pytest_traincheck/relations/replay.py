@@ -20,7 +20,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.meaning import Excuse, Meaning, Place
 from pytest_traincheck.relations.replay_wording import What, deviation, rule
 from pytest_traincheck.replay import Claim as Compared
-from pytest_traincheck.replay import against_itself, compare_run, record, settled
+from pytest_traincheck.replay import against_itself, compare_run, courses, record, settled
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Run
@@ -99,7 +99,7 @@ def _settled(first: Run, others: Sequence[Run]) -> Recording | None:
     if recorded is None:
         return None
     repeated = [found for run in others if (found := record(run)) is not None]
-    return settled(recorded, repeated, first.platform)
+    return replace(settled(recorded, repeated, first.platform), courses=courses(first))
 
 
 def _subject(what: str, subject: str) -> str:

@@ -13,12 +13,12 @@ from pytest_traincheck.relations.called import FORWARD, Called
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.count import counted, said_otherwise, steps_optimizer
-from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place
+from pytest_traincheck.relations.meaning import Change, Deviation, Evidence, Meaning, Place
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Process, Run
-from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
 
 STEPS: Final = "steps"
 EVALUATIONS: Final = "evaluations"
@@ -71,6 +71,8 @@ class Total:
             comes_with=length,
             model=rule.claim.api.model,
             evaluates=rule.claim.api.stage == "eval",
+            # In training the weights would show that something is missing.
+            shown_by=Evidence.TRAINED if rule.claim.api.stage == "train" else Evidence.NONE,
             per_run=True,
         )
 
@@ -97,7 +99,7 @@ class Total:
                 ]
             )
         found = (_places if claim.of == EVALUATIONS else _examples_given)(run, claim.api)
-        if not run.processes:
+        if not run.processes or (claim.of == EXAMPLES and found < claim.total and _given_unseen(run, claim.api)):
             return EMPTY
         return _one(run.processes[0], 0, found >= claim.total, str(found))
 
@@ -216,6 +218,31 @@ def _examples_given(run: Run, called: Called) -> int:
         int(_rows_of_calls(process)[process.events["args"][_forward(process, called)]].sum())
         for process in run.processes
     )
+
+
+def _given_unseen(run: Run, called: Called) -> bool:
+    """Whether some call is given an object that nobody looked into, and no tensor: it may hold any number of rows."""
+    return any(
+        bool(_unseen(process)[process.events["args"][_forward(process, called)]].any()) for process in run.processes
+    )
+
+
+def _unseen(process: Process) -> Bools:
+    """Of each set of arguments, whether all that may be a batch in it is an object of an unknown kind."""
+
+    def compute() -> Bools:
+        given = [symbol.get("values", {}).values() for symbol in process.raw.symbols["args"]]
+        return np.array([any(map(_is_object, each)) and not any(map(_has_shapes, each)) for each in given], dtype=bool)
+
+    return process.memo("unseen arguments", compute)
+
+
+def _has_shapes(value: Any) -> bool:
+    return next(iter(_shapes(value)), None) is not None
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, Mapping) and "type" in value
 
 
 def _rows_of_calls(process: Process) -> Ints:

@@ -12,6 +12,7 @@ import numpy as np
 from pytest_traincheck import observing
 from pytest_traincheck.trace import Process
 from pytest_traincheck.trace.labels import Bools, Ints
+from pytest_traincheck.trace.stages import EVAL, TRAINING_TYPES
 
 FLOW_TYPES = ("autograd", "clip", "scaler", "scheduler", "update", "collective")
 """API types whose calls move gradients, parameters, schedules or data between ranks."""
@@ -109,6 +110,26 @@ def only_measures(process: Process) -> Bools:
         return mask
 
     return process.memo("clips nothing", compute)
+
+
+def follows_evaluation(process: Process) -> Bools:
+    """Which events come after a forward pass in evaluation and before training goes on, whether or not gradients are
+    recorded there: a metric may be gathered below `no_grad` or outside of it, and so may gradients.
+    """
+
+    def compute() -> Bools:
+        seq = process.events["seq"].astype(np.int64)
+        entries = process.entry_rows
+        if not len(entries):
+            return np.zeros(len(seq), dtype=bool)
+        last = np.searchsorted(seq[entries], seq, side="right") - 1
+        training = seq[process.rows_of_type(*TRAINING_TYPES)]
+        before = np.searchsorted(training, seq, side="right") - 1
+        trained = np.where(before >= 0, training[np.maximum(before, 0)], -1) if len(training) else np.full(len(seq), -1)
+        entry = entries[np.maximum(last, 0)]
+        return np.asarray((last >= 0) & (process.stage[entry] == EVAL) & (trained < seq[entry]))
+
+    return process.memo("follows evaluation", compute)
 
 
 def masking_calls(process: Process) -> Ints:

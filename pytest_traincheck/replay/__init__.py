@@ -13,6 +13,7 @@ from pytest_traincheck.replay.compare import (
     settled,
     with_repeats,
 )
+from pytest_traincheck.replay.course import courses
 from pytest_traincheck.replay.parting import Parting
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "compare",
     "compare_run",
     "compare_with_itself",
+    "courses",
     "record",
     "settled",
     "with_repeats",

@@ -87,6 +87,7 @@ def template_environment() -> jinja2.Environment:
         diff_lines=_diff_lines,
         agreement=wording.agreement,
         coverage=wording.coverage,
+        excused=wording.excused,
         facts=_facts,
         module_rows=_module_rows,
         next_steps=wording.next_steps,

@@ -46,6 +46,7 @@ def document(results: Sequence[CheckResult]) -> dict[str, Any]:
         "commands": None,
         "coverage": _coverage([single["coverage"] for single in singles]),
         "warnings": _with_pipeline(singles, "warnings"),
+        "excused": _with_pipeline(singles, "excused"),
         "pipelines": singles,
     }
 

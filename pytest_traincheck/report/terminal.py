@@ -42,6 +42,8 @@ def render_result(result: CheckResult, width: int = 80, *, expected: bool = Fals
     coverage = wording.coverage(result)
     if coverage:
         lines += _labelled("coverage", coverage, width, "dim")
+    for excused in wording.excused(result):
+        lines += _labelled("excused", excused, width, "dim")
     for error in result.errors:
         lines += _error(error, width)
     for note in result.notes:

@@ -109,6 +109,17 @@ def reasons(result: CheckResult) -> list[tuple[str, int]]:
     return sorted(tally.items(), key=lambda entry: (-entry[1], entry[0]))
 
 
+def excused(result: CheckResult) -> list[str]:
+    """Rules that were broken without any effect, by what shows that: how many, and which."""
+    by_evidence: dict[str, list[str]] = {}
+    for item in result.excused:
+        by_evidence.setdefault(one_line(item.reason), []).append(one_line(item.invariant.sentence))
+    return [
+        f"{plural(len(sentences), 'rule')} broken without effect, since {evidence}: {' '.join(sentences)}"
+        for evidence, sentences in by_evidence.items()
+    ]
+
+
 def where(violation: Violation) -> str:
     """Step, stage, ranks, module and source line; what is not known is left out."""
     parts = []

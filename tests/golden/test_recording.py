@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_traincheck.golden.course import Course
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.numbers import NumbersFile, decode_numbers, encode_numbers
 from pytest_traincheck.golden.recording import CALLS, SKETCHES, Recording
@@ -101,3 +103,40 @@ def test_what_no_recording_is(parts: tuple[bytes, bytes, bytes], says: str) -> N
     data = encode_numbers(NumbersFile("p", "s", {}, Raw(made.strings, made.calls, made.sketches)))
     with pytest.raises(GoldenError, match=says):
         decode_numbers(data, Path("g.npz"))
+
+
+COURSE = Course(
+    steps=3, trained=("0a", "0b"), idle=1, rates=((((0, 0.1), (2, 0.05)), 2),), copies=("0c",), buffers=(),
+    effective=("torch.optim.SGD.step",),
+)  # fmt: skip
+
+
+def test_what_a_run_went_through_comes_back() -> None:
+    written = recording(courses=(COURSE, COURSE))
+    content = NumbersFile("linux-x86_64-cpu", "spec", {}, written)
+    found = decode_numbers(encode_numbers(content), Path("g.npz")).recording
+    assert found is not None
+    assert found.courses == (COURSE, COURSE)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("steps", -1), ("steps", True), ("idle", "1"), ("trained", [1]), ("copies", "0c"), ("rates", [[[[0]], 2]]),
+     ("rates", [[[[0, "fast"]], 2]]), ("rates", {}), ("colour", "red")],
+)  # fmt: skip
+def test_what_is_no_course_is_refused(key: str, value: Any) -> None:
+    text, calls, sketches = recording(courses=(COURSE,)).to_arrays()
+    content = json.loads(text)
+    content["courses"][0][key] = value
+    with pytest.raises(ValueError, match="course"):
+        Recording.from_arrays(json.dumps(content).encode(), calls, sketches)
+
+
+def test_two_ways_to_compute_a_rate_are_one_and_two_rates_are_two() -> None:
+    def paced(rate: float) -> Course:
+        return replace(COURSE, rates=((((0, 0.1), (2, rate)), 2),))
+
+    assert COURSE.trains_like(paced(0.1 * 0.5 * (1 + 2e-16)))
+    assert not COURSE.trains_like(paced(0.0501))
+    assert not COURSE.trains_like(replace(COURSE, steps=4))
+    assert not COURSE.trains_like(replace(COURSE, trained=("0a", "0d")))

@@ -8,6 +8,7 @@ import inspect
 import pickle
 import sys
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +295,40 @@ def test_a_full_disk_loses_events_and_says_so(tmp_path: Path, monkeypatch: pytes
     assert len(trace.rows) == 64
     assert trace.meta["lost_events"] == 36
     assert trace.meta["probe_error_count"] == 1
+
+
+def test_a_model_that_is_made_where_another_one_died_is_another_one(tmp_path: Path) -> None:
+    with observe(tmp_path):
+        for _ in range(6):
+            net = Net()
+            train(net, steps=1)
+            del net
+            gc.collect()
+    trace = only(tmp_path)
+    roots = [symbol for (kind, _), symbol in trace.symbols.items() if kind == "root"]
+    assert [root["name"] for root in roots].count("Net") == 6
+
+
+@dataclass
+class Batch:
+    tokens: Any
+    weight: Any
+    number: int
+
+
+class OfBatches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = Net()
+
+    def forward(self, batch: Batch) -> Any:
+        return self.net(batch.tokens)
+
+
+def test_the_tensors_of_a_batch_of_a_class_are_seen(tmp_path: Path) -> None:
+    with observe(tmp_path):
+        OfBatches()(Batch(torch.arange(6), None, 3))
+    given = [symbol["values"] for (kind, _), symbol in only(tmp_path).symbols.items() if kind == "args"]
+    arguments = [values["batch"] for values in given if "batch" in values]
+    assert [list(value["dict"]) for value in arguments] == [["tokens"]]
+    assert arguments[0]["dict"]["tokens"]["tensor"]["shape"] == [6]

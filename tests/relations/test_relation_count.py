@@ -412,3 +412,51 @@ def test_what_all_ranks_do_is_asked_of_each(recorder: Recorder) -> None:
     golden = learn([recorder.tell(of_ranks(True, True), ranks=2) for _ in range(2)], pipeline="story", seeds=(0, 1))
     assert BY_ONE not in sentences(golden)
     assert violations(check_run(golden, recorder.tell(of_ranks(True, False), ranks=2), same_spec=True))
+
+
+REDUCE, GATHER = "torch.distributed.all_reduce", "torch.distributed.all_gather"
+
+
+def exchanging(*, hidden: bool = False, exchanges: bool = True, gathers: bool = True) -> Callable[[Training], None]:
+    """Gradients are exchanged in every step and a metric after every evaluation, perhaps in a method that is `hidden`
+    below `no_grad`.
+    """
+
+    def exchange(t: Training, api: str) -> None:
+        with t.context(grad=not hidden), t.call(api, type="collective", args={"group": {"tuple": [0]}}, line=13):
+            pass
+
+    def trains(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for step in range(6):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.loss()
+            t.backward(net)
+            if exchanges:
+                exchange(t, REDUCE)
+            t.step(optimizer)
+            if step % 3 == 2:
+                t.mode(net, training=False)
+                with t.no_grad():
+                    t.forward(net, line="evaluate")
+                if gathers:
+                    exchange(t, GATHER)
+                t.mode(net, training=True)
+
+    return trains
+
+
+def test_a_collective_below_no_grad_is_called_as_well(recorder: Recorder) -> None:
+    golden = learn([recorder.tell(exchanging(), seed=seed) for seed in range(3)], pipeline="net")
+    assert rule(golden, f"`{REDUCE}` is called at least once in every training step.")
+    outcome = check_run(golden, recorder.tell(exchanging(hidden=True)), same_spec=True)
+    assert not outcome.incidents, describe(outcome.incidents)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_gradients_that_are_no_longer_exchanged_are_missed_though_a_metric_is(recorder: Recorder, hidden: bool) -> None:
+    golden = learn([recorder.tell(exchanging(hidden=hidden), seed=seed) for seed in range(3)], pipeline="net")
+    outcome = check_run(golden, recorder.tell(exchanging(exchanges=False)), same_spec=True)
+    assert any(f"`{REDUCE}`" in violation.title for violation in violations(outcome, "Count"))
