@@ -13,6 +13,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.called import FORWARD, Called
 from pytest_traincheck.relations.context import module_roots, rank_label, step_context
 from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Words, place_of_call
+from pytest_traincheck.relations.moved import moved_to
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
@@ -25,6 +26,9 @@ from pytest_traincheck.trace.stages import EVAL
 BACKWARD = "torch.autograd.backward"
 RESTORE = ".load_state_dict"
 STEP: Final = "torch.optim.Optimizer.step"
+
+_AROUND_STEPS = ("clip", "scaler", "scheduler", "update", "collective")
+"""Types of calls of which the place beside backward passes and steps tells what they do."""
 
 ANY: Final = "any"
 """Of a claim about a run: it is enough that one rank calls it."""
@@ -212,6 +216,14 @@ class Count:
         step = _step(run, examples, broken)
         now = f"does not call it in step {step}" if seen == "never" else f"calls it {seen} in step {step}"
         there = "not called in this step" if seen == "never" else f"called {seen}"
+        if seen == "never" and not never and (instead := _instead(claim.api, run, examples, broken)):
+            return Finding(
+                f"{code[0].upper() + code[1:]} was {often} {_of_golden(place)}; the candidate calls it {instead}.",
+                golden,
+                f"called {instead}",
+                value=seen,
+                deviation=Deviation.LEFT_OUT,
+            )
         return Finding(
             f"{code[0].upper() + code[1:]} was {often} {_of_golden(place)}; the candidate "
             f"{'never calls it' if never else now}.",
@@ -220,6 +232,15 @@ class Count:
             value=seen,
             deviation=Deviation.NEVER if never else _deviation(seen),
         )
+
+
+def _instead(called: Called, run: Run, examples: Examples, broken: Ints) -> str:
+    """Where a call that is made around the steps is made instead, see `moved_to`."""
+    first = int(broken[0])
+    process = run.processes[int(examples.process[first])]
+    rows = counted(process).get(called, np.empty(0, dtype=np.int64))
+    rows = rows[process.type_codes.isin(_AROUND_STEPS)[rows]]
+    return moved_to(process, rows, process.step_number(int(examples.row[first])))
 
 
 def _deviation(seen: str) -> Deviation:
