@@ -70,6 +70,7 @@ class Real:
     gamma: float = 0.5
     schedules: bool = True
     average_moves: bool = True
+    decay: float = 0.9
     evaluates_in: str = "eval mode"
     """`eval mode`, `train mode`, or empty: never."""
     between: Callable[[Any], None] = lambda _optimizer: None
@@ -131,7 +132,7 @@ class Real:
         if self.average_moves:
             with torch.no_grad():
                 for copy, parameter in zip(average.parameters(), net.parameters(), strict=True):
-                    copy.lerp_(parameter, 0.1)
+                    copy.lerp_(parameter, 1 - self.decay)
 
 
 def recorded(training: Callable[[], None], folder: Path) -> Run:

@@ -12,6 +12,7 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label, step_context
+from pytest_traincheck.relations.count import GRADIENT_TYPES
 from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Words, place_of_call
 from pytest_traincheck.relations.moved import moved_to
 from pytest_traincheck.rules.claims import Claim
@@ -20,7 +21,6 @@ from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
 BACKWARD = "torch.autograd.backward"
-GRADIENT_TYPES = ("clip", "scaler", "collective")
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _gone_from_between(subject: str, run: Run, examples: Examples, broken: int) 
     process, row = run.processes[int(examples.process[broken])], int(examples.row[broken])
     mine = process.is_call & process.api.isin([subject])
     kept = bool((_between(process).api.isin([subject])).any())
-    place = moved_to(process, np.flatnonzero(mine), process.step_number(row))
+    place = moved_to(process, np.flatnonzero(mine), process.step_number(row), on_gradients=True)
     called = any(subject in process.api.values for process in run.processes)
     if place:
         now, how = f"calls it {place}", Deviation.MISPLACED

@@ -132,7 +132,9 @@ def _found(run: Run, position: int) -> Mapping[tuple[str, str], list[_Update]]:
     side = Side(recorded.recording, position)
     process = run.processes[position]
     variables = Variables.of(process)
-    held = {process.names.variables[number].partition(".")[0] for number in np.flatnonzero(variables.held).tolist()}
+    # Sketches know a tensor by the first of its names.
+    trained = variables.first_name[np.flatnonzero(variables.held)]
+    held = {process.names.variables[number].partition(".")[0] for number in trained.tolist()}
     parts: dict[str, dict[str, list[Tensor]]] = {}
     for (kind, name), tensors in side.values.items():
         root, _, rest = name.partition(".")

@@ -27,7 +27,9 @@ BACKWARD = "torch.autograd.backward"
 RESTORE = ".load_state_dict"
 STEP: Final = "torch.optim.Optimizer.step"
 
-_AROUND_STEPS = ("clip", "scaler", "scheduler", "update", "collective")
+GRADIENT_TYPES = ("clip", "scaler", "collective")
+"""Types of calls that stand between a backward pass and the step that uses its gradients."""
+_AROUND_STEPS = (*GRADIENT_TYPES, "scheduler", "update")
 """Types of calls of which the place beside backward passes and steps tells what they do."""
 
 ANY: Final = "any"
@@ -155,7 +157,7 @@ class Count:
         if isinstance(claim, PerBackward):
             return f"After a backward pass only one optimizer steps{when}."
         place = "every run" if claim.per == "run" else "every training step"
-        code = claim.api.code
+        code = _spoken(claim)
         where = ", by at least one rank" if isinstance(claim, PerRun) and claim.ranks == ANY else ""
         return f"{code[0].upper() + code[1:]} is called {TIMES[claim.times]} in {place}{where}{when}."
 
@@ -204,7 +206,7 @@ class Count:
             )
         often = f"called {TIMES[claim.times]} in every"
         golden = f"{often} {place}"
-        code = claim.api.code
+        code = _spoken(claim)
         if never and _is_step(api) and _is_scaled(run):
             return Finding(
                 f"{code} was {often} {_of_golden(place)}; the candidate never calls it: `torch.amp.GradScaler` skips "
@@ -240,7 +242,8 @@ def _instead(called: Called, run: Run, examples: Examples, broken: Ints) -> str:
     process = run.processes[int(examples.process[first])]
     rows = counted(process).get(called, np.empty(0, dtype=np.int64))
     rows = rows[process.type_codes.isin(_AROUND_STEPS)[rows]]
-    return moved_to(process, rows, process.step_number(int(examples.row[first])))
+    gradients = process.type_codes.isin(GRADIENT_TYPES)[rows].all()
+    return moved_to(process, rows, process.step_number(int(examples.row[first])), on_gradients=bool(gradients))
 
 
 def _deviation(seen: str) -> Deviation:
@@ -272,6 +275,15 @@ def said_otherwise(process: Process, called: Called) -> bool:
     if not steps_optimizer(process, called):
         return False
     return bool(called.owner) != (len({step.optimizer for step in process.steps}) > 1)
+
+
+def _spoken(claim: PerStep | PerRun) -> str:
+    """What is counted, as a sentence has it. A target network or a teacher is called in every training step: that is
+    no evaluation to whoever reads it.
+    """
+    if isinstance(claim, PerStep) and claim.api.model and claim.api.stage == "eval":
+        return f"`{claim.api.api}` of `{claim.api.owner}`, not to train it,"
+    return claim.api.code
 
 
 def _step(run: Run, examples: Examples, broken: Ints) -> int:

@@ -10,13 +10,15 @@ from pytest_traincheck.trace.labels import Ints
 _NEVER = np.iinfo(np.int64).max
 
 
-def moved_to(process: Process, rows: Ints, number: int) -> str:
+def moved_to(process: Process, rows: Ints, number: int, *, on_gradients: bool) -> str:
     """Where calls are made instead of in one training step, in words; empty where they are not made instead.
 
     Args:
         rows: all calls of one API in the process.
         number: the step, counted by the optimizer that counts the steps, in which none of them was found where golden
             makes one.
+        on_gradients: whether golden makes them between a backward pass and the step. Others may stand anywhere around a
+            step, and have moved where they left the loop.
     """
     steps = process.lead_steps
     if not len(rows) or number >= len(steps):
@@ -28,6 +30,8 @@ def moved_to(process: Process, rows: Ints, number: int) -> str:
         return "only before the first training step"
     if len(steps) > 1 and seq[0] > steps[-1].end:
         return "only after the last training step"
+    if not on_gradients:
+        return ""
     begin, end = steps[number].begin, steps[number].end
     previous = steps[number - 1].end if number else 0
     last = int(max(backward[backward < begin], default=0))

@@ -65,6 +65,7 @@ BREAKS: dict[str, Break] = {
     "APIArg": Break(Place.FORWARD, Deviation.DIFFERENT, {"net": {"drop": 0.5}}),
     "APIOutput": Break(Place.DIVERGED, Deviation.NOT_FINITE, {"loss_inputs": lambda logits: logits * float("nan")}),
     "APISequence": Break(Place.PREPARATION, Deviation.MISPLACED, {"clip": "after the step"}),
+    "Averages": Break(Place.AVERAGING, Deviation.DIFFERENT, {"decay": 0.5}),
     "Band": Break(Place.NUMBER, Deviation.DIFFERENT, {"scale": 1e6}),
     "Bounded": Break(Place.CHOICE, Deviation.DIFFERENT, {"batch_size": 4}),
     "Carried": Break(Place.RESUMED, Deviation.DIFFERENT, {"between": lambda optimizer: optimizer.state.clear()}),
