@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -173,7 +174,7 @@ def _looks(times: list[int], mine: Mapping[str, list[Tensor]]) -> list[tuple[int
     for tensors in mine.values():
         for number, tensor in enumerate(tensors):
             groups[number].append(tensor.at)
-    return [(max(one), max(other)) for one, other in zip(groups, groups[1:], strict=False)] if times else []
+    return [(max(one), max(other)) for one, other in pairwise(groups)] if times else []
 
 
 def _kept(side: Side, copy: str, root: str, names: list[str], before: int, at: int) -> float | None:

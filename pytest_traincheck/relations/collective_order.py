@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal, Union
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
@@ -61,17 +61,17 @@ class PutsIn(Claim):
     api: str
 
 
-_Claim = Union[IssuedAlike, SameResult, Makes, PutsIn]
+_Claim = IssuedAlike | SameResult | Makes | PutsIn
 
 
 class CollectiveOrder:
     """Per process group: the k-th collective of every rank is the same one, with the same dtype and number of elements;
-    and what all ranks share after it (`all_reduce`, `all_gather`, `broadcast`) has the same content on all, which is the
-    sum, the mean or a copy of what they put in.
+    and what all ranks share after it (`all_reduce`, `all_gather`, `broadcast`) has the same content on all, which is
+    the sum, the mean or a copy of what they put in.
     """
 
     name = "CollectiveOrder"
-    claims: ClassVar[tuple[type[Claim], ...]] = (IssuedAlike, SameResult)
+    claims: ClassVar[tuple[type[Claim], ...]] = (IssuedAlike, SameResult, Makes, PutsIn)
 
     def layer(self, claim: _Claim) -> int:
         return 2 if isinstance(claim, SameResult) else 1
@@ -112,9 +112,7 @@ class CollectiveOrder:
             return f"If one rank calls `{subject}`, all ranks of its process group do, in the same order{when}."
         return f"All ranks of a process group call `{subject}` with the same {_spoken(claim)}{when}."
 
-    def finding(
-        self, invariant: Invariant[_Claim], run: Run, examples: Examples, broken: Ints
-    ) -> Finding:
+    def finding(self, invariant: Invariant[_Claim], run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         api = claim.api
         seen = examples.observed[int(broken[0])] if examples.observed is not None else ""

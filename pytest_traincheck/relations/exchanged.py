@@ -1,7 +1,7 @@
 """What ranks put into a collective, and what it left on each: whether that is their sum, their mean or a copy.
 
-Sketches are sums of elements with fixed signs, so that the sketch of a sum is the sum of sketches: one rank's numbers are
-checked against those of the others without the tensors.
+Sketches are sums of elements with fixed signs, so that the sketch of a sum is the sum of sketches: one rank's numbers
+are checked against those of the others without the tensors.
 """
 
 from __future__ import annotations
@@ -103,9 +103,7 @@ def makes(made: Made, ranks: Sequence[Exchange], source: int) -> tuple[bool, str
     return True, ""
 
 
-def _wanted(
-    made: Made, ranks: Sequence[Exchange], source: int
-) -> list[tuple[npt.NDArray[np.float64], float]] | None:
+def _wanted(made: Made, ranks: Sequence[Exchange], source: int) -> list[tuple[npt.NDArray[np.float64], float]] | None:
     """Projections of what should be left, and the size of what they are made of, for each tensor that is left."""
     if any(len(rank.given) != 1 for rank in ranks):
         return None

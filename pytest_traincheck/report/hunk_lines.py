@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from itertools import groupby
-from os.path import commonprefix
+from itertools import groupby, pairwise
 
 from rich.cells import cell_len, chop_cells
+
 
 def cut(lines: Sequence[str], width: int) -> list[str]:
     """The lines of a hunk in `width` cells each. What is cut off is an ellipsis.
@@ -21,7 +21,7 @@ def cut(lines: Sequence[str], width: int) -> list[str]:
             new = _counterpart(lines, old, added)
             if new is None:
                 continue
-            parts = len(commonprefix([lines[old][1:], lines[new][1:]]))
+            parts = _parts_at(lines[old][1:], lines[new][1:])
             if cell_len(lines[old][: parts + 2]) >= width:
                 # Half of the width for what is the same, so that one knows where one is.
                 skipped[old] = skipped[new] = max(parts - width // 2, 0)
@@ -31,7 +31,7 @@ def cut(lines: Sequence[str], width: int) -> list[str]:
 def _replaced(lines: Sequence[str]) -> list[tuple[list[int], list[int]]]:
     """Places of removed lines with those of the added lines that come in their stead."""
     runs = [(sign, [place for place, _ in run]) for sign, run in groupby(enumerate(lines), lambda item: item[1][:1])]
-    return [(old, new) for (one, old), (other, new) in zip(runs, runs[1:]) if (one, other) == ("-", "+")]
+    return [(old, new) for (one, old), (other, new) in pairwise(runs) if (one, other) == ("-", "+")]
 
 
 def _counterpart(lines: Sequence[str], old: int, added: Sequence[int]) -> int | None:
@@ -41,6 +41,12 @@ def _counterpart(lines: Sequence[str], old: int, added: Sequence[int]) -> int | 
         return SequenceMatcher(None, lines[old][1:], lines[new][1:], autojunk=False).quick_ratio()
 
     return max(added, key=likeness, default=None)
+
+
+def _parts_at(one: str, other: str) -> int:
+    """How many characters two texts have in common at the beginning."""
+    shorter = min(len(one), len(other))
+    return next((place for place in range(shorter) if one[place] != other[place]), shorter)
 
 
 def _shown(line: str, skip: int, width: int) -> str:

@@ -26,9 +26,13 @@ def test_clipping_after_the_step_is_out_of_place(recorder: Recorder) -> None:
     assert (violation.step, violation.stage) == (0, "train")
     assert violation.title.endswith("the candidate calls it only after the optimizer's step.")
     assert outcome.incidents[0].root == violation
-    assert [item.title for item in outcome.incidents[0].consequences][0].endswith(
-        "was called exactly once in every training step of the golden run; the candidate calls it only after the "
-        "optimizer's step."
+    assert (
+        outcome.incidents[0]
+        .consequences[0]
+        .title.endswith(
+            "was called exactly once in every training step of the golden run; the candidate calls it only after the "
+            "optimizer's step."
+        )
     )
 
 

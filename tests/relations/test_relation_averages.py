@@ -39,7 +39,8 @@ def follow_by_state(kept: float) -> Update:
 
     def update(target: Any, net: Any, _step: int) -> None:
         state = net.state_dict()
-        target.load_state_dict({name: torch.lerp(state[name], mine, kept) for name, mine in target.state_dict().items()})
+        mixed = {name: torch.lerp(state[name], mine, kept) for name, mine in target.state_dict().items()}
+        target.load_state_dict(mixed)
 
     return update
 
@@ -77,7 +78,9 @@ def judged(golden: Golden, update: Update, folder: Path, seed: int = 0) -> Check
 
 
 def test_the_decay_of_a_copy_is_known(golden: Golden) -> None:
-    assert sentences(golden, "Averages") == ["Update 0 of `Sequential#1` keeps 0.95 of it and takes 0.05 of `Sequential`."]
+    assert sentences(golden, "Averages") == [
+        "Update 0 of `Sequential#1` keeps 0.95 of it and takes 0.05 of `Sequential`."
+    ]
 
 
 @pytest.mark.parametrize("update", [follow(0.95), follow_by_state(0.95)], ids=["by parameter", "by state"])
