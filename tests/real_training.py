@@ -79,6 +79,7 @@ class Real:
     gamma: float = 0.5
     schedules: bool = True
     average_moves: bool = True
+    decay: float = 0.9
     evaluates_in: str = "eval mode"
     """`eval mode`, `train mode`, or empty: never."""
     between: Callable[[Any], None] = lambda _optimizer: None
@@ -155,7 +156,7 @@ class Real:
         if self.average_moves:
             with torch.no_grad():
                 for mean, parameter in zip(average.parameters(), net.parameters(), strict=True):
-                    mean.lerp_(parameter, 0.1)
+                    mean.lerp_(parameter, 1 - self.decay)
 
 
 def recorded(training: Callable[[], None], folder: Path) -> Run:

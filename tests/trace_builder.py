@@ -319,6 +319,15 @@ class TraceBuilder:
         slot = self.intern("slot", name=f"rng.{name}", dtype="", shape=[])
         self.sketches.append(SKETCH_ROW.pack(self._clock, 0, slot, 0, 0, 0, digest, *[0.0] * 6))
 
+    def sketch(self, name: str, numbers: Sequence[float], dtype: str = "float32") -> None:
+        """What the call that is open was given or left, as four projections that are also its numbers."""
+        self._clock += 1
+        slot = self.intern("slot", name=name, dtype=dtype, shape=[len(numbers)])
+        four = [*numbers, 0.0, 0.0, 0.0, 0.0][:4]
+        size = sum(number * number for number in numbers) ** 0.5
+        row = (self._clock, self._open[-1][0], slot, 0, len(numbers), 0, 0, size, 0.0, *four)
+        self.sketches.append(SKETCH_ROW.pack(*row))
+
     def _context_number(self) -> int:
         backward = any(kind == "autograd" for _, kind, _ in self._open)
         return self.intern("ctx", **self._context, backward=backward, compiled=False)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pytest_traincheck.check import causes
 from pytest_traincheck.check.result import Incident, Violation, incident_id
 from pytest_traincheck.golden.format_1 import ids_of
+from pytest_traincheck.relations import Deviation
 from pytest_traincheck.rules.model import Kind
 
 
@@ -31,7 +32,7 @@ def _belongs(violation: Violation, group: Sequence[Violation]) -> bool:
     return any(causes.can_follow(violation, other) for other in group)
 
 
-def _order(violation: Violation) -> tuple[int, int, int, tuple[int, int], int, int, str]:
+def _order(violation: Violation) -> tuple[int, int, int, tuple[int, int], int, int, int, str]:
     # An effect may show before its cause is due (a call that never comes): within a run, causes come before effects.
     chosen = violation.invariant.kind is Kind.CONFIG
     return (
@@ -39,6 +40,8 @@ def _order(violation: Violation) -> tuple[int, int, int, tuple[int, int], int, i
         -1 if causes.ends_early(violation) else violation.step,
         causes.layer_of(violation),
         causes.flow_order(violation),
+        # What moved is missing where it was: that it moved says more.
+        int(violation.deviation is not Deviation.MISPLACED),
         violation.seq,
         int(chosen) - int(causes.is_backward(violation)),
         # What nothing else decides is decided as it always was: by the id that the rule had first.

@@ -91,10 +91,8 @@ def changed_lines(incident: Incident, files: Sequence[ChangedFile]) -> ChangedLi
         found = _lines_at(incident, source, places)
         if found is not None:
             return found
-    if is_missing(root):
-        return _on_the_path(incident, places) or _only(places)
-    # What is given the same and gives something else is computed otherwise: something that changed does that.
-    return _only(places) if root.meaning.conditional else None
+    # Something that changed does it: where one hunk is all that changed, that one.
+    return (_on_the_path(incident, places) if is_missing(root) else None) or _only(places)
 
 
 def _lines_at(incident: Incident, source: str, places: Sequence[_Place]) -> ChangedLines | None:

@@ -56,6 +56,9 @@ _CALL, _SKETCH, _ELEMENT = 100e-6, 120e-6, 2e-9
 """Seconds for looking at a call, for a sketch, and for each of its elements."""
 _INNER = frozenset({"module", "function"})
 
+LEFT = "left"
+"""Slot of what a collective leaves in the tensor, or the list of tensors, that it writes into."""
+
 _DEPTH = 4
 _SKETCHED = frozenset({"module", "function", "autograd", "collective"})
 """Types of calls whose arguments are sketched."""
@@ -140,6 +143,19 @@ class Sketches:
             if call.api.type == "data":
                 self._rows_of(call, result)
             self._look_at_random(call)
+
+    def left(self, state: ThreadState, call: Call, value: Any) -> None:
+        """What a call has written into an argument."""
+        if unobservable():
+            return
+        with quiet(state):
+            for name, tensor in itertools.islice(tensors(LEFT, value, _DEPTH), ITEMS):
+                # Written by what moves no version, so what was known of the tensor is not asked.
+                if (known := self._known.pop(id(tensor), None)) is not None:
+                    known[0].forget()
+                if (found := sketch(tensor)) is not None:
+                    self._for_calls -= _SKETCH + _ELEMENT * found[0]
+                    self._write(call, self._slot(name, tensor.dtype, tensor.shape), 0, found)
 
     def _rows_of(self, call: Call, batch: Any) -> None:
         parts = [*tensors("", batch, _DEPTH)]

@@ -131,14 +131,38 @@ class Accumulate:
                 "gradients of earlier steps are still there when the next step consumes them",
                 deviation=Deviation.LACKING,
             )
+        return _cleared(invariant.subject, names, run, examples, int(broken[0]))
+
+
+def _cleared(subject: str, names: str, run: Run, examples: Examples, broken: int) -> Finding:
+    """What is said of gradients that a step does not find whole: when they were cleared, and by what."""
+    process = run.processes[int(examples.process[broken])]
+    variables, gradients = Variables.of(process), Gradients.of(process)
+    step = next(item for item in process.steps if item.row == int(examples.row[broken]))
+    first = variables.first_name[int(examples.variable[broken])]
+    gradient = np.array([int(variables.companion("gradient")[first])])
+    begin = np.array([step.begin])
+    cleared = gradients.last_clearing(gradient, begin)
+    # The change is seen when gradients are looked at again: outside of every `zero_grad` something else made it.
+    called = bool(process.inside("zero_grad")[process.row_at(int(cleared[0]))])
+    hint = "zero_grad is misplaced" if called else "something else than zero_grad does"
+    golden = "gradients accumulate over all backward passes of a step"
+    if gradients.additions(gradient, cleared, begin)[0]:
         return Finding(
-            f"`{invariant.subject}`: the golden run accumulated the gradients of all backward passes of a step; the "
-            f"candidate clears those of {names} between the passes: zero_grad is misplaced, and only the last backward "
-            "pass counts.",
-            "gradients accumulate over all backward passes of a step",
+            f"`{subject}`: the golden run accumulated the gradients of all backward passes of a step; the candidate "
+            f"clears those of {names} between the passes: {hint}, and only the last backward pass counts.",
+            golden,
             "gradients are cleared between the backward passes of one step",
             deviation=Deviation.TOO_OFTEN,
         )
+    return Finding(
+        f"`{process.optimizer_class[step.optimizer]}.step`: the golden run used the gradients of all backward passes "
+        f"of a step; the candidate clears those of {names} between the last backward pass and the step: "
+        f"{hint}.",
+        golden,
+        "gradients are cleared after the backward passes of a step, before it uses them",
+        deviation=Deviation.TOO_OFTEN,
+    )
 
 
 def _subject(process: Process, optimizer: int) -> str:

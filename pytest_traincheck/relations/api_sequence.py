@@ -12,14 +12,15 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label, step_context
+from pytest_traincheck.relations.count import GRADIENT_TYPES
 from pytest_traincheck.relations.meaning import Change, Deviation, Evidence, Meaning, Place, Words, place_of_call
+from pytest_traincheck.relations.moved import moved_to
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
 BACKWARD = "torch.autograd.backward"
-GRADIENT_TYPES = ("clip", "scaler", "collective")
 
 _SHOWN_BY = {
     Place.SCHEDULING: Evidence.PACED,
@@ -107,21 +108,35 @@ class APISequence:
                 deviation=Deviation.MISPLACED,
             )
         if order[0] == BACKWARD:
-            elsewhere = any(subject in process.api.values for process in run.processes)
-            candidate = "calls it elsewhere" if elsewhere else "never calls it"
-            return Finding(
-                f"`{subject}` was called between `backward` and the optimizer's step in the golden run; the candidate "
-                f"{candidate}.",
-                "called between the last backward and every optimizer step",
-                "called, but not between the last backward and the optimizer's step" if elsewhere else "never called",
-                deviation=Deviation.MISPLACED if elsewhere else Deviation.NEVER,
-            )
+            return _gone_from_between(subject, run, examples, int(broken[0]))
         return Finding(
             f"`{order[0]}` was called before `{order[1]}` in the golden run; the candidate calls `{order[1]}` first.",
             f"{order[0]} before {order[1]}",
             f"{order[1]} before {order[0]}",
             deviation=Deviation.MISPLACED,
         )
+
+
+def _gone_from_between(subject: str, run: Run, examples: Examples, broken: int) -> Finding:
+    """What is said of a call that does not come between a backward pass and a step: where it comes instead."""
+    process, row = run.processes[int(examples.process[broken])], int(examples.row[broken])
+    mine = process.is_call & process.api.isin([subject])
+    kept = bool((_between(process).api.isin([subject])).any())
+    place = moved_to(process, np.flatnonzero(mine), process.step_number(row), on_gradients=True)
+    called = any(subject in process.api.values for process in run.processes)
+    if place:
+        now, how = f"calls it {place}", Deviation.MISPLACED
+    elif kept:
+        now, how = f"does not in step {process.step_number(row)}", Deviation.LEFT_OUT
+    else:
+        now, how = ("calls it elsewhere", Deviation.MISPLACED) if called else ("never calls it", Deviation.NEVER)
+    seen = f"called {place}" if place else "called, but not between the last backward and the optimizer's step"
+    return Finding(
+        f"`{subject}` was called between `backward` and the optimizer's step in the golden run; the candidate {now}.",
+        "called between the last backward and every optimizer step",
+        seen if called else "never called",
+        deviation=how,
+    )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal
@@ -9,15 +10,18 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.meaning import Meaning, Place
+from pytest_traincheck.relations.exchanged import MADE, Exchange, Made, exchanges, makes, puts_in_zeros
+from pytest_traincheck.relations.meaning import Deviation, Meaning, Place
 from pytest_traincheck.rules.claims import Claim
-from pytest_traincheck.rules.model import Invariant
+from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
 
 ISSUED: Final = "issued"
 RESULT: Final = "result"
+MAKES: Final = "makes"
+GIVEN: Final = "given"
 
 Fact = Literal["api", "dtype", "numel"]
 _FACTS: tuple[Fact, ...] = ("api", "dtype", "numel")
@@ -40,19 +44,41 @@ class SameResult(Claim):
     api: str
 
 
+@dataclass(frozen=True)
+class Makes(Claim):
+    """What a collective makes of what the ranks put in."""
+
+    of: Literal["makes"] = field(default=MAKES, init=False)
+    api: str
+    made: Made
+
+
+@dataclass(frozen=True)
+class PutsIn(Claim):
+    """No rank puts in nothing but zeros."""
+
+    of: Literal["given"] = field(default=GIVEN, init=False)
+    api: str
+
+
+_Claim = IssuedAlike | SameResult | Makes | PutsIn
+
+
 class CollectiveOrder:
     """Per process group: the k-th collective of every rank is the same one, with the same dtype and number of elements;
-    and what all ranks share after it (`all_reduce`, `all_gather`, `broadcast`) has the same content on all.
+    and what all ranks share after it (`all_reduce`, `all_gather`, `broadcast`) has the same content on all, which is
+    the sum, the mean or a copy of what they put in.
     """
 
     name = "CollectiveOrder"
-    claims: ClassVar[tuple[type[Claim], ...]] = (IssuedAlike, SameResult)
+    claims: ClassVar[tuple[type[Claim], ...]] = (IssuedAlike, SameResult, Makes, PutsIn)
 
-    def layer(self, claim: IssuedAlike | SameResult) -> int:
-        return 1 if isinstance(claim, IssuedAlike) else 2
+    def layer(self, claim: _Claim) -> int:
+        return 2 if isinstance(claim, SameResult) else 1
 
-    def meaning(self, rule: Invariant[IssuedAlike | SameResult]) -> Meaning:
-        return Meaning(Place.EXCHANGE, general=True)
+    def meaning(self, rule: Invariant[_Claim]) -> Meaning:
+        # Which values are exchanged, and whether they are added up, is up to the program.
+        return Meaning(Place.EXCHANGE, general=isinstance(rule.claim, (IssuedAlike, SameResult)))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         if not run.peers:
@@ -64,22 +90,29 @@ class CollectiveOrder:
             for what in _FACTS:
                 yield Hypothesis(self.name, api, IssuedAlike(api, what))
             yield Hypothesis(self.name, api, SameResult(api))
+            for made in MADE:
+                yield Hypothesis(self.name, api, Makes(api, made), family=f"{MAKES} {api}")
+            yield Hypothesis(self.name, api, PutsIn(api), scope=Scope.PINNED)
 
-    def examples(self, claim: IssuedAlike | SameResult, run: Run) -> Examples:
+    def examples(self, claim: _Claim, run: Run) -> Examples:
         if isinstance(claim, SameResult):
             return Examples.concatenate([_results(run, peers, claim) for peers in run.peers])
+        if isinstance(claim, (Makes, PutsIn)):
+            return Examples.concatenate([_exchanged(run, peers, claim) for peers in run.peers])
         return Examples.concatenate([_issued(run, peers, claim) for peers in run.peers])
 
-    def sentence(self, claim: IssuedAlike | SameResult, subject: str, when: str) -> str:
+    def sentence(self, claim: _Claim, subject: str, when: str) -> str:
         if isinstance(claim, SameResult):
             return f"After `{subject}` all ranks of the process group have the same values{when}."
+        if isinstance(claim, Makes):
+            return f"`{subject}` leaves {MADE[claim.made]} on every rank{when}."
+        if isinstance(claim, PutsIn):
+            return f"What ranks put into `{subject}` is not all zero{when}."
         if claim.same == "api":
             return f"If one rank calls `{subject}`, all ranks of its process group do, in the same order{when}."
         return f"All ranks of a process group call `{subject}` with the same {_spoken(claim)}{when}."
 
-    def finding(
-        self, invariant: Invariant[IssuedAlike | SameResult], run: Run, examples: Examples, broken: Ints
-    ) -> Finding:
+    def finding(self, invariant: Invariant[_Claim], run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         api = claim.api
         seen = examples.observed[int(broken[0])] if examples.observed is not None else ""
@@ -89,6 +122,22 @@ class CollectiveOrder:
                 "between ranks.",
                 "the same values on all ranks",
                 "different values between ranks",
+            )
+        if isinstance(claim, Makes):
+            rank, _, now = seen.partition(" ")
+            return Finding(
+                f"`{api}` left {MADE[claim.made]} on every rank in the golden run; in the candidate rank {rank} has "
+                f"{now}.",
+                MADE[claim.made],
+                f"{now} on rank {rank}",
+            )
+        if isinstance(claim, PutsIn):
+            return Finding(
+                f"Every rank put numbers other than zero into `{api}` in the golden run; in the candidate {seen} "
+                "nothing but zeros.",
+                "no rank puts in zeros alone",
+                f"{seen} zeros alone",
+                deviation=Deviation.LACKING,
             )
         if claim.same == "api":
             return Finding(
@@ -217,6 +266,71 @@ def _results(run: Run, peers: tuple[int, ...], claim: SameResult) -> Examples:
             process.append(members[0])
             holds.append(len({column[place][1] for column in columns}) == 1)
     return _table(run, rows, process, holds, [])
+
+
+def _exchanged(run: Run, peers: tuple[int, ...], claim: Makes | PutsIn) -> Examples:
+    """One example for each collective of which all ranks of the group know what they put in and what was left."""
+    rows: list[int] = []
+    process: list[int] = []
+    holds: list[bool] = []
+    texts: list[str] = []
+    for group, members in _groups(run, peers).items():
+        columns = [_known(run.processes[position], group, claim.api) for position in members]
+        if len(members) < 2 or len({len(column) for column in columns}) != 1:
+            continue
+        for place in range(len(columns[0])):
+            calls = [column[place][1] for column in columns]
+            if any(call is None for call in calls):
+                continue
+            known = [call for call in calls if call is not None]
+            first = columns[0][place][0]
+            judged = _judged(claim, known, _source(run, members, first))
+            if judged is None:
+                continue
+            rows.append(first)
+            process.append(members[0])
+            holds.append(judged[0])
+            texts.append(_of_ranks(judged[1], [run.processes[position].rank for position in members]))
+    return _table(run, rows, process, holds, texts)
+
+
+def _known(process: Process, group: str, api: str) -> list[tuple[int, Exchange | None]]:
+    """Row and exchange of every call of a collective in a group."""
+    found = exchanges(process)
+    rows = [entry[0] for entry in _by_group(process)[group] if entry[1] == api]
+    return [(row, found.get(int(process.events["seq"][row]))) for row in rows]
+
+
+def _judged(claim: Makes | PutsIn, known: list[Exchange], source: int) -> tuple[bool, str] | None:
+    if isinstance(claim, Makes):
+        return makes(claim.made, known, source)
+    zeros = puts_in_zeros(known)
+    if zeros is None:
+        return None
+    # Where all put in zeros there is nothing to exchange yet.
+    return all(zeros) or not any(zeros), " ".join(str(place) for place, zero in enumerate(zeros) if zero)
+
+
+def _source(run: Run, members: list[int], row: int) -> int:
+    """Position of the rank that a collective copies from; -1 where it copies from each."""
+    process = run.processes[members[0]]
+    values = process.raw.symbols["args"][int(process.events["args"][row])].get("values") or {}
+    ranks = [run.processes[position].rank for position in members]
+    if values.get("src") in ranks:
+        return ranks.index(values["src"])
+    within = values.get("group_src")
+    return within if isinstance(within, int) and within < len(ranks) else -1
+
+
+def _of_ranks(text: str, ranks: list[int]) -> str:
+    """The positions that a text begins with as ranks: `1 zero` of the ranks 4 and 5 as `5 zero`."""
+    words = text.split()
+    places = list(itertools.takewhile(str.isdecimal, words))
+    rest = words[len(places) :]
+    named = [str(ranks[int(place)]) for place in places]
+    if rest or not named:
+        return " ".join([*named, *rest])
+    return f"rank{'s' if len(named) > 1 else ''} {' and '.join(named)} put{'' if len(named) > 1 else 's'} in"
 
 
 def _table(run: Run, rows: list[int], process: list[int], holds: list[bool], texts: list[str]) -> Examples:

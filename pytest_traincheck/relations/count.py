@@ -22,6 +22,7 @@ from pytest_traincheck.relations.meaning import (
     Words,
     place_of_call,
 )
+from pytest_traincheck.relations.moved import moved_to
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
@@ -35,6 +36,11 @@ RESTORE = ".load_state_dict"
 STEP: Final = "torch.optim.Optimizer.step"
 
 _NOWHERE: Ints = np.empty(0, dtype=np.int64)
+
+GRADIENT_TYPES = ("clip", "scaler", "collective")
+"""Types of calls that stand between a backward pass and the step that uses its gradients."""
+_AROUND_STEPS = (*GRADIENT_TYPES, "scheduler", "update")
+"""Types of calls of which the place beside backward passes and steps tells what they do."""
 
 ANY: Final = "any"
 """Of a claim about a run: it is enough that one rank calls it."""
@@ -163,7 +169,7 @@ class Count:
         if isinstance(claim, PerBackward):
             return f"After a backward pass only one optimizer steps{when}."
         place = "every run" if claim.per == "run" else "every training step"
-        code = claim.api.code
+        code = _spoken(claim)
         where = ", by at least one rank" if isinstance(claim, PerRun) and claim.ranks == ANY else ""
         return f"{code[0].upper() + code[1:]} is called {TIMES[claim.times]} in {place}{where}{when}."
 
@@ -212,7 +218,7 @@ class Count:
             )
         often = f"called {TIMES[claim.times]} in every"
         golden = f"{often} {place}"
-        code = claim.api.code
+        code = _spoken(claim)
         if never and _is_step(api) and _is_scaled(run):
             return Finding(
                 f"{code} was {often} {_of_golden(place)}; the candidate never calls it: `torch.amp.GradScaler` skips "
@@ -224,6 +230,14 @@ class Count:
         step = _step(run, examples, broken)
         now = f"does not call it in step {step}" if seen == "never" else f"calls it {seen} in step {step}"
         there = "not called in this step" if seen == "never" else f"called {seen}"
+        if seen == "never" and not never and (instead := _instead(claim.api, run, examples, broken)):
+            return Finding(
+                f"{code[0].upper() + code[1:]} was {often} {_of_golden(place)}; the candidate calls it {instead}.",
+                golden,
+                f"called {instead}",
+                value=seen,
+                deviation=Deviation.LEFT_OUT,
+            )
         return Finding(
             f"{code[0].upper() + code[1:]} was {often} {_of_golden(place)}; the candidate "
             f"{'never calls it' if never else now}.",
@@ -245,6 +259,16 @@ def shown_by(called: Called) -> Evidence:
         Place.PREPARATION: Evidence.TRAINED,
         Place.FORWARD: Evidence.TRAINED if api == FORWARD else Evidence.NONE,
     }.get(place_of_call(api), Evidence.TRAINED if api.endswith("zero_grad") else Evidence.NONE)
+
+
+def _instead(called: Called, run: Run, examples: Examples, broken: Ints) -> str:
+    """Where a call that is made around the steps is made instead, see `moved_to`."""
+    first = int(broken[0])
+    process = run.processes[int(examples.process[first])]
+    rows = counted(process).get(called, np.empty(0, dtype=np.int64))
+    rows = rows[process.type_codes.isin(_AROUND_STEPS)[rows]]
+    gradients = process.type_codes.isin(GRADIENT_TYPES)[rows].all()
+    return moved_to(process, rows, process.step_number(int(examples.row[first])), on_gradients=bool(gradients))
 
 
 def _deviation(seen: str) -> Deviation:
@@ -276,6 +300,15 @@ def said_otherwise(process: Process, called: Called) -> bool:
     if not steps_optimizer(process, called):
         return False
     return bool(called.owner) != (len({step.optimizer for step in process.steps}) > 1)
+
+
+def _spoken(claim: PerStep | PerRun) -> str:
+    """What is counted, as a sentence has it. A target network or a teacher is called in every training step: that is
+    no evaluation to whoever reads it.
+    """
+    if isinstance(claim, PerStep) and claim.api.model and claim.api.stage == "eval":
+        return f"`{claim.api.api}` of `{claim.api.owner}`, not to train it,"
+    return claim.api.code
 
 
 def _step(run: Run, examples: Examples, broken: Ints) -> int:

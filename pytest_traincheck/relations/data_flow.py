@@ -179,14 +179,14 @@ class DataFlow:
         first = int(broken[0])
         seen = examples.observed[first] if examples.observed is not None else "?"
         if isinstance(claim, LossInput):
-            was, seen = WORDS[claim.value], _words(seen)
             process = run.processes[int(examples.process[first])]
             api = process.api[int(process.parent_row[examples.row[first]])]
+            was, now = _expected(claim.value, api), _given_instead(claim.value, seen, api)
             return Finding(
-                f"In the golden run loss functions were given {was}; in the candidate `{api}` is given {seen}.",
+                f"In the golden run loss functions were given {was}; in the candidate `{api}` is given {now}.",
                 f"given {was}",
-                f"given {seen}",
-                value=seen,
+                f"given {now}",
+                value=_words(seen),
                 common_cause=claim.of,
             )
         if isinstance(claim, TargetShift):
@@ -216,6 +216,26 @@ class DataFlow:
             # Layers that are given the same mask.
             common_cause=claim.of,
         )
+
+
+def _shaping_of(api: str) -> str:
+    """The function that makes of logits what a loss takes; empty for one that takes logits, or anything."""
+    return next((shaping for (loss, shaping) in _MEANING if api == F + loss), "")
+
+
+def _expected(value: Given, api: str) -> str:
+    """What golden gave to losses, as it is where one of the candidate's takes the output of a function."""
+    shaping = _shaping_of(api)
+    if value != LOGITS or not shaping:
+        return WORDS[value]
+    return f"{WORDS[_SHAPING[shaping]]}, or logits where the loss makes those itself"
+
+
+def _given_instead(value: Given, seen: str, api: str) -> str:
+    shaping = _shaping_of(api)
+    if value == LOGITS and shaping and seen == "raw":
+        return f"numbers that have not gone through `{shaping}`, as logits are"
+    return _words(seen)
 
 
 def _words(given: str) -> str:

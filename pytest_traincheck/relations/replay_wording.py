@@ -73,7 +73,7 @@ def _batch(_subject: str, claim: Claim, _place: str) -> Finding:
     kept, other = part_of_batch(claim.beside, claim.roles), parts_of_batch(claim.names, claim.roles)
     return Finding(
         f"`{claim.name}` returns a batch in which {kept} {_is([claim.beside], claim)} as in the golden run, but "
-        f"{other} {_is(claim.names, claim)} different: parts of the same example no longer belong together.",
+        f"{other} {_is(claim.names, claim)} different: made in another way, or of other examples.",
         f"{kept} with {other} as recorded",
         f"the same as recorded: {kept}; different: {other}",
     )
@@ -119,6 +119,13 @@ def _scheduled(_subject: str, claim: Claim, _place: str) -> Finding:
 def _loss(_subject: str, claim: Claim, _place: str) -> Finding:
     golden, candidate = _values(claim)
     numbers = f", {candidate} instead of {golden}" if candidate else " than in the golden run"
+    if claim.first is not None and claim.first.of_parameters:
+        return Finding(
+            f"`backward` starts from a different loss{numbers}: parameters have been written to differently than in "
+            f"the golden run since the step began{_inside(claim)}.",
+            f"loss {golden or 'as recorded'}",
+            f"loss {candidate}, {_apart(claim)}" if candidate else f"loss {_apart(claim)}",
+        )
     return Finding(
         f"`backward` starts from a different loss{numbers}, though batch, parameters and random state are the same"
         f"{_inside(claim)}.",

@@ -17,6 +17,8 @@ from pytest_traincheck.trace.labels import Ints
 from pytest_traincheck.trace.reader import read_sketches
 from pytest_traincheck.trace.stages import INIT
 
+LEFT = "left"
+"""Slot of what a collective leaves, as the probe writes it."""
 KINDS = ("module", "function", "autograd", "optimizer", "clip", "scaler", "scheduler", "data", "init", "collective")
 """Types of calls that a recording holds."""
 
@@ -59,7 +61,7 @@ def _record(run: Run) -> Recorded | None:
         if not len(found):
             continue
         chosen = _chosen(process, _intervals(process, found))
-        found = found[~_of_idle_generators(process, found)]
+        found = found[~_of_idle_generators(process, found) & ~_of_exchanges(process, found)]
         calls.append(_calls(process, position, chosen, base, texts))
         table = _sketches(process, position, chosen, base, found, texts)
         made = _fetched(process, position, chosen, base, fetches(run, process), texts)
@@ -100,6 +102,13 @@ def _of_idle_generators(process: Process, found: np.ndarray[Any, Any]) -> np.nda
     state[first] = found["digest"][where]
     idle[generator[(found["digest"] != state[generator])]] = False
     return np.asarray(idle[generator])
+
+
+def _of_exchanges(process: Process, found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Which rows tell what a collective left: that owes nothing to what this process alone put in."""
+    names = [str(slot.get("name", "")) for slot in process.raw.symbols["slot"]]
+    exchanged = np.array([name.partition(".")[0] == LEFT for name in names], dtype=bool)
+    return np.asarray(exchanged[found["slot"]])
 
 
 def _chosen(process: Process, intervals: tuple[Ints, Ints]) -> Ints:

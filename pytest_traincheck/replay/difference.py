@@ -18,6 +18,8 @@ class Difference:
 
     call: Call
     text: str
+    of_parameters: bool = False
+    """Whether it is that parameters, golden's when the step began, are not so any more."""
 
 
 def first_within(calls: Calls, golden: Call) -> Difference | None:
@@ -48,7 +50,8 @@ def _first(calls: Calls, among: Iterable[Call]) -> Difference | None:
             return Difference(
                 found.candidate, f"the first call with a different input is `{name}` ({argument(found.why)})"
             )
-        return Difference(found.candidate, f"the first call with different parameters is `{name}` (`{found.why}`)")
+        text = f"the first call with different parameters is `{name}` (`{found.why}`)"
+        return Difference(found.candidate, text, of_parameters=True)
     return None
 
 

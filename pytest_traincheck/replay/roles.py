@@ -16,13 +16,13 @@ def roles_of_batch(side: Side, batch: Call) -> Mapping[str, str]:
     """What parts of a batch are for, by their paths.
 
     A part is known by where it goes in the same step, as it is. One that is changed on the way, or that goes both ways
-    as the input of an autoencoder does, has no role; neither have two parts that go the same way.
+    as the input of an autoencoder does, has no role.
     """
     parts = {slot.removeprefix("out."): part for slot, part in side.results.get(batch.index, {}).items()}
     found = {role: [path for path, part in parts.items() if _is_among(part, given)]
              for role, given in _given(side, batch).items()}  # fmt: skip
-    single = {paths[0]: role for role, paths in found.items() if len(paths) == 1}
-    return single if len(single) == sum(map(len, found.values())) else {}
+    both = {path for path in found[INPUTS] if path in found[TARGETS]}
+    return {path: role for role, paths in found.items() for path in paths if path not in both}
 
 
 def _given(side: Side, batch: Call) -> Mapping[str, list[Tensor]]:

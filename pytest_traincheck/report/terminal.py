@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import chop_cells
 from rich.text import Text
 
 from pytest_traincheck.check.result import ChangedLines, CheckResult, Incident, Outcome, RunError
 from pytest_traincheck.report import wording
+from pytest_traincheck.report.hunk_lines import cut
 from pytest_traincheck.report.layout import wrap
 from pytest_traincheck.text import one_line, plural
 
@@ -100,16 +101,14 @@ def _incident(incident: Incident, width: int) -> Iterator[_Line]:
 
 
 def _diff(diff: ChangedLines, width: int, indent: str) -> Iterator[_Line]:
-    """A few lines of the hunk, each cut off at the width: a diff is read by its columns."""
+    """A few lines of the hunk, each cut to the width, see `cut`: a diff is read by its columns."""
     lead = indent + " " * _LABEL_WIDTH
     yield from (
         (line, "") for line in wrap(wording.diff_place(diff), width, lead, indent + "diff:".ljust(_LABEL_WIDTH))
     )
     lines, more = wording.diff_lines(diff)
     inner = indent + "  "
-    for line in lines:
-        room = max(1, width - len(inner))
-        text = line if cell_len(line) <= room else chop_cells(line, max(1, room - 1))[0] + "…"
+    for line, text in zip(lines, cut(lines, max(1, width - len(inner))), strict=True):
         yield (inner + text).rstrip(), _DIFF_STYLES.get(line[:1], "dim")
     if more:
         yield f"{inner}({plural(more, 'more changed line')})", "dim"

@@ -193,13 +193,24 @@ def test_an_unrelated_change_is_never_shown() -> None:
         argument="p",
         value="0.1",
     )
-    assert diff_of(item, train=(TRAIN, new)) is None
+    assert diff_of(item, train=(TRAIN, new), other=("a = 1\n", "a = 2\n")) is None
     assert diff_of(never("torch.optim.AdamW.zero_grad"), train=(TRAIN, new), other=("a = 1\n", "a = 2\n")) is None
     assert diff_of(never("torch.optim.AdamW.zero_grad")) is None
 
 
 def test_the_only_change_explains_what_vanished() -> None:
     diff = diff_of(never("torch.optim.AdamW.zero_grad"), other=("a = 1\n", "a = 2\n"))
+    assert diff is not None
+    assert diff.how == "the only change"
+
+
+def test_the_only_change_is_shown_whatever_deviates() -> None:
+    """A constant at the top of a file, of which no name at the place tells."""
+    item = incident(
+        "torch.nn.functional.dropout", DIFFERENT, "train.py:17", "APIArg",
+        api="torch.nn.functional.dropout", argument="p", value="0.1",
+    )  # fmt: skip
+    diff = diff_of(item, train=(TRAIN, TRAIN.replace('"steps": 8', '"steps": 9')))
     assert diff is not None
     assert diff.how == "the only change"
 
@@ -222,7 +233,7 @@ def test_a_change_in_the_same_function_is_the_last_resort_before_none() -> None:
     item = incident(
         "torch.nn.functional.relu", DIFFERENT, elsewhere, "APIOutput", api="torch.nn.functional.relu", dtype="float32"
     )
-    assert diff_of(item, train=(TRAIN, new)) is None
+    assert diff_of(item, train=(TRAIN, new), other=("a = 1\n", "a = 2\n")) is None
 
 
 def test_the_loop_of_a_script_without_functions_is_its_function() -> None:
@@ -235,7 +246,7 @@ def test_the_loop_of_a_script_without_functions_is_its_function() -> None:
     diff = diff_of(item, train=(old, new))
     assert diff is not None
     assert diff.how == "same function"
-    assert diff_of(item, train=(old, old.replace("print(1)", "print(2)"))) is None
+    assert diff_of(item, train=(old, old.replace("print(1)", "print(2)")), other=("a = 1\n", "a = 2\n")) is None
 
 
 def test_a_vanished_call_is_looked_for_where_its_consequences_are() -> None:
@@ -290,7 +301,8 @@ def test_a_source_that_is_none_is_no_place() -> None:
         item = incident(
             "torch.nn.functional.relu", DIFFERENT, source, "APIOutput", api="torch.nn.functional.relu", dtype="float32"
         )
-        assert diff_of(item, train=(TRAIN, TRAIN.replace("lr=lr", "lr=2"))) is None
+        changed = TRAIN.replace("lr=lr", "lr=2")
+        assert diff_of(item, train=(TRAIN, changed), other=("a = 1\n", "a = 2\n")) is None
 
 
 def test_lines_are_counted_as_python_counts_them() -> None:
@@ -346,4 +358,5 @@ def test_the_only_change_is_what_computes_something_else() -> None:
     assert (
         diff_of(incident("Tagger", DIFFERENT, "other.py:1", "Replay", of="module"), train=(MODEL, both * 1)) is not None
     )
-    assert diff_of(incident("Tagger", DIFFERENT, asked, "APIArg", **DROPOUT), train=(MODEL, new)) is None
+    argument = incident("Tagger", DIFFERENT, asked, "APIArg", **DROPOUT)
+    assert diff_of(argument, train=(MODEL, new), other=("a = 1\n", "a = 2\n")) is None

@@ -12,7 +12,7 @@ from pytest_traincheck.rules.model import Kind
 BUGS: dict[str, tuple[dict[str, object], str, str]] = {
     "zero_grad missing": ({"zero_grad": "never"}, "Accumulate", "torch.optim.AdamW.zero_grad"),
     "clipping removed": ({"clip": None}, "Count", CLIP),
-    "clipping after the step": ({"clip_after_step": True}, "Count", CLIP),
+    "clipping after the step": ({"clip_after_step": True}, "APISequence", CLIP),
     "clip norm changed": ({"clip": 9.0}, "APIArg", CLIP),
     "scheduler never stepped": ({"schedule": "never"}, "Count", "torch.optim.lr_scheduler.StepLR.step"),
     "parameter forgotten": (

@@ -89,6 +89,7 @@ BREAKS: dict[str, Break] = {
     "APIOutput": Break(Place.DIVERGED, Deviation.NOT_FINITE, {"loss_inputs": lambda logits: logits * float("nan")}),
     "APISequence": Break(Place.PREPARATION, Deviation.MISPLACED, {"clip": "after the step"}),
     "Attributes": Break(Place.CHOICE, Deviation.DIFFERENT, {"net": {"heat": 2.0}}),
+    "Averages": Break(Place.AVERAGING, Deviation.DIFFERENT, {"decay": 0.5}),
     "Band": Break(Place.NUMBER, Deviation.DIFFERENT, {"scale": 1e6}),
     "Begins": Break(Place.INITIAL, Deviation.DIFFERENT, {"state": lambda net: type(net)().state_dict()}),
     "Bounded": Break(Place.CHOICE, Deviation.DIFFERENT, {"batch_size": 4}),

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from judgements import broken, describe, rule, sentences, violations
+from trace_builder import ZERO
 from training_story import Loop, Recorder, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.infer import learn
+from pytest_traincheck.relations import Deviation
 from pytest_traincheck.rules.model import Scope
 
 FRESH = "No gradient that `torch.optim.AdamW.step` consumes is left over from an earlier step."
@@ -172,3 +174,32 @@ def test_a_loop_that_throws_gradients_away_on_purpose_has_no_rule(recorder: Reco
 
 def test_where_each_backward_pass_has_its_step_nothing_more_is_said(recorder: Recorder) -> None:
     assert USED not in sentences(recorder.golden(Loop()))
+
+
+def test_gradients_that_are_cleared_before_the_step_say_when_and_by_what(recorder: Recorder) -> None:
+    """There is one backward pass, so that nothing is between two; and what clears them may be no `zero_grad`."""
+
+    def clearing(by_call: bool) -> Callable[[Training], None]:
+        def story(t: Training) -> None:
+            net = t.model()
+            optimizer = t.adamw(list(net.parameters.values()))
+            for _ in range(6):
+                t.forward(net)
+                t.loss()
+                t.backward(net)
+                if by_call:
+                    t.zero_grad(optimizer)
+                else:
+                    for parameter in net.parameters.values():
+                        t.change(parameter.gradient, ZERO)
+                t.step(optimizer)
+
+        return story
+
+    golden = recorder.golden(Loop())
+    for by_call, hint in ((True, "zero_grad is misplaced."), (False, "something else than zero_grad does.")):
+        outcome = recorder.judge(golden, clearing(by_call))
+        first = next(item for item in violations(outcome, "Accumulate") if item.deviation is Deviation.TOO_OFTEN)
+        assert first.title.startswith("`torch.optim.AdamW.step`: the golden run used the gradients of all backward")
+        assert first.title.endswith(f"between the last backward pass and the step: {hint}")
+        assert "before it uses them" in first.candidate

@@ -24,7 +24,49 @@ def test_clipping_after_the_step_is_out_of_place(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(clip_after_step=True))
     violation = broken(outcome, CLIPPED)
     assert (violation.step, violation.stage) == (0, "train")
-    assert "calls it elsewhere" in violation.title
+    assert violation.title.endswith("the candidate calls it only after the optimizer's step.")
+    assert outcome.incidents[0].root == violation
+    assert (
+        outcome.incidents[0]
+        .consequences[0]
+        .title.endswith(
+            "was called exactly once in every training step of the golden run; the candidate calls it only after the "
+            "optimizer's step."
+        )
+    )
+
+
+def test_clipping_before_backward_is_out_of_place(recorder: Recorder) -> None:
+    def early(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for _ in range(6):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.clip(optimizer)
+            t.loss()
+            t.backward(net)
+            t.step(optimizer)
+
+    outcome = check_run(recorder.golden(Loop()), recorder.tell(early), same_spec=True)
+    assert broken(outcome, CLIPPED).candidate == "called only before the last `backward`"
+
+
+def test_clipping_that_is_left_out_of_some_steps_has_not_moved(recorder: Recorder) -> None:
+    def seldom(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for step in range(6):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.loss()
+            t.backward(net)
+            if step != 2:
+                t.clip(optimizer)
+            t.step(optimizer)
+
+    violation = broken(check_run(recorder.golden(Loop()), recorder.tell(seldom), same_spec=True), CLIPPED)
+    assert violation.title.endswith("the candidate does not in step 2.")
 
 
 def test_a_scheduler_before_the_first_step(recorder: Recorder) -> None:

@@ -155,3 +155,88 @@ def test_what_a_collective_calls_inside_and_what_raised_do_not_count(recorder: R
     golden = recorder.learn(told(nested), ranks=2)
     assert TOGETHER in sentences(golden)
     assert not [line for line in sentences(golden, "CollectiveOrder") if BROADCAST in line]
+
+
+SUMMED = f"`{REDUCE}` leaves the sum of what all ranks put in on every rank."
+COPIED = f"`{BROADCAST}` leaves a copy of what was put in on every rank."
+FILLED = f"What ranks put into `{REDUCE}` is not all zero."
+
+
+def put_in(rank: int, step: int) -> list[float]:
+    return [1.0 + rank, 0.5 * (step + 1), -2.0 * rank - 1, 3.0]
+
+
+def exchanging(
+    left: Callable[[int, list[list[float]]], list[float]], given: Callable[[int, int], list[float]] = put_in,
+    api: str = REDUCE, **args: Any,
+) -> Callable[[Training], None]:  # fmt: skip
+    """A training in which something is exchanged before each step; `left` says what a rank has afterwards."""
+
+    def each_step(t: Training, step: int) -> None:
+        ranks = range(t.world_size)
+        arguments = {"tensor": tensor(4), "group": {"tuple": list(ranks)}, **args}
+        with t.call(api, type="collective", args=arguments, line=13):
+            t.sketch("in.tensor", given(t.rank, step))
+            t.sketch("left", left(t.rank, [given(rank, step) for rank in ranks]))
+
+    return told(each_step)
+
+
+def total(_rank: int, given: list[list[float]]) -> list[float]:
+    return [sum(numbers) for numbers in zip(*given, strict=True)]
+
+
+def test_what_an_exchange_makes_of_what_ranks_put_in_is_learned(recorder: Recorder) -> None:
+    golden = recorder.learn(exchanging(total), ranks=2)
+    assert {SUMMED, FILLED} <= set(sentences(golden, "CollectiveOrder"))
+    assert not titles(recorder.judge(golden, exchanging(total), ranks=3), "CollectiveOrder")
+    first = recorder.learn(exchanging(lambda _rank, given: given[1], api=BROADCAST, src=1), ranks=2)
+    assert COPIED in sentences(first, "CollectiveOrder")
+    average = recorder.learn(exchanging(lambda rank, given: [number / 2 for number in total(rank, given)]), ranks=2)
+    assert SUMMED.replace("sum", "mean") in sentences(average, "CollectiveOrder")
+
+
+def test_an_exchange_that_leaves_something_else_is_named_with_its_rank(recorder: Recorder) -> None:
+    golden = recorder.learn(exchanging(total), ranks=2)
+    was = f"`{REDUCE}` left the sum of what all ranks put in on every rank in the golden run; in the candidate"
+
+    def own(rank: int, given: list[list[float]]) -> list[float]:
+        return total(rank, given) if rank == 0 else given[rank]
+
+    def nothing(rank: int, given: list[list[float]]) -> list[float]:
+        return total(rank, given) if rank == 0 else [0.0] * 4
+
+    def half(rank: int, given: list[list[float]]) -> list[float]:
+        return [number / 2 for number in total(rank, given)]
+
+    for left, says in (
+        (own, "rank 1 has something else."),
+        (nothing, "rank 1 has zero."),
+        (half, "rank 0 has 0.5 times that."),
+    ):
+        outcome = recorder.judge(golden, exchanging(left), ranks=2)
+        assert titles(outcome, "CollectiveOrder") == [f"{was} {says}"]
+        assert outcome.incidents[0].root.step == 0
+
+
+def test_a_rank_that_puts_in_nothing_is_named(recorder: Recorder) -> None:
+    golden = recorder.learn(exchanging(total), ranks=2)
+
+    def empty(rank: int, step: int) -> list[float]:
+        return [0.0] * 4 if rank == 1 else put_in(rank, step)
+
+    assert titles(recorder.judge(golden, exchanging(total, empty), ranks=2), "CollectiveOrder") == [
+        f"Every rank put numbers other than zero into `{REDUCE}` in the golden run; in the candidate rank 1 puts in "
+        "nothing but zeros."
+    ]
+    all_zero = recorder.judge(golden, exchanging(total, lambda _rank, _step: [0.0] * 4), ranks=2)
+    assert not titles(all_zero, "CollectiveOrder")
+
+
+def test_rounding_of_a_sum_is_no_other_sum(recorder: Recorder) -> None:
+    golden = recorder.learn(exchanging(total), ranks=2)
+
+    def rounded(rank: int, given: list[list[float]]) -> list[float]:
+        return [number * (1 + 2.0**-23) for number in total(rank, given)]
+
+    assert not titles(recorder.judge(golden, exchanging(rounded), ranks=2), "CollectiveOrder")

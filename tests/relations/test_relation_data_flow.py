@@ -71,7 +71,9 @@ def test_logits_where_log_probabilities_belong(recorder: Recorder) -> None:
     """`nll_loss` on raw scores trains towards nonsense and looks fine."""
     outcome = recorder.judge(recorder.learn(given("nll_loss", "log_softmax")), given("nll_loss", "other"))
     assert titles(outcome, "DataFlow") == [
-        f"In the golden run loss functions were given logits; in the candidate `{F}nll_loss` is given raw numbers."
+        "In the golden run loss functions were given log-probabilities (the output of `log_softmax`), or logits where "
+        f"the loss makes those itself; in the candidate `{F}nll_loss` is given numbers that have not gone through "
+        "`log_softmax`, as logits are."
     ]
 
 

@@ -176,8 +176,7 @@ def test_labels_that_belong_to_other_inputs(record: Record) -> None:
     (found,) = replayed(golden, record(loop(lambda labels: labels.roll(1))))
     assert found.title == (
         "`torch.utils.data.DataLoader.__next__` returns a batch in which the inputs (`batch[0]`) are as in the "
-        "golden run, but the targets (`batch[1]`) are different: parts of the same example no longer belong "
-        "together."
+        "golden run, but the targets (`batch[1]`) are different: made in another way, or of other examples."
     )
 
 
@@ -287,3 +286,27 @@ def test_a_scheduler_that_is_told_another_metric(record: Record) -> None:
     (top,) = replayed(golden, record(classify(metric=accuracy)))
     assert top.title.startswith("`torch.optim.lr_scheduler.ReduceLROnPlateau.step` is given a different `metrics`, 0.")
     assert top.step == 1
+
+
+def by_hand(rate: float) -> Any:
+    """A training without an optimizer: parameters are written to through `.data`."""
+
+    def run() -> None:
+        torch.manual_seed(0)
+        net = torch.nn.Linear(4, 2)
+        data = torch.randn(4, 8, 4)
+        for rows in data:
+            net.zero_grad()
+            torch.nn.functional.mse_loss(net(rows), torch.ones(8, 2)).backward()
+            for parameter in net.parameters():
+                parameter.data = parameter.data - rate * parameter.grad
+
+    return run
+
+
+def test_parameters_that_were_written_to_otherwise_are_not_called_the_same(record: Record) -> None:
+    golden = learn([record(by_hand(0.1)), record(by_hand(0.1))], pipeline="by hand", seeds=(0, 1))
+    top = replayed(golden, record(by_hand(0.3)))[0]
+    assert "parameters have been written to differently than in the golden run since the step began" in top.title
+    assert "are the same" not in top.title
+    assert "same" not in top.golden

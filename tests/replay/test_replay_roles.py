@@ -70,7 +70,10 @@ def test_the_order_in_the_batch_says_nothing(record: Record) -> None:
         (lambda net, batch: F.cross_entropy(net(2 * batch[0]), batch[1]), {"1": "targets"}),
         (lambda net, batch: net(batch[0]).square().mean(), {"0": "inputs"}),
         (lambda net, batch: F.mse_loss(net(batch[0]), batch[0]), {}),
-        (lambda net, batch: F.cross_entropy(net(batch[0], batch[2]), batch[1]), {}),
+        (
+            lambda net, batch: F.cross_entropy(net(batch[0], batch[2]), batch[1]),
+            {"0": "inputs", "1": "targets", "2": "inputs"},
+        ),
         (lambda net, batch: net(batch[0] + batch[2]).square().mean(), {}),
     ],
     ids=["changed on the way", "no loss function", "the targets are the inputs", "two inputs", "all are changed"],

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from pytest_traincheck.check.result import ChangedLines, CheckResult
+from pytest_traincheck.report.hunk_lines import cut
 from pytest_traincheck.report.terminal import render_incident_text, render_result
 
 
@@ -133,3 +134,25 @@ def test_a_progress_bar_shows_its_last_state(errored: CheckResult) -> None:
     lines = render_result(replace(errored, errors=(error,)), 80).plain.splitlines()
     assert "  | 100%" in lines
     assert "  | name    loss" in lines
+
+
+OLD = "obs, after, act, gain = torch.randn(200, 4), torch.randn(200, 4), torch.randint(0, 2, (200,)), torch.randn(200)"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_cut_lines_of_a_diff_show_where_they_differ(failed: CheckResult, width: int) -> None:
+    hunk = f"@@ -1,3 +1,3 @@\n     x = 1\n-        {OLD}\n+        {OLD} * 5\n     y = 2"
+    incident = replace(failed.incidents[0], diff=ChangedLines("a.py", hunk, "same file", 1))
+    lines = render_incident_text(incident, width).splitlines()
+    removed, added = (next(line for line in lines if line.startswith(f"     {sign}")) for sign in "-+")
+    assert max(map(len, lines)) <= width
+    assert removed[6:] != added[6:]
+    assert added.endswith("torch.randn(200) * 5")
+    # Both are cut at the same column, so that they still stand below each other.
+    assert added[6:].startswith(removed[6:])
+
+
+def test_lines_that_differ_where_one_sees_it_are_cut_at_the_end_alone() -> None:
+    old, new = f"-before = {OLD}", f"+after = {OLD}"
+    assert cut([old, new], 60) == [f"{old[:59]}…", f"{new[:59]}…"]
+    assert cut(["-a", "-b", "+c", " d"], 60) == ["-a", "-b", "+c", " d"]

@@ -47,8 +47,11 @@ class Collective(Named):
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         recorder.variables.gradients_dirty = True
         # A result that is a handle is not there yet.
-        if recorder.measures.wanted and result is None and self._shared and args:
-            recorder.measures.content_of(state, "collective.result", call, args[0])
+        if result is None and self._shared and args:
+            if recorder.measures.wanted:
+                recorder.measures.content_of(state, "collective.result", call, args[0])
+            if recorder.sketches.wanted:
+                recorder.sketches.left(state, call, args[0])
 
 
 class CollectiveParameters(Parameters):

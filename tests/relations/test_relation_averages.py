@@ -1,0 +1,119 @@
+"""Averages: a copy keeps the share of itself that it kept in golden, however its update is written."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judgements import sentences, titles
+
+torch = pytest.importorskip("torch")
+
+from real_training import recorded  # noqa: E402
+
+from pytest_traincheck.check import CheckOutcome, check_run  # noqa: E402
+from pytest_traincheck.golden.model import Golden  # noqa: E402
+from pytest_traincheck.infer import learn  # noqa: E402
+from pytest_traincheck.relations.meaning import Place  # noqa: E402
+
+Update = Callable[[Any, Any, int], None]
+
+
+def network() -> Any:
+    return torch.nn.Sequential(torch.nn.Linear(4, 9), torch.nn.Tanh(), torch.nn.Linear(9, 2))
+
+
+def follow(kept: float) -> Update:
+    def update(target: Any, net: Any, _step: int) -> None:
+        for mine, theirs in zip(target.parameters(), net.parameters(), strict=True):
+            mine.mul_(kept).add_(theirs, alpha=1 - kept)
+
+    return update
+
+
+def follow_by_state(kept: float) -> Update:
+    """The same update, written over the names of a state dict."""
+
+    def update(target: Any, net: Any, _step: int) -> None:
+        state = net.state_dict()
+        mixed = {name: torch.lerp(state[name], mine, kept) for name, mine in target.state_dict().items()}
+        target.load_state_dict(mixed)
+
+    return update
+
+
+def q_learning(update: Update, seed: int = 0) -> Callable[[], None]:
+    """A network that learns from what a slower copy of it says."""
+
+    def run() -> None:
+        torch.manual_seed(seed)
+        net = network()
+        target = copy.deepcopy(net).eval()
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+        for step in range(5):
+            now, then, reward = torch.randn(16, 4), torch.randn(16, 4), torch.randn(16)
+            with torch.no_grad():
+                wanted = reward + 0.9 * target(then).max(1).values
+            optimizer.zero_grad()
+            torch.nn.functional.smooth_l1_loss(net(now)[:, 0], wanted).backward()
+            optimizer.step()
+            with torch.no_grad():
+                update(target, net, step)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    folder = tmp_path_factory.mktemp("golden")
+    runs = [recorded(q_learning(follow(0.95), seed), folder / str(seed)) for seed in (0, 1)]
+    return learn(runs, pipeline="q", seeds=(0, 1))
+
+
+def judged(golden: Golden, update: Update, folder: Path, seed: int = 0) -> CheckOutcome:
+    return check_run(golden, recorded(q_learning(update, seed), folder / "candidate"), same_spec=True)
+
+
+def test_the_decay_of_a_copy_is_known(golden: Golden) -> None:
+    assert sentences(golden, "Averages") == [
+        "Update 0 of `Sequential#1` keeps 0.95 of it and takes 0.05 of `Sequential`."
+    ]
+
+
+@pytest.mark.parametrize("update", [follow(0.95), follow_by_state(0.95)], ids=["by parameter", "by state"])
+def test_another_seed_and_another_way_to_write_it_are_silent(golden: Golden, update: Update, tmp_path: Path) -> None:
+    outcome = judged(golden, update, tmp_path, seed=5)
+    assert not titles(outcome, "Averages")
+    assert any(item.invariant.relation == "Averages" and item.verdict.value == "held" for item in outcome.verdicts)
+
+
+@pytest.mark.parametrize(
+    ("kept", "says"),
+    [
+        (0.995, "keeps 0.995 of it and takes 0.005 of `Sequential`: its decay is 0.995 instead of 0.95."),
+        (0.05, "keeps 0.05 of it and takes 0.95 of `Sequential`: its decay is 0.05 instead of 0.95."),
+        (0.0, "keeps 0 of it and takes 1 of `Sequential`: its decay is 0 instead of 0.95."),
+    ],
+    ids=["too slow", "swapped", "copied"],
+)
+@pytest.mark.parametrize("seed", [0, 5])
+def test_another_decay_is_named_under_any_seed(
+    golden: Golden, kept: float, says: str, seed: int, tmp_path: Path
+) -> None:
+    outcome = judged(golden, follow(kept), tmp_path, seed)
+    top = outcome.incidents[0].root
+    assert (top.invariant.relation, top.meaning.place) == ("Averages", Place.AVERAGING)
+    assert top.title.replace("0.004999", "0.005").replace("0.005001", "0.005").endswith(says), top.title
+    assert len(outcome.incidents) == 1
+
+
+def noisy(target: Any, _net: Any, _step: int) -> None:
+    for mine in target.parameters():
+        mine.add_(torch.randn_like(mine))
+
+
+def test_what_is_no_average_of_both_has_no_decay(golden: Golden, tmp_path: Path) -> None:
+    assert not titles(judged(golden, noisy, tmp_path), "Averages")
