@@ -1,0 +1,10 @@
+"""Names only."""
+
+
+class Field: ...
+
+
+class Dataset: ...
+
+
+class BucketIterator: ...

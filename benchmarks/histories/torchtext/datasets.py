@@ -1,0 +1,4 @@
+"""Names only."""
+
+
+class TranslationDataset: ...

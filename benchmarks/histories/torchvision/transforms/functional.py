@@ -1,0 +1,1 @@
+"""Imported by a repository, called in no run here."""
