@@ -70,7 +70,7 @@ class Attributes:
         for process in run.processes:
             found: dict[tuple[str, str], dict[str, str]] = {}
             for (model, path, attribute), course in _courses(process).items():
-                if _is_telling(course, of_torch=(model, path, attribute) in _of_torch(process)):
+                if _is_telling(course, of_library=(model, path, attribute) in _of_libraries(process)):
                     found.setdefault((model, attribute), {})[path] = _text(course)
             for (model, attribute), values in sorted(found.items()):
                 claim = ValuesAre(
@@ -141,27 +141,29 @@ def _read(text: str, steps: int) -> Course:
     return tuple(course)
 
 
-def _is_telling(course: Course, *, of_torch: bool) -> bool:
-    """Whether a course says something about the model: it is no count, and torch's own modules are left to the rules
+def _is_telling(course: Course, *, of_library: bool) -> bool:
+    """Whether a course says something about the model: it is no count, and modules of libraries are left to the rules
     about the functions that they call, unless somebody changes them.
     """
     values = [value for value in course if value != ABSENT]
     changes = sum(before != now for before, now in pairwise(values))
     if not changes:
-        return not of_torch
+        return not of_library
     whole = all(value.lstrip("-").isdigit() for value in values)
     return not whole or changes <= COUNTS * (len(values) - 1)
 
 
-def _of_torch(process: Process) -> frozenset[Attribute]:
-    """Attributes of torch's own modules. What was put into the place of one, as adapters are, is none."""
+def _of_libraries(process: Process) -> frozenset[Attribute]:
+    """Attributes of modules whose classes are a library's: another version of it may keep others. What a user's module
+    has that was put into the place of one, as adapters are, is none.
+    """
 
     def compute() -> frozenset[Attribute]:
         seen = list(_seen(process))
-        others = {attribute for attribute, _, _, of_torch in seen if not of_torch}
-        return frozenset(attribute for attribute, _, _, of_torch in seen if of_torch) - others
+        others = {attribute for attribute, _, _, of_library in seen if not of_library}
+        return frozenset(attribute for attribute, _, _, of_library in seen if of_library) - others
 
-    return process.memo("attributes of torch's modules", compute)
+    return process.memo("attributes of libraries' modules", compute)
 
 
 def _courses(process: Process) -> Mapping[Attribute, Course]:
@@ -178,14 +180,15 @@ def _courses(process: Process) -> Mapping[Attribute, Course]:
 
 
 def _seen(process: Process) -> Iterable[tuple[Attribute, int, str, bool]]:
-    """An attribute, when it was seen, its value, and whether it was one of torch's own modules, in order of time."""
+    """An attribute, when it was seen, its value, and whether it was one of a library's modules, in order of time."""
     roots = process.names.roots
+    users = {symbol["name"] for symbol in process.raw.symbols["api"][1:] if symbol.get("library") == "user"}
     for symbol in process.raw.symbols["attribute"][1:]:
         module = process.raw.symbols["mod"][symbol["mod"]]
         root = roots[module.get("root", 0)] if module else ""
-        of_torch = str(module.get("class", "")).startswith("torch.")
+        of_library = module.get("class") not in users
         for name, value in symbol["values"].items() if root else ():
-            yield (root, str(module.get("path", "")), name), symbol["seq"], _value(value), of_torch
+            yield (root, str(module.get("path", "")), name), symbol["seq"], _value(value), of_library
 
 
 def _value(value: Any) -> str:

@@ -140,9 +140,9 @@ def test_state_that_is_no_table_when_training_begins(watched: Watch) -> None:
 
 def test_contexts_that_generate_goes_on_from(watched: Watch) -> None:
     """One token in all places is none: another one of it makes no difference."""
-    net = Tiny()
 
     def train() -> None:
+        net = Tiny()
         net.generate(words()[:, :3], max_new_tokens=3)
         net.generate(torch.ones(2, 3, dtype=torch.int64), max_new_tokens=1)
         net(words())
