@@ -224,10 +224,12 @@ def _example(process: Process, position: int, claim: CalledAfter | CopiedAfter) 
     if not found or process.windows != claim.steps:
         return EMPTY
     wanted = claim.at
+    evaluates = isinstance(claim, CalledAfter) and claim.api.stage == "eval"
+    if evaluates and len(found) < len(wanted):
+        return EMPTY  # `Total` tells that evaluations are missing.
     missing = [] if claim.or_fewer else sorted(set(wanted) - set(found))
     # Whoever evaluates more often breaks nothing.
-    more = isinstance(claim, CalledAfter) and claim.api.stage == "eval"
-    extra = [] if more else sorted(set(found) - set(wanted))
+    extra = [] if evaluates else sorted(set(found) - set(wanted))
     row = int(rows[0])
     steps = [step.row for step in process.lead_steps]
     if extra and (not missing or extra[0] < missing[0]):
