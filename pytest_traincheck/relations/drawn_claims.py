@@ -31,7 +31,7 @@ class DrawnByStep(MeasuredClaim):
 
 @dataclass(frozen=True)
 class DrawnByEvaluation(MeasuredClaim):
-    """Calls of models without gradients draw so many numbers, after so many steps."""
+    """Calls of models without gradients draw so many numbers after the last step."""
 
     generator: Generator
     of: Literal["evaluations"] = field(default="evaluations", init=False)

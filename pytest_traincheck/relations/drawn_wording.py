@@ -29,7 +29,10 @@ def rule(claim: AnyClaim, when: str) -> str:
     if isinstance(claim, DrawnByStep):
         return f"Each of the first training steps draws as many numbers from {who} as in the golden runs{when}."
     if isinstance(claim, DrawnByEvaluation):
-        return f"Models that are called without gradients draw as many numbers from {who} as in the golden runs{when}."
+        return (
+            f"Models that are called without gradients after the last step draw as many numbers from {who} as in the "
+            f"golden runs{when}."
+        )
     if isinstance(claim, DrawnByExample):
         return f"Workers draw as many numbers from {who} for each example as in the golden runs{when}."
     doing = "Training steps draw" if claim.within == "steps" else "Workers that make batches draw"

@@ -51,13 +51,18 @@ def by_step(process: Process, generator: Generator) -> dict[int, float]:
 
 
 def by_evaluation(process: Process, generator: Generator) -> dict[int, float]:
-    """Numbers drawn in calls of models without gradients, by the number of steps that had been made; of the first few
-    of these. Those of which nobody knows how many are infinite.
+    """Numbers drawn in calls of models without gradients behind the last step, by the number of steps. Those of which
+    nobody knows how many are infinite.
+
+    Between two steps a teacher may be called for the next one, with the draws of a batch before it, and nobody can say
+    where evaluation ends.
     """
     found = {int(window): 0.0 for window in process.window[process.measures("evaluated.torch")]}
+    found = {window: count for window, count in found.items() if window == process.windows}
     rows = process.measures(f"evaluated.{generator}")
     for window, value in zip(process.window[rows].tolist(), process.events["value"][rows].tolist(), strict=True):
-        found[window] += math.inf if math.isnan(value) else value
+        if window in found:
+            found[window] += math.inf if math.isnan(value) else value
     return found
 
 
