@@ -73,7 +73,15 @@ def _plain(entries: dict[str, Any], of_torch: bool) -> dict[str, Any]:
         and name[:1] != "_"
         and name != "training"
         and _is_plain(value)
+        and not (type(value) is str and _names_an_entry(entries, value))
     }
+
+
+def _names_an_entry(entries: dict[str, Any], text: str) -> bool:
+    """Whether a text is the name of an attribute or part of the same module, which somebody may call otherwise."""
+    name = text.partition(".")[0]
+    held = (entries.get(kind) for kind in ("_modules", "_parameters", "_buffers"))
+    return name in entries or any(type(part) is dict and name in part for part in held)
 
 
 def _is_plain(value: Any) -> bool:

@@ -128,9 +128,13 @@ def _gone_from_between(subject: str, run: Run, examples: Examples, broken: int) 
         now, how = f"calls it {place}", Deviation.MISPLACED
     elif kept:
         now, how = f"does not in step {process.step_number(row)}", Deviation.LEFT_OUT
+    elif called and not mine.any():
+        now, how = f"does not on rank {process.rank}", Deviation.LEFT_OUT
     else:
         now, how = ("calls it elsewhere", Deviation.MISPLACED) if called else ("never calls it", Deviation.NEVER)
     seen = f"called {place}" if place else "called, but not between the last backward and the optimizer's step"
+    if how is Deviation.LEFT_OUT and not kept:
+        seen = "called on other ranks only"
     return Finding(
         f"`{subject}` was called between `backward` and the optimizer's step in the golden run; the candidate {now}.",
         "called between the last backward and every optimizer step",

@@ -11,7 +11,7 @@ import numpy as np
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.context import call_context, state_labels, step_context, variable_context
-from pytest_traincheck.relations.meaning import Deviation, Evidence, Excuse, Meaning, Place, Words, place_of_call
+from pytest_traincheck.relations.meaning import Basic, Deviation, Evidence, Excuse, Meaning, Place, Words, place_of_call
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
@@ -75,13 +75,16 @@ class EventContain:
         return 3
 
     def meaning(self, rule: Invariant[InStep | InForward]) -> Meaning:
+        arrives = isinstance(rule.claim, InStep) and rule.claim.change == RECEIVES
         if isinstance(rule.claim, InForward):
             place = place_of_call(rule.subject)
         else:
-            place = Place.ARRIVAL if rule.claim.change == RECEIVES else Place.UPDATE
+            place = Place.ARRIVAL if arrives else Place.UPDATE
         return Meaning(
             place,
             general=True,
+            basic=Basic.GRADIENTS if arrives else Basic.NONE,
+            basic_of=rule.claim.within if arrives else "",
             set_up=isinstance(rule.claim, InForward) and rule.claim.stage == "init",
             excuse=Excuse.ALL_RESULTS,
             # Which parameters an optimizer holds is structure: what gets no gradient is not moved by a step either.

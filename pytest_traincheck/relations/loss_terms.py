@@ -12,7 +12,7 @@ import numpy as np
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Place
+from pytest_traincheck.relations.meaning import Basic, Change, Deviation, Excuse, Meaning, Place
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
@@ -94,6 +94,7 @@ class LossTerms:
         of_one_loss = rule.claim.passes != ACCUMULATED
         return Meaning(
             Place.LOSS,
+            basic=Basic.GRADIENTS if isinstance(rule.claim, Reach) and rule.claim.of == REACH else Basic.NONE,
             comes_with=frozenset({Change.BATCHES, Change.WINDOWS}),
             excuse=Excuse.OWN_RESULT if of_one_loss else Excuse.NONE,
         )

@@ -134,6 +134,18 @@ class Evidence(Enum):
     """Buffers, which changed."""
 
 
+class Basic(Enum):
+    """What every training has; a golden without a rule about it says so."""
+
+    NONE = "none"
+    RATES = "rates"
+    """Which learning rates an optimizer has."""
+    STEPS = "steps"
+    """How many optimizer steps a run takes."""
+    GRADIENTS = "gradients"
+    """Which parameters of an optimizer get gradients."""
+
+
 @dataclass(frozen=True)
 class Words:
     """How code speaks of what a rule is about, beside the name of its subject."""
@@ -190,6 +202,10 @@ class Meaning:
     """What would show an effect, if breaking it had one."""
     acts: str = ""
     """The API that must have changed something in golden's run, so that its absence would show; empty: none."""
+    basic: Basic = Basic.NONE
+    """What it is about that every training has."""
+    basic_of: str = ""
+    """The optimizer, or its call, that `basic` is about; empty: all."""
     words: Words = Words()
     setting: Setting | None = None
     """The value that it is about, where somebody chose it."""

@@ -26,7 +26,7 @@ from pytest_traincheck.relations.hyperparameter import (
     optimizers_called,
     steps_of,
 )
-from pytest_traincheck.relations.meaning import Meaning, Place, Words
+from pytest_traincheck.relations.meaning import Basic, Meaning, Place, Words
 from pytest_traincheck.relations.settings import Setting, Sort, course_text, text_of
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
@@ -101,6 +101,8 @@ class Schedule:
         place = {Base: Place.CHOICE, Course: Place.COURSE, Rates: Place.RATE}[type(rule.claim)]
         return Meaning(
             place,
+            basic=Basic.NONE if isinstance(rule.claim, Base) else Basic.RATES,
+            basic_of=rule.claim.optimizer,
             words=Words(words=("lr", "learning_rate", "scheduler", "gamma", "step_size")),
             setting=_setting(rule.claim),
         )

@@ -13,7 +13,7 @@ from pytest_traincheck.relations.called import FORWARD, Called
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.count import counted, said_otherwise, steps_optimizer
-from pytest_traincheck.relations.meaning import Change, Deviation, Evidence, Meaning, Place
+from pytest_traincheck.relations.meaning import Basic, Change, Deviation, Evidence, Meaning, Place
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.text import plural
@@ -68,6 +68,7 @@ class Total:
             # their examples and evaluations with them.
             order=1 if isinstance(rule.claim, Steps) else 2,
             brings=length,
+            basic=Basic.STEPS if isinstance(rule.claim, Steps) else Basic.NONE,
             comes_with=length,
             model=rule.claim.api.model,
             evaluates=rule.claim.api.stage == "eval",
