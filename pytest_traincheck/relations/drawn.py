@@ -49,6 +49,8 @@ RATES = 4
 """So many different numbers may be drawn for an example, by different loaders say; where there are more, chance decides
 how many they are.
 """
+_MOST = 2.0**53
+"""No run draws as many numbers, and a float counts them one by one up to here."""
 _STEP = re.compile(r"\d{1,9}\.\d{1,9}")
 _ANY, _MADE_WITH, _WORKERS = "drawn", "torch ", "workers"
 
@@ -105,9 +107,10 @@ class Drawn:
         return _numbers({_ANY: 1.0}) if all(_draws(claim, run) for run in runs) else None
 
     def suits(self, claim: AnyClaim, numbers: Numbers) -> bool:
-        """Whether the names are those of steps, of rates, or of what is drawn at all."""
+        """Whether the names are those of steps, of rates, or of what is drawn at all; and counts are counts."""
         if isinstance(claim, (DrawnByStep, DrawnByEvaluation)):
-            return any(_STEP.fullmatch(name) for name in numbers.names)
+            counts = (numbers.low >= 0) & (numbers.low < _MOST) & (numbers.low == np.floor(numbers.low))
+            return any(_STEP.fullmatch(name) for name in numbers.names) and bool(counts.all())
         prefix = RATE if isinstance(claim, DrawnByExample) else _ANY
         return any(name.startswith(prefix) for name in numbers.names)
 

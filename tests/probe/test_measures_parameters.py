@@ -216,8 +216,10 @@ def test_inputs_of_a_model_that_are_data(watched: Watch) -> None:
             net({"x": 100 * x}, tokens, made)
 
     trace = watched(train)
-    found = {(item.path, item.measure) for item in trace.measures if item.measure.startswith("input.")}
+    found = {(item.path, item.measure) for item in trace.measures if item.measure.startswith("input.rms")}
     assert found == {("", "input.rms.batch.x"), ("inner", "input.rms.input")}
+    others = {(item.path, item.measure.split(".", 2)[2]) for item in trace.measures if item.measure[:6] == "input."}
+    assert others == {("", "batch.x"), ("inner", "input")}
     for name in ("input.rms.batch.x", "input.rms.input"):
         assert trace.values(name) == pytest.approx([float(x.square().mean().sqrt())] * 2), "two steps"
 

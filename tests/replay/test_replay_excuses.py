@@ -105,7 +105,8 @@ def forgets_its_mask(after: int) -> Any:
 def test_what_a_later_step_leaves_out_is_not_excused(record: Record) -> None:
     """The steps that are compared say nothing about the others."""
     golden = golden_of(record, steps=6)
-    (title,) = titles(check_run(golden, record(train(steps=6, wrap=forgets_its_mask(3))), same_spec=True))
+    title, attribute = titles(check_run(golden, record(train(steps=6, wrap=forgets_its_mask(3))), same_spec=True))
+    assert attribute.startswith('The attribute `mask` of `Model.block.attend` was "causal" before step 3')
     assert title.startswith(
         "A masking function (`masked_fill`, or attention with a mask) was called at least "
         "once in every training step of the golden run"
