@@ -13,7 +13,7 @@ from pytest_traincheck.relations import builtin
 from pytest_traincheck.relations.base import Meaningful, Relation, usual_meaning
 from pytest_traincheck.relations.claims import form_of
 from pytest_traincheck.relations.meaning import Meaning
-from pytest_traincheck.rules.claims import Claim
+from pytest_traincheck.rules.claims import Claim, Foreign
 from pytest_traincheck.rules.model import Invariant
 
 HOOK = "pytest_traincheck_relations"
@@ -29,7 +29,11 @@ def relations() -> Mapping[str, Relation]:
 
 
 def meaning_of(rule: Invariant) -> Meaning:
-    """What a rule means, as its relation says; the usual where that says nothing, or is not installed."""
+    """What a rule means, as its relation says; the usual where that says nothing, is not installed, or has not read the
+    claim.
+    """
+    if isinstance(rule.claim, Foreign):
+        return usual_meaning(rule)
     relation = relations().get(rule.relation)
     return relation.meaning(rule) if isinstance(relation, Meaningful) else usual_meaning(rule)
 
