@@ -6,24 +6,32 @@ from __future__ import annotations
 
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.relations import meaning_of
-from pytest_traincheck.relations.meaning import Basic
+from pytest_traincheck.relations.meaning import Basic, Place
 
+_NO_OPTIMIZER = (
+    "Losses go backward in the golden runs, but no optimizer of `torch.optim` steps: what is updated by hand is not "
+    "followed, so that no rule is about steps, learning rates, parameters or the order of the loop, and most changes "
+    "of them pass. Let a `torch.optim.Optimizer` do the updates, a class of your own where need be."
+)
 _REMEDY = "Where that is not intended, let the seeds train alike in this, and refresh the golden."
 
 
 def unsaid(golden: Golden) -> tuple[str, ...]:
-    """A sentence or two for each: learning rates, the number of optimizer steps, the gradients that steps find. None
-    for a golden in which no optimizer steps.
+    """A sentence or two for each: learning rates, the number of optimizer steps, the gradients that steps find. One for
+    all of them where something goes backward and no optimizer steps; none for a golden in which nothing is trained.
     """
     meanings = [meaning_of(rule) for rule in golden.invariants]
     said = {(meaning.basic, meaning.basic_of) for meaning in meanings}
+    if not golden.optimizers:
+        trains = any(meaning.place is Place.BACKWARD for meaning in meanings)
+        return (_NO_OPTIMIZER,) if trains else ()
     found = [
         f"No rule says which learning rates `{label}` has: they differ between golden runs, follow a metric, or are "
         f"not to be seen, so that a change of them passes. {_REMEDY}"
         for label in golden.optimizers
         if (Basic.RATES, label) not in said
     ]
-    if golden.optimizers and (Basic.STEPS, "") not in said:
+    if (Basic.STEPS, "") not in said:
         found.append(
             "No rule says how many optimizer steps a run takes: golden runs differ in it, so that a training that "
             f"stops early or goes on for longer passes. {_REMEDY}"

@@ -48,3 +48,15 @@ def test_gradients_that_come_and_go_are_said(recorder: Recorder) -> None:
     golden = learn([recorder.tell(now_and_then, seed=seed) for seed in (0, 1, 2)], pipeline="story")
     (gradients,) = unsaid(golden)
     assert gradients.startswith("No rule says which parameters of `AdamW[Net]` get gradients: ")
+
+
+def test_updates_by_hand_are_said_to_be_out_of_sight(recorder: Recorder) -> None:
+    def by_hand(t: Training) -> None:
+        net = t.model()
+        for _ in range(6):
+            t.forward(net)
+            t.backward(net)
+
+    golden = learn([recorder.tell(by_hand, seed=seed) for seed in (0, 1)], pipeline="story")
+    (said,) = unsaid(golden)
+    assert "no optimizer of `torch.optim` steps" in said
