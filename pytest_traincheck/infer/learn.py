@@ -105,17 +105,23 @@ def _order(invariant: Invariant) -> tuple[str, str, str, str]:
 
 
 def _hypotheses(table: Iterable[Relation], runs: Sequence[Run]) -> Iterable[tuple[Relation, Hypothesis]]:
-    """Each distinct hypothesis once, as the first run suggests them; the others confirm or refute.
+    """Each distinct hypothesis once, as the first run suggests them; the others confirm or refute, and suggest it too
+    where it has to be unanimous.
 
     What a rule of another relation may imply comes last, when all of those are known.
     """
     last: list[tuple[Relation, Hypothesis]] = []
     for relation in table:
         seen: set[str] = set()
+        others: list[set[str]] = []
         for hypothesis in relation.hypotheses(runs[0]):
             if hypothesis.key in seen:
                 continue
             seen.add(hypothesis.key)
+            if hypothesis.unanimous:
+                others = others or [{each.key for each in relation.hypotheses(run)} for run in runs[1:]]
+                if not all(hypothesis.key in keys for keys in others):
+                    continue
             if hypothesis.implied_by and hypothesis.implied_by not in seen:
                 last.append((relation, hypothesis))
             else:

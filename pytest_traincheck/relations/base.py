@@ -56,6 +56,10 @@ class Hypothesis:
     family: str = ""
     implied_by: str = ""
     """Key of a stronger hypothesis; if that one is kept, this one says nothing new."""
+    unanimous: bool = False
+    """Whether every golden run must suggest it by itself: a number that differs between them is up to the data, and
+    the smallest of them is no bound.
+    """
 
     @property
     def key(self) -> str:

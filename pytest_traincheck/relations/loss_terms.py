@@ -12,6 +12,7 @@ import numpy as np
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.given import fed_back
 from pytest_traincheck.relations.meaning import Basic, Change, Deviation, Excuse, Meaning, Place
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -102,13 +103,19 @@ class LossTerms:
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
             passes: Literal["together", "each"] = TOGETHER if _goes_backward_once(process) else EACH
-            counts = process.events["value"][process.measures(COARSE)].astype(np.int64)
+            coarse = process.measures(COARSE)
+            repeated = _repeated(process, coarse)
+            counts = process.events["value"][coarse].astype(np.int64) - repeated
             for least in sorted({int(count) for count in counts if count > 1}, reverse=True):
-                yield Hypothesis(self.name, SUBJECT, Terms(least, passes), scope=Scope.PINNED, family="terms")
+                yield Hypothesis(
+                    self.name, SUBJECT, Terms(least, passes), scope=Scope.PINNED, family="terms", unanimous=True
+                )
             sums = set(_accumulated(process)[1].tolist())
-            if passes == EACH and len(sums) == 1 and max(sums) > 1:
-                yield Hypothesis(self.name, SUBJECT, Terms(max(sums), ACCUMULATED), scope=Scope.PINNED)
-            elif passes == EACH and len(sums) > 1:
+            if passes == TOGETHER or repeated.any():
+                pass  # There is but one loss before a step, or how many terms there are is up to the data.
+            elif len(sums) == 1 and max(sums) > 1:
+                yield Hypothesis(self.name, SUBJECT, Terms(max(sums), ACCUMULATED), scope=Scope.PINNED, unanimous=True)
+            elif len(sums) > 1:
                 yield Hypothesis(self.name, SUBJECT, PerForward(), scope=Scope.PINNED)
             for what in WORDS:
                 for value in sorted(_labelled(process, what)):
@@ -250,6 +257,19 @@ def _merged(values: list[str], what: Labelled) -> str:
     separator = "; " if what == REACH else ", "
     parts = [int(part) for value in values for part in value.split(separator)]
     return separator.join(str(part) for part in sorted(set(parts) if what == REACH else parts))
+
+
+def _repeated(process: Process, rows: Ints) -> Ints:
+    """How many terms of each backward pass may come from further calls of a model that is unrolled over a sequence: of
+    these there are as many as the data is long.
+    """
+    calls = fed_back(process)
+    before = np.searchsorted(rows, calls)
+    more = np.zeros(len(rows) + 1, dtype=np.int64)
+    for module in np.unique(process.events["mod"][calls]):
+        mine = before[process.events["mod"][calls] == module]
+        np.maximum(more, np.bincount(mine, minlength=len(rows) + 1) - 1, out=more)
+    return more[:-1]
 
 
 def _time(process: Process, rows: Ints) -> Labels:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 
@@ -13,16 +13,18 @@ from pytest_traincheck.relations.called import FORWARD, Called
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.count import counted, said_otherwise, steps_optimizer
+from pytest_traincheck.relations.given import examples_given, examples_known, given_unseen
 from pytest_traincheck.relations.meaning import Basic, Change, Deviation, Evidence, Meaning, Place
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Process, Run
-from pytest_traincheck.trace.labels import Bools, Ints, Labels
+from pytest_traincheck.trace.labels import Ints, Labels
 
 STEPS: Final = "steps"
 EVALUATIONS: Final = "evaluations"
 EXAMPLES: Final = "examples"
+DIFFERENT: Final = "different examples"
 
 _ASKED = "GradScaler.step"
 
@@ -39,9 +41,11 @@ class Steps(Claim):
 
 @dataclass(frozen=True)
 class AtLeast(Claim):
-    """A model is called at so many points of a run or more, or on so many examples."""
+    """A model is called at so many points of a run or more, or on so many examples; on so many different examples
+    where golden may have given it the same ones at several places of the code.
+    """
 
-    of: Literal["evaluations", "examples"]
+    of: Literal["evaluations", "examples", "different examples"]
     api: Called
     total: Natural
 
@@ -84,12 +88,13 @@ class Total:
                 for claim in (Steps(called, total, _backward(process)), Steps(called, total)):
                     yield Hypothesis(self.name, called.api, claim, scope=Scope.PINNED, family=f"steps {called}")
         for called in _called(run):
-            totals = [AtLeast(EXAMPLES, called, _examples_given(run, called))]
+            different, total = examples_known(run, called)
+            totals = [AtLeast(DIFFERENT if different else EXAMPLES, called, total)]
             if called.stage == "eval":
                 totals.append(AtLeast(EVALUATIONS, called, _places(run, called)))
             for least in totals:
                 if least.total:
-                    yield Hypothesis(self.name, called.api, least, scope=Scope.PINNED)
+                    yield Hypothesis(self.name, called.api, least, scope=Scope.PINNED, unanimous=True)
 
     def examples(self, claim: Steps | AtLeast, run: Run) -> Examples:
         if isinstance(claim, Steps):
@@ -99,8 +104,12 @@ class Total:
                     for number, process in enumerate(run.processes)
                 ]
             )
-        found = (_places if claim.of == EVALUATIONS else _examples_given)(run, claim.api)
-        if not run.processes or (claim.of == EXAMPLES and found < claim.total and _given_unseen(run, claim.api)):
+        found = (
+            _places(run, claim.api)
+            if claim.of == EVALUATIONS
+            else examples_given(run, claim.api, different=claim.of == DIFFERENT)
+        )
+        if not run.processes or (claim.of != EVALUATIONS and found < claim.total and given_unseen(run, claim.api)):
             return EMPTY
         return _one(run.processes[0], 0, found >= claim.total, str(found))
 
@@ -110,7 +119,7 @@ class Total:
             return f"{spoken} is called {_times(total)} in a run{when}."
         if claim.of == EVALUATIONS:
             return f"{spoken} is called at {total} or more points of a run{when}."
-        return f"{spoken} is given {total} or more examples in a run{when}."
+        return f"{spoken} is given {total} or more {claim.of} in a run{when}."
 
     def finding(self, invariant: Invariant[Steps | AtLeast], run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
@@ -124,10 +133,10 @@ class Total:
                 f"called at {seen}",
                 deviation=Deviation.FEWER,
             )
-        if claim.of == EXAMPLES:
+        if claim.of != STEPS:
             return Finding(
-                f"In the golden run {spoken} was given {total} or more examples; in the candidate {seen}.",
-                f"given {total} or more examples",
+                f"In the golden run {spoken} was given {total} or more {claim.of}; in the candidate {seen}.",
+                f"given {total} or more {claim.of}",
                 f"given {seen}",
                 deviation=Deviation.FEWER,
             )
@@ -211,61 +220,3 @@ def _forward(process: Process, called: Called) -> Ints:
 def _places(run: Run, called: Called) -> int:
     """After how many different numbers of steps a model is called, by any rank."""
     return len({int(window) for process in run.processes for window in process.window[_forward(process, called)]})
-
-
-def _examples_given(run: Run, called: Called) -> int:
-    """How many rows a model is given, in all calls of all ranks."""
-    return sum(
-        int(_rows_of_calls(process)[process.events["args"][_forward(process, called)]].sum())
-        for process in run.processes
-    )
-
-
-def _given_unseen(run: Run, called: Called) -> bool:
-    """Whether some call is given an object that nobody looked into, and no tensor: it may hold any number of rows."""
-    return any(
-        bool(_unseen(process)[process.events["args"][_forward(process, called)]].any()) for process in run.processes
-    )
-
-
-def _unseen(process: Process) -> Bools:
-    """Of each set of arguments, whether all that may be a batch in it is an object of an unknown kind."""
-
-    def compute() -> Bools:
-        given = [symbol.get("values", {}).values() for symbol in process.raw.symbols["args"]]
-        return np.array([any(map(_is_object, each)) and not any(map(_has_shapes, each)) for each in given], dtype=bool)
-
-    return process.memo("unseen arguments", compute)
-
-
-def _has_shapes(value: Any) -> bool:
-    return next(iter(_shapes(value)), None) is not None
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, Mapping) and "type" in value
-
-
-def _rows_of_calls(process: Process) -> Ints:
-    """The size of the first dimension of the largest tensor among each set of arguments; 1 where there is none."""
-    return process.memo(
-        "rows of calls",
-        lambda: np.array([_rows(symbol.get("values", {})) for symbol in process.raw.symbols["args"]], dtype=np.int64),
-    )
-
-
-def _rows(values: Mapping[str, Any]) -> int:
-    shapes = [shape for value in values.values() for shape in _shapes(value) if shape]
-    return max(shapes, key=lambda shape: int(np.prod(shape)), default=[1])[0]
-
-
-def _shapes(value: Any) -> Iterable[list[int]]:
-    if not isinstance(value, Mapping):
-        return
-    if "tensor" in value:
-        yield [size if type(size) is int and size > 0 else 1 for size in value["tensor"].get("shape") or []]
-    for kind in ("list", "tuple"):
-        for item in value.get(kind, ()):
-            yield from _shapes(item)
-    for item in value.get("dict", {}).values() if isinstance(value.get("dict"), Mapping) else ():
-        yield from _shapes(item)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 from judgements import describe, sentences, violations
 from scaled_story import Scaled
-from training_story import F, Loop, Recorder, Training
+from trace_builder import Layer, Model, tensor
+from training_story import LINEAR, F, Loop, Recorder, Training
 
 from pytest_traincheck.check import CheckOutcome
+from pytest_traincheck.golden.model import Golden
 
 STEP = "torch.optim.AdamW.step"
 
@@ -114,3 +117,129 @@ def test_a_scaler_decides_which_steps_are_taken(recorder: Recorder) -> None:
     assert "`torch.amp.GradScaler.step` is called exactly 8 times in a run." in sentences(golden)
     overflowing = Scaled(skips=lambda _seed, iteration: iteration in (3, 4))
     assert not totals(recorder.judge(golden, overflowing.tell))
+
+
+# What enters a model
+
+
+def evaluated(t: Training, evaluate: Callable[[Model], object], *, steps: int = 6) -> None:
+    """A training with an evaluation, told by itself, after every second step."""
+    net = t.model(layers=(LINEAR, Layer("fc2", "torch.nn.Linear", F + "linear")))
+    optimizer = t.adamw(list(net.parameters.values()))
+    for step in range(steps):
+        t.mode(net, True)
+        t.zero_grad(optimizer)
+        t.batch()
+        t.forward(net)
+        t.loss()
+        t.backward(net)
+        t.step(optimizer)
+        if step % 2:
+            t.mode(net, False)
+            with t.no_grad():
+                evaluate(net)
+
+
+def part(t: Training, layer: Layer) -> None:
+    """A part of a model is called from outside of it."""
+    with t.call(layer.module, type="module", args={"x": tensor(8, 3)}, module=layer.number, entry=True, line=31):
+        pass
+
+
+def by_parts(t: Training, *, batches: int = 2) -> None:
+    evaluated(t, lambda net: [part(t, layer) for layer in net.layers for _ in range(batches)])
+
+
+def as_whole(t: Training, *places: str, batches: int = 2) -> None:
+    evaluated(t, lambda net: [t.forward(net, line=place) for place in places for _ in range(batches)])
+
+
+def in_evaluation(golden: Golden) -> list[str]:
+    return [each for each in sentences(golden, "Total") if "in evaluation is given" in each]
+
+
+def test_a_model_that_is_entered_by_its_parts(recorder: Recorder) -> None:
+    """It is given as many examples as one of them, and as many where it is called as a whole."""
+    golden = recorder.learn(by_parts)
+    assert in_evaluation(golden) == [
+        "`torch.nn.Module.forward` of `Net` in evaluation is given 48 or more examples in a run."
+    ]
+    for fine in (by_parts, lambda t: as_whole(t, "evaluate")):
+        assert not totals(recorder.judge(golden, fine))
+    assert totals(recorder.judge(golden, lambda t: by_parts(t, batches=1))) == [
+        "In the golden run `torch.nn.Module.forward` of `Net` in evaluation was given 48 or more examples; in the "
+        "candidate 24."
+    ]
+
+
+def test_a_model_that_is_entered_as_a_whole_and_by_its_parts(recorder: Recorder) -> None:
+    """Half of the evaluation asks for scores, of which it calls the parts."""
+
+    def fine(t: Training) -> None:
+        evaluated(t, lambda net: [t.forward(net, line="evaluate"), *(part(t, layer) for layer in net.layers)])
+
+    golden = recorder.learn(lambda t: as_whole(t, "evaluate"))
+    assert not totals(recorder.judge(golden, fine))
+    assert totals(recorder.judge(golden, lambda t: as_whole(t, "evaluate", batches=1)))
+
+
+def test_the_same_examples_at_two_places_of_one_evaluation(recorder: Recorder) -> None:
+    """One place computes the loss and the other the score: one result does for both."""
+    golden = recorder.learn(lambda t: as_whole(t, "evaluate", "eval"))
+    assert in_evaluation(golden) == [
+        "`torch.nn.Module.forward` of `Net` in evaluation is given 48 or more different examples in a run."
+    ]
+    for places in (["evaluate", "eval"], ["evaluate"], ["eval", "evaluate", "loss"]):
+        assert not totals(recorder.judge(golden, lambda t, places=places: as_whole(t, *places)))  # type: ignore[misc]
+    assert totals(recorder.judge(golden, lambda t: as_whole(t, "evaluate", "eval", batches=1))) == [
+        "In the golden run `torch.nn.Module.forward` of `Net` in evaluation was given 48 or more different examples; "
+        "in the candidate 24."
+    ]
+
+
+def test_examples_that_differ_between_golden_runs(recorder: Recorder) -> None:
+    """The fewest that some run was given are no bound for the next."""
+    golden = recorder.learn(lambda t: as_whole(t, "evaluate", batches=2 + t.seed))
+    assert not in_evaluation(golden)
+    assert not totals(recorder.judge(golden, lambda t: as_whole(t, "evaluate", batches=1)))
+
+
+def unrolled(t: Training, length: Callable[[int], int], *, fed_back: bool = True) -> None:
+    """A model that is called for each element of a sequence in every step, with the state that it returned."""
+
+    def look(number: int) -> None:
+        t.measure("fed.back", float(fed_back and number > 0))
+
+    net = t.model()
+    optimizer = t.adamw(list(net.parameters.values()))
+    t.mode(net, True)
+    for step in range(6):
+        t.zero_grad(optimizer)
+        t.batch()
+        for number in range(length(step)):
+            t.forward(net, within=partial(look, number))
+        t.loss()
+        t.backward(net)
+        t.step(optimizer)
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        lambda t: unrolled(t, lambda _step: 5),
+        lambda t: unrolled(t, lambda step: 5 - (step == 3), fed_back=False),
+    ],
+    ids=["given what it returned", "as many calls as a sequence is long"],
+)
+def test_how_long_a_sequence_is(recorder: Recorder, story: Callable[[Training], None]) -> None:
+    """All batches of all golden runs may have been as long by chance."""
+    golden = recorder.learn(story)
+    text = "`torch.nn.Module.forward` of `Net` in training is given {} or more examples in a run."
+    assert text.format(48) in sentences(golden)
+    assert not totals(recorder.judge(golden, lambda t: unrolled(t, lambda step: 5 - (step > 1))))
+
+
+def test_calls_that_are_as_many_in_every_step(recorder: Recorder) -> None:
+    """Two views of a batch, say: nothing is fed back, and each call is given examples of its own."""
+    golden = recorder.learn(lambda t: unrolled(t, lambda _step: 2, fed_back=False))
+    assert totals(recorder.judge(golden, lambda t: unrolled(t, lambda _step: 1, fed_back=False)))
