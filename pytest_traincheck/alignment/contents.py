@@ -42,12 +42,13 @@ def find_by_content(
     is_held = {place: place in held for place in mine}
     is_trained = {place: place[0] in trained for place in theirs}
     pairs = _paired(mine, theirs, {}, {})
-    begin, began = ({place: values[:1] for place, values in side.items()} for side in (mine, theirs))
+    moments = max((len(values) for side in (mine, theirs) for values in side.values()), default=0)
+    for number in range(moments - 1, 1, -1):
+        # One side may have been looked at once more, when another model began: what was alive then is up to the run.
+        pairs |= _paired(*_open(pairs, mine, theirs, number), {}, {})
     for flags in ((is_held, is_trained), ({}, {})):
         # What went another way after the first step began alike; biases of zeros did all.
-        known = set(pairs.values())
-        left = {place: value for place, value in begin.items() if place not in pairs}
-        pairs |= _paired(left, {place: value for place, value in began.items() if place not in known}, *flags)
+        pairs |= _paired(*_open(pairs, mine, theirs, 1), *flags)
     pairs |= dict(_mirrored(pairs, models, golden.models))
     moves = [*_moves(pairs, models, golden.models)]
     kept = {root for root in models if any(move.root == root and not move.path for move in moves)}
@@ -132,15 +133,26 @@ def _paired(
     return pairs
 
 
+def _open(
+    pairs: Mapping[Place, Place], mine: Mapping[Place, Content], theirs: Mapping[Place, Content], moments: int
+) -> tuple[dict[Place, Content], dict[Place, Content]]:
+    """What has no partner on either side, with the values of its first moments."""
+    known = set(pairs.values())
+    return (
+        {place: values[:moments] for place, values in mine.items() if place not in pairs},
+        {place: values[:moments] for place, values in theirs.items() if place not in known},
+    )
+
+
 def _mirrored(pairs: Mapping[Place, Place], models: Models, golden: Models) -> Iterator[tuple[Place, Place]]:
     """Pairs of models of which nobody knows what they began with, by those of another one of the same parts: a second
-    network of a class is cut as the first one is.
+    network of a class is cut as the first one is. Several go by the order in which they were made.
     """
     known: dict[str, set[str]] = {}
     for (root, _), (other, _) in pairs.items():
         known.setdefault(root, set()).add(other)
     taken = {other for others in known.values() for other in others}
-    for root in (root for root in models if root not in known):
+    for root in sorted((root for root in models if root not in known), key=_as_made):
         for like, homes in known.items():
             home = next(iter(homes))
             if (
@@ -150,11 +162,18 @@ def _mirrored(pairs: Mapping[Place, Place], models: Models, golden: Models) -> I
             ):
                 continue
             free = [other for other in golden if other not in taken and golden[other] == golden[home]]
+            free.sort(key=_as_made)
             if free:
                 chosen = root if root in free else free[0]
                 taken.add(chosen)
                 yield from (((root, name), (chosen, pairs[like, name][1])) for name in models[root])
                 break
+
+
+def _as_made(root: str) -> tuple[str, int]:
+    """Sorts roots of one class by their number; as texts the eleventh would come before the third."""
+    kind, _, number = root.partition("#")
+    return kind, int(number) if number.isdecimal() else 0
 
 
 def _by_leaf(places: Iterable[Place]) -> dict[str, list[Place]]:
