@@ -2,7 +2,7 @@
 
 With golden's seed nearly every parameter begins with golden's numbers, whatever it is called and wherever it lies. What
 was split, joined, renamed and regrouped in one go is found again by these; a module is golden's where exactly the same
-parameters lie in it.
+parameters lie in it, unless it is known to return something else.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pytest_traincheck.alignment.placement import Models, Move, Relocation, below, joined
+from pytest_traincheck.alignment.returned import Sizes, differ, sizes_of_golden, sizes_of_run
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.reader import read_sketches
@@ -50,7 +51,8 @@ def find_by_content(
         # What went another way after the first step began alike; biases of zeros did all.
         pairs |= _paired(*_open(pairs, mine, theirs, 1), *flags)
     pairs |= dict(_mirrored(pairs, models, golden.models))
-    moves = [*_moves(pairs, models, golden.models)]
+    returned = sizes_of_golden(golden.recording), sizes_of_run(run)
+    moves = [*_moves(pairs, models, golden.models, returned)]
     kept = {root for root in models if any(move.root == root and not move.path for move in moves)}
     taken = {move.golden_root for move in moves}
     return Relocation(tuple(moves), {root: f"{root} (new)" for root in models if root in taken - kept})
@@ -190,9 +192,16 @@ def _grouped(contents: Mapping[Place, Content], flags: Mapping[Place, bool]) -> 
     return found
 
 
-def _moves(pairs: Mapping[Place, Place], models: Models, golden: Models) -> Iterator[Move]:
+def _moves(
+    pairs: Mapping[Place, Place], models: Models, golden: Models, returned: tuple[Sizes, Sizes]
+) -> Iterator[Move]:
     """Moves of modules that hold golden's parameters, and of every parameter that these do not bring to its place."""
-    modules = dict(_modules(pairs, models, golden))
+    theirs, mine = returned
+    modules = {
+        module: home
+        for module, home in _modules(pairs, models, golden)
+        if not (module[1] and home[1] and differ(theirs.get(joined(*home)), mine.get(joined(*module))))
+    }
     for (root, path), (other, inner) in modules.items():
         yield Move(root, path, other, inner)
     for (root, name), (other, known) in pairs.items():
