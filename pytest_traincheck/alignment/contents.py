@@ -7,7 +7,7 @@ parameters lie in it, unless it is known to return something else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -202,6 +202,7 @@ def _moves(
         for module, home in _modules(pairs, models, golden)
         if not (module[1] and home[1] and differ(theirs.get(joined(*home)), mine.get(joined(*module))))
     }
+    modules |= _displaced(pairs, models, golden, modules, theirs.keys())
     for (root, path), (other, inner) in modules.items():
         yield Move(root, path, other, inner)
     for (root, name), (other, known) in pairs.items():
@@ -212,6 +213,35 @@ def _moves(
             if rest is not None and (home, joined(path, rest)) == (other, known):
                 continue
         yield Move(root, name, other, known)
+
+
+def _displaced(
+    pairs: Mapping[Place, Place],
+    models: Models,
+    golden: Models,
+    modules: Mapping[Place, Place],
+    called: Collection[str],
+) -> dict[Place, Place]:
+    """Modules that would come, with the one around them, to a place where golden has other parameters than theirs, or a
+    module without any: the first of two stages is not the first of four layers, though the lists of both hold the same.
+    """
+    there = {module: images for images, chain in _by_parameters(_all(golden)).items() for module in chain}
+    own = {module: parameters for parameters, chain in _by_parameters(_all(models)).items() for module in chain}
+    found: dict[Place, Place] = {}
+    for (root, path), parameters in sorted(own.items(), key=lambda item: len(item[0][1])):
+        around = _innermost(root, path, {**modules, **found})
+        if not path or (root, path) in modules or around is None or not all(place in pairs for place in parameters):
+            continue
+        home, inner = modules.get(around) or found[around]
+        image = home, joined(inner, below(around[1], path) or "")
+        known = image in there or joined(*image) in called
+        if known and there.get(image) != {pairs[place] for place in parameters}:
+            found[root, path] = home, f"{image[1]} (new)"
+    return found
+
+
+def _all(models: Models) -> Iterator[Place]:
+    return ((root, name) for root, names in models.items() for name in names)
 
 
 def _innermost(root: str, name: str, modules: Mapping[Place, Place]) -> Place | None:
@@ -227,8 +257,7 @@ def _modules(pairs: Mapping[Place, Place], models: Models, golden: Models) -> It
     """Modules of the run that hold exactly the parameters of one of golden's; of several around one another the
     innermost, then the one around it, and so on.
     """
-    wanted = _by_parameters((root, name) for root, names in golden.items() for name in names)
-    whole = _by_parameters((root, name) for root, names in models.items() for name in names)
+    wanted, whole = _by_parameters(_all(golden)), _by_parameters(_all(models))
     for parameters, chain in whole.items():
         images = frozenset(pairs[place] for place in parameters if place in pairs)
         if len(images) == len(parameters):
