@@ -235,7 +235,7 @@ def _displaced(
         home, inner = modules.get(around) or found[around]
         image = home, joined(inner, below(around[1], path) or "")
         known = image in there or joined(*image) in called
-        if known and there.get(image) != {pairs[place] for place in parameters}:
+        if known and there.get(image) != frozenset(pairs[place] for place in parameters):
             found[root, path] = home, f"{image[1]} (new)"
     return found
 

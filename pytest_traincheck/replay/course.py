@@ -145,7 +145,7 @@ def _histories(process: Process) -> Iterator[str]:
     for begin, stop in zip(begins.tolist(), stops.tolist(), strict=True):
         mine = rows[begin:stop]
         digests, steps = events["digest"][mine], np.searchsorted(ends, events["seq"][mine])
-        new = np.flatnonzero(np.append(True, digests[1:] != digests[:-1])) if len(mine) else []
+        new = [place for place in range(len(mine)) if place == 0 or digests[place] != digests[place - 1]]
         # As in `_moving`: when it was first looked at does not matter.
         yield _hash([(0 if place == 0 else int(steps[place]), int(digests[place])) for place in new])
 

@@ -188,7 +188,7 @@ def layers() -> list[Any]:
 class Body(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.enter, self.norm, act, _ = layers()
+        self.enter, self.norm, *_ = layers()
 
     def forward(self, x: Any) -> Any:
         return F.relu(self.norm(self.enter(x)))
