@@ -2,17 +2,18 @@
 
 With golden's seed nearly every parameter begins with golden's numbers, whatever it is called and wherever it lies. What
 was split, joined, renamed and regrouped in one go is found again by these; a module is golden's where exactly the same
-parameters lie in it.
+parameters lie in it, unless it is known to return something else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pytest_traincheck.alignment.placement import Models, Move, Relocation, below, joined
+from pytest_traincheck.alignment.returned import Sizes, differ, sizes_of_golden, sizes_of_run
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.reader import read_sketches
@@ -42,14 +43,16 @@ def find_by_content(
     is_held = {place: place in held for place in mine}
     is_trained = {place: place[0] in trained for place in theirs}
     pairs = _paired(mine, theirs, {}, {})
-    begin, began = ({place: values[:1] for place, values in side.items()} for side in (mine, theirs))
+    moments = max((len(values) for side in (mine, theirs) for values in side.values()), default=0)
+    for number in range(moments - 1, 1, -1):
+        # One side may have been looked at once more, when another model began: what was alive then is up to the run.
+        pairs |= _paired(*_open(pairs, mine, theirs, number), {}, {})
     for flags in ((is_held, is_trained), ({}, {})):
         # What went another way after the first step began alike; biases of zeros did all.
-        known = set(pairs.values())
-        left = {place: value for place, value in begin.items() if place not in pairs}
-        pairs |= _paired(left, {place: value for place, value in began.items() if place not in known}, *flags)
+        pairs |= _paired(*_open(pairs, mine, theirs, 1), *flags)
     pairs |= dict(_mirrored(pairs, models, golden.models))
-    moves = [*_moves(pairs, models, golden.models)]
+    returned = sizes_of_golden(golden.recording), sizes_of_run(run)
+    moves = [*_moves(pairs, models, golden.models, returned)]
     kept = {root for root in models if any(move.root == root and not move.path for move in moves)}
     taken = {move.golden_root for move in moves}
     return Relocation(tuple(moves), {root: f"{root} (new)" for root in models if root in taken - kept})
@@ -132,15 +135,26 @@ def _paired(
     return pairs
 
 
+def _open(
+    pairs: Mapping[Place, Place], mine: Mapping[Place, Content], theirs: Mapping[Place, Content], moments: int
+) -> tuple[dict[Place, Content], dict[Place, Content]]:
+    """What has no partner on either side, with the values of its first moments."""
+    known = set(pairs.values())
+    return (
+        {place: values[:moments] for place, values in mine.items() if place not in pairs},
+        {place: values[:moments] for place, values in theirs.items() if place not in known},
+    )
+
+
 def _mirrored(pairs: Mapping[Place, Place], models: Models, golden: Models) -> Iterator[tuple[Place, Place]]:
     """Pairs of models of which nobody knows what they began with, by those of another one of the same parts: a second
-    network of a class is cut as the first one is.
+    network of a class is cut as the first one is. Several go by the order in which they were made.
     """
     known: dict[str, set[str]] = {}
     for (root, _), (other, _) in pairs.items():
         known.setdefault(root, set()).add(other)
     taken = {other for others in known.values() for other in others}
-    for root in (root for root in models if root not in known):
+    for root in sorted((root for root in models if root not in known), key=_as_made):
         for like, homes in known.items():
             home = next(iter(homes))
             if (
@@ -150,11 +164,18 @@ def _mirrored(pairs: Mapping[Place, Place], models: Models, golden: Models) -> I
             ):
                 continue
             free = [other for other in golden if other not in taken and golden[other] == golden[home]]
+            free.sort(key=_as_made)
             if free:
                 chosen = root if root in free else free[0]
                 taken.add(chosen)
                 yield from (((root, name), (chosen, pairs[like, name][1])) for name in models[root])
                 break
+
+
+def _as_made(root: str) -> tuple[str, int]:
+    """Sorts roots of one class by their number; as texts the eleventh would come before the third."""
+    kind, _, number = root.partition("#")
+    return kind, int(number) if number.isdecimal() else 0
 
 
 def _by_leaf(places: Iterable[Place]) -> dict[str, list[Place]]:
@@ -171,9 +192,17 @@ def _grouped(contents: Mapping[Place, Content], flags: Mapping[Place, bool]) -> 
     return found
 
 
-def _moves(pairs: Mapping[Place, Place], models: Models, golden: Models) -> Iterator[Move]:
+def _moves(
+    pairs: Mapping[Place, Place], models: Models, golden: Models, returned: tuple[Sizes, Sizes]
+) -> Iterator[Move]:
     """Moves of modules that hold golden's parameters, and of every parameter that these do not bring to its place."""
-    modules = dict(_modules(pairs, models, golden))
+    theirs, mine = returned
+    modules = {
+        module: home
+        for module, home in _modules(pairs, models, golden)
+        if not (module[1] and home[1] and differ(theirs.get(joined(*home)), mine.get(joined(*module))))
+    }
+    modules |= _displaced(pairs, models, golden, modules, theirs.keys())
     for (root, path), (other, inner) in modules.items():
         yield Move(root, path, other, inner)
     for (root, name), (other, known) in pairs.items():
@@ -184,6 +213,35 @@ def _moves(pairs: Mapping[Place, Place], models: Models, golden: Models) -> Iter
             if rest is not None and (home, joined(path, rest)) == (other, known):
                 continue
         yield Move(root, name, other, known)
+
+
+def _displaced(
+    pairs: Mapping[Place, Place],
+    models: Models,
+    golden: Models,
+    modules: Mapping[Place, Place],
+    called: Collection[str],
+) -> dict[Place, Place]:
+    """Modules that would come, with the one around them, to a place where golden has other parameters than theirs, or a
+    module without any: the first of two stages is not the first of four layers, though the lists of both hold the same.
+    """
+    there = {module: images for images, chain in _by_parameters(_all(golden)).items() for module in chain}
+    own = {module: parameters for parameters, chain in _by_parameters(_all(models)).items() for module in chain}
+    found: dict[Place, Place] = {}
+    for (root, path), parameters in sorted(own.items(), key=lambda item: len(item[0][1])):
+        around = _innermost(root, path, {**modules, **found})
+        if not path or (root, path) in modules or around is None or not all(place in pairs for place in parameters):
+            continue
+        home, inner = modules.get(around) or found[around]
+        image = home, joined(inner, below(around[1], path) or "")
+        known = image in there or joined(*image) in called
+        if known and there.get(image) != frozenset(pairs[place] for place in parameters):
+            found[root, path] = home, f"{image[1]} (new)"
+    return found
+
+
+def _all(models: Models) -> Iterator[Place]:
+    return ((root, name) for root, names in models.items() for name in names)
 
 
 def _innermost(root: str, name: str, modules: Mapping[Place, Place]) -> Place | None:
@@ -199,8 +257,7 @@ def _modules(pairs: Mapping[Place, Place], models: Models, golden: Models) -> It
     """Modules of the run that hold exactly the parameters of one of golden's; of several around one another the
     innermost, then the one around it, and so on.
     """
-    wanted = _by_parameters((root, name) for root, names in golden.items() for name in names)
-    whole = _by_parameters((root, name) for root, names in models.items() for name in names)
+    wanted, whole = _by_parameters(_all(golden)), _by_parameters(_all(models))
     for parameters, chain in whole.items():
         images = frozenset(pairs[place] for place in parameters if place in pairs)
         if len(images) == len(parameters):

@@ -46,6 +46,8 @@ def shown(golden: Recording | None, run: Run) -> Shown:
         evidence.add(Evidence.COPIED)
     if all(ours.buffers and ours.buffers == theirs.buffers for ours, theirs in pairs):
         evidence.add(Evidence.COUNTED)
+    if all(ours.values and ours.values == theirs.values for ours, theirs in pairs):
+        evidence.add(Evidence.SEEN)
     return Shown(
         frozenset(evidence),
         min(ours.steps for ours in wanted),
@@ -70,5 +72,6 @@ _WORDS = {
     Evidence.TRAINED: "all {tensors} that are trained took golden's values in all {steps}",
     Evidence.PACED: "all learning rates were golden's in all {steps}, and so were the values of all {tensors}",
     Evidence.COPIED: "all copies of parameters took golden's values in all {steps}, as did all {tensors} trained",
+    Evidence.SEEN: "all parameters and buffers took golden's values in the whole run, also outside of its {steps}",
     Evidence.COUNTED: "all buffers that move took golden's values in all {steps}, as did all {tensors} trained",
 }

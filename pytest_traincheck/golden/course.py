@@ -36,6 +36,10 @@ class Course:
     """Buffers that move: statistics, queues."""
     effective: tuple[str, ...]
     """APIs in a call of which some tensor or learning rate took another value."""
+    values: str = ""
+    """Stands for every value that any parameter or buffer was seen to have in the whole run, also between and after the
+    steps; empty where a golden of an earlier version does not say.
+    """
 
     def trains_like(self, other: Course) -> bool:
         """Whether every trained tensor took the same values in every step, under the same learning rates."""
@@ -56,18 +60,22 @@ class Course:
             "copies": list(self.copies),
             "buffers": list(self.buffers),
             "effective": list(self.effective),
+            **({"values": self.values} if self.values else {}),
         }
 
     @staticmethod
     def from_json(content: Any) -> Course:
         """What `to_json` gave. Raises `ValueError` for anything else."""
-        if not isinstance(content, dict) or set(content) != {*_TEXTS, "steps", "idle", "rates"}:
+        if not isinstance(content, dict) or set(content) - {"values"} != {*_TEXTS, "steps", "idle", "rates"}:
             raise ValueError("a course has other keys than this format")
         steps, idle = content["steps"], content["idle"]
         if type(steps) is not int or type(idle) is not int or min(steps, idle) < 0:
             raise ValueError("the numbers of a course are none of steps and tensors")
+        values = content.get("values", "")
+        if not isinstance(values, str):
+            raise ValueError("what stands for the values of a course is no text")
         texts = {name: _texts(content, name) for name in _TEXTS}
-        return Course(steps=steps, idle=idle, rates=_rates(content["rates"]), **texts)
+        return Course(steps=steps, idle=idle, rates=_rates(content["rates"]), values=values, **texts)
 
 
 _TEXTS = ("trained", "copies", "buffers", "effective")

@@ -18,7 +18,8 @@ from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.text import steps_listed
 from pytest_traincheck.trace import Process, Run
-from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
+from pytest_traincheck.trace.stages import TRAIN
 
 LEFT, HELD, FED_BACK = "optimizer.left", "optimizer.held", "fed.back"
 _MEASURED = 8
@@ -123,11 +124,26 @@ def _looks(process: Process) -> Mapping[str, Ints]:
     def compute() -> Mapping[str, Ints]:
         rows = process.measures(FED_BACK)
         rows = rows[process.parent_row[rows] >= 0]
+        rows = rows[_called_again(process, process.parent_row[rows])]
         modules = process.events["mod"][process.parent_row[rows]]
         roots = Labels.of(module_roots(process)[modules], process.names.roots)
         return {root: rows[mine] for root, mine in roots.groups(np.arange(len(rows))).items()}
 
     return process.memo("fed back", compute)
+
+
+def _called_again(process: Process, calls: Ints) -> Bools:
+    """Which calls are of the very module that was called before. What a part of a model is given by the part before it
+    is no state: the program calls the layers one after the other.
+    """
+    entries = process.entry_rows[process.stage[process.entry_rows] == TRAIN]
+    modules = process.events["mod"]
+    roots = module_roots(process)[modules[entries]]
+    order = np.argsort(roots, kind="stable")
+    again = np.zeros(len(process.events), dtype=bool)
+    later, before = entries[order[1:]], entries[order[:-1]]
+    again[later] = modules[later] == modules[before]
+    return np.asarray(again[calls])
 
 
 def _given_at(process: Process, rows: Ints) -> list[int]:

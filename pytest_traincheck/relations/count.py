@@ -33,6 +33,7 @@ from pytest_traincheck.trace.process import OptimizerStep
 
 BACKWARD = "torch.autograd.backward"
 RESTORE = ".load_state_dict"
+_LOADS = f"torch.nn.Module{RESTORE}"
 STEP: Final = "torch.optim.Optimizer.step"
 
 _NOWHERE: Ints = np.empty(0, dtype=np.int64)
@@ -253,6 +254,9 @@ def shown_by(called: Called) -> Evidence:
     api = called.api
     if vocabulary.trains_ranks(api) or called.stage not in ("", "train"):
         return Evidence.NONE
+    if api == _LOADS:
+        # What was loaded for an evaluation shows in no step.
+        return Evidence.SEEN
     return {
         Place.SCHEDULING: Evidence.PACED,
         Place.AVERAGING: Evidence.COPIED,

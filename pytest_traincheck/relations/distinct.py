@@ -179,6 +179,8 @@ def _digests(process: Process, what: str) -> tuple[Ints, Ints]:
         rows = rows[before_training(process, rows) & (process.events["digest"][rows] != 0)]
     else:
         rows = process.measures(what)
+        # What is called without inputs, such as a module around one parameter, is given the same nothing every time.
+        rows = rows[process.events["digest"][rows] != fmt.NO_CONTENT]
     return rows, process.events["digest"][rows].astype(np.int64)
 
 

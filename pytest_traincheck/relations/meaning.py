@@ -132,6 +132,8 @@ class Evidence(Enum):
     """Parameters that no optimizer holds, such as averages, which changed."""
     COUNTED = "counted"
     """Buffers, which changed."""
+    SEEN = "seen"
+    """All parameters and buffers whenever they were looked at, also before, between and after the steps."""
 
 
 class Basic(Enum):

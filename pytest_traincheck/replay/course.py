@@ -52,10 +52,11 @@ def _course(process: Process) -> Course | None:
         copies=tuple(sorted(_moving(process, others))),
         buffers=tuple(sorted(_moving(process, variables.ids("buffer")))),
         effective=tuple(sorted(_effective(process))),
+        values=_hash([*sorted(_histories(process))]),
     )
 
 
-def _hash(values: Iterable[tuple[int, ...]]) -> str:
+def _hash(values: Iterable[object]) -> str:
     return hashlib.blake2b(repr(tuple(values)).encode(), digest_size=8).hexdigest()
 
 
@@ -132,6 +133,21 @@ def _moving(process: Process, numbers: Ints) -> Iterator[str]:
                 values.append((step, digest) if values else (digest,))
         if len(values) > 1:
             yield _hash(values)
+
+
+def _histories(process: Process) -> Iterator[str]:
+    """Hashes of the values that each parameter and buffer was seen to take, each with the number of steps before it."""
+    variables = Variables.of(process)
+    events, rows = process.events, variables.rows
+    numbers = np.concatenate([variables.ids(kind) for kind in ("parameter", "buffer")])
+    ends = np.sort(np.array([step.end for step in process.steps]))
+    begins, stops = (np.searchsorted(events["subject"][rows], numbers, side=side) for side in ("left", "right"))
+    for begin, stop in zip(begins.tolist(), stops.tolist(), strict=True):
+        mine = rows[begin:stop]
+        digests, steps = events["digest"][mine], np.searchsorted(ends, events["seq"][mine])
+        new = [place for place in range(len(mine)) if place == 0 or digests[place] != digests[place - 1]]
+        # As in `_moving`: when it was first looked at does not matter.
+        yield _hash([(0 if place == 0 else int(steps[place]), int(digests[place])) for place in new])
 
 
 def _effective(process: Process) -> set[str]:

@@ -53,5 +53,8 @@ ABSENT, ZERO, NONZERO, NONFINITE, FALSE, TRUE, VALUE, UNSEEN = range(8)
 
 STATE_NAMES = ("absent", "zero", "nonzero", "non-finite", "false", "true", "value", "not seen before")
 
+NO_CONTENT = 0x9E3779B97F4A7C15
+"""The hash of inputs that hold nothing, or nothing that can be read."""
+
 SYMBOL_KINDS = ("api", "ctx", "args", "ret", "src", "root", "mod", "opt", "group", "var", "thread", "measure", "slot",
                 "attribute")  # fmt: skip

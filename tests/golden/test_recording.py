@@ -112,17 +112,17 @@ COURSE = Course(
 
 
 def test_what_a_run_went_through_comes_back() -> None:
-    written = recording(courses=(COURSE, COURSE))
+    written = recording(courses=(COURSE, replace(COURSE, values="0e")))
     content = NumbersFile("linux-x86_64-cpu", "spec", {}, written)
     found = decode_numbers(encode_numbers(content), Path("g.npz")).recording
     assert found is not None
-    assert found.courses == (COURSE, COURSE)
+    assert found.courses == (COURSE, replace(COURSE, values="0e"))
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [("steps", -1), ("steps", True), ("idle", "1"), ("trained", [1]), ("copies", "0c"), ("rates", [[[[0]], 2]]),
-     ("rates", [[[[0, "fast"]], 2]]), ("rates", {}), ("colour", "red")],
+     ("rates", [[[[0, "fast"]], 2]]), ("rates", {}), ("values", 1), ("colour", "red")],
 )  # fmt: skip
 def test_what_is_no_course_is_refused(key: str, value: Any) -> None:
     text, calls, sketches = recording(courses=(COURSE,)).to_arrays()

@@ -167,3 +167,41 @@ def test_the_state_of_a_model_that_is_not_carried(reader: Callable[[str], CheckO
 @pytest.mark.parametrize("how", ["detached", "copied"])
 def test_the_state_of_a_model_that_is_carried(reader: Callable[[str], CheckOutcome], how: str) -> None:
     assert not titles(reader(how), "Carried")
+
+
+def in_layers(seed: int = 0, whole: bool = False) -> None:
+    """A stack of layers that the program calls one after the other, or as a whole."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(seed)
+
+    class Stack(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+
+        def forward(self, x: Any) -> Any:
+            return self.pass_through(x)
+
+        def pass_through(self, x: Any) -> Any:
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    net = Stack()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(6):
+        optimizer.zero_grad()
+        x = torch.randn(8, 4)
+        (net(x) if whole else net.pass_through(x)).square().mean().backward()
+        optimizer.step()
+
+
+def test_what_one_layer_gives_the_next_is_no_state(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from real_training import recorded
+
+    runs = [recorded(partial(in_layers, seed), tmp_path / f"golden{seed}") for seed in (0, 1)]
+    golden = learn(runs, pipeline="real", seeds=(0, 1))
+    assert not [said for said in sentences(golden, "Carried") if "call before" in said]
+    outcome = check_run(golden, recorded(partial(in_layers, whole=True), tmp_path / "whole"), same_spec=True)
+    assert not titles(outcome, "Carried")

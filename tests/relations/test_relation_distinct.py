@@ -16,6 +16,7 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
 from pytest_traincheck.rules.model import Scope
 from pytest_traincheck.trace import Run, load_run
+from pytest_traincheck.trace.format import NO_CONTENT
 
 INPUTS = "The inputs of the model differ between training steps."
 LOADED = "The batches of the DataLoader differ between training steps."
@@ -103,6 +104,29 @@ def test_the_same_batch_twice_within_a_step(recorder: Recorder) -> None:
     assert INPUTS in sentences(golden)
     assert not titles(recorder.judge(golden, adversarial), "Distinct")
     assert titles(recorder.judge(golden, lambda t: adversarial(t, stale=True)), "Distinct")
+
+
+def test_what_is_called_without_inputs_is_not_compared(recorder: Recorder) -> None:
+    """A learnt temperature in a module of its own: it is given nothing, in every step."""
+
+    def tempered(t: Training, *, temperature: bool, stale: bool = False) -> None:
+        model, warmth = t.model("Net"), t.model("Temperature")
+        optimizer = t.adamw([*model.parameters.values(), *warmth.parameters.values()])
+        for step in range(6):
+            t.zero_grad(optimizer)
+            seen = digest_of(t.seed, 0 if stale else step)
+            t.forward(model, within=lambda seen=seen: t.measure("model.input", digest=seen))
+            if temperature:
+                t.forward(warmth, within=lambda: t.measure("model.input", digest=NO_CONTENT))
+            t.loss()
+            t.backward(model)
+            t.step(optimizer)
+
+    for as_module in (False, True):
+        golden = recorder.learn(partial(tempered, temperature=as_module))
+        assert INPUTS in sentences(golden)
+        assert not titles(recorder.judge(golden, partial(tempered, temperature=not as_module)), "Distinct")
+        assert titles(recorder.judge(golden, partial(tempered, temperature=True, stale=True)), "Distinct")
 
 
 def test_evaluation_may_see_the_same_data_again(recorder: Recorder) -> None:
