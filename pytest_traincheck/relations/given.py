@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -134,17 +135,22 @@ def _once_a_step(process: Process, rows: Ints) -> int:
 
 def _up_to_the_data(process: Process, rows: Ints) -> bool:
     """Whether the number of calls is that of a sequence: the model is given what it returned within the same step, or
-    steps with calls of the same sizes differ in how many there are.
+    steps with calls of the same sizes differ in how many there are, and no plan is seen in that.
     """
     if np.isin(rows, fed_back(process)).any():
         return True
     sizes = _examples_of_calls(process)[process.events["args"][rows]]
-    calls: dict[tuple[int, ...], int] = {}
+    calls: dict[tuple[int, ...], list[int]] = {}
     for window in np.unique(process.window[rows]).tolist():
         mine = sizes[process.window[rows] == window]
-        if calls.setdefault(tuple(np.unique(mine).tolist()), len(mine)) != len(mine):
-            return True
-    return False
+        calls.setdefault(tuple(np.unique(mine).tolist()), []).append(len(mine))
+    return not all(map(_is_planned, calls.values()))
+
+
+def _is_planned(calls: Sequence[int]) -> bool:
+    """Whether most steps have as many calls, and the others some times as many, as where a task is evaluated too."""
+    usual, steps = Counter(calls).most_common(1)[0]
+    return 2 * steps > len(calls) and all(count % usual == 0 for count in calls)
 
 
 def _unseen(process: Process) -> Bools:

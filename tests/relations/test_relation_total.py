@@ -243,3 +243,13 @@ def test_calls_that_are_as_many_in_every_step(recorder: Recorder) -> None:
     """Two views of a batch, say: nothing is fed back, and each call is given examples of its own."""
     golden = recorder.learn(lambda t: unrolled(t, lambda _step: 2, fed_back=False))
     assert totals(recorder.judge(golden, lambda t: unrolled(t, lambda _step: 1, fed_back=False)))
+
+
+def test_an_evaluation_with_gradients(recorder: Recorder) -> None:
+    """One step has the calls of an evaluation besides: a plan, and no sequence."""
+    golden = recorder.learn(lambda t: unrolled(t, lambda step: 10 if step == 3 else 2, fed_back=False))
+    fewer = recorder.judge(golden, lambda t: unrolled(t, lambda step: 6 if step == 3 else 2, fed_back=False))
+    assert totals(fewer) == [
+        "In the golden run `torch.nn.Module.forward` of `Net` in training was given 160 or more examples; in the "
+        "candidate 128."
+    ]
