@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_traincheck.alignment.placement import Models, Move, Relocation, below, joined
+from pytest_traincheck.alignment.placement import NOT_IN_GOLDEN, Models, Move, Relocation, below, joined
 from pytest_traincheck.alignment.returned import Sizes, differ, sizes_of_golden, sizes_of_run
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.trace.process import Process
@@ -236,7 +236,7 @@ def _displaced(
         image = home, joined(inner, below(around[1], path) or "")
         known = image in there or joined(*image) in called
         if known and there.get(image) != frozenset(pairs[place] for place in parameters):
-            found[root, path] = home, f"{image[1]} (new)"
+            found[root, path] = home, f"{image[1]}{NOT_IN_GOLDEN}"
     return found
 
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+NOT_IN_GOLDEN = " (new)"
+"""Ends the names of what would otherwise have a name that golden has for something else."""
+
 Models = Mapping[str, Mapping[str, Sequence[int]]]
 """Root -> parameter -> shape."""
 
@@ -88,7 +91,7 @@ class Placement:
         for root, path in self._sources(models):
             place, inner = self.place(root, path)
             old, new = joined(root, path), joined(place, inner)
-            if place in known and old != new:
+            if place in known and old != new and not inner.endswith(NOT_IN_GOLDEN):
                 pairs[old] = new
         return tuple(sorted(pairs.items()))
 

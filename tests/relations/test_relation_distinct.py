@@ -129,6 +129,14 @@ def test_what_is_called_without_inputs_is_not_compared(recorder: Recorder) -> No
         assert titles(recorder.judge(golden, partial(tempered, temperature=True, stale=True)), "Distinct")
 
 
+def test_the_hash_of_nothing_is_what_the_probe_writes() -> None:
+    pytest.importorskip("torch")
+    from pytest_traincheck.probe.digest import digest_nested
+
+    assert digest_nested(((), {})) == NO_CONTENT
+    assert digest_nested(((None,), {})) != NO_CONTENT
+
+
 def test_evaluation_may_see_the_same_data_again(recorder: Recorder) -> None:
     def evaluated(t: Training) -> None:
         model = t.model()
