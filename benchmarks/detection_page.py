@@ -55,7 +55,7 @@ def _bug_table(judged: Sequence[Judged]) -> str:
     header = ["bug", "pipeline", "found", "first step", "cause", "incidents", "s", "top incident"]
     rows = []
     for each in judged:
-        top = each.incidents[0].root if each.incidents else None
+        top = each.incidents[0].cause if each.incidents else None
         found = "**error**" if each.problem else "yes" if each.found else "**no**"
         rows.append(
             [
@@ -109,7 +109,7 @@ def _feature_table(judged: Sequence[Judged]) -> str:
             each.case.pipeline.name,
             _title(each),
             _incidents(each),
-            "<br>".join(incident.root.title for incident in each.incidents) or each.problem[-200:],
+            "<br>".join(incident.cause.title for incident in each.incidents) or each.problem[-200:],
         ]
         for each in judged
     ]

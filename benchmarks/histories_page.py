@@ -73,7 +73,7 @@ class Outcome:
         """`exact` when the first incident names the cause, `near` when it names a close symptom, else `missed`."""
         if not self.incidents:
             return "missed"
-        root = self.incidents[0].root
+        root = self.incidents[0].cause
         text = f"{root.title}\n{root.invariant.subject}".lower()
         if any(word in text for word in self.pair.cause):
             return "exact"
@@ -139,7 +139,7 @@ def _table(outcomes: Sequence[Outcome]) -> str:
 
 def _row(outcome: Outcome) -> list[object]:
     pair = outcome.pair
-    top = outcome.incidents[0].root if outcome.incidents else None
+    top = outcome.incidents[0].cause if outcome.incidents else None
     commit = f"[{pair.repository}](https://github.com/{pair.repository}/commit/{pair.commit}) `{pair.commit[:8]}`"
     expected = f"{pair.expected}: {pair.because}" if pair.because else pair.expected
     found = "**error**" if outcome.problem else "yes" if outcome.found else "no"
@@ -158,7 +158,7 @@ def _row(outcome: Outcome) -> list[object]:
 
 
 def _seed_line(outcome: Outcome) -> str:
-    said = "; ".join(incident.root.title for incident in outcome.other_seed)
+    said = "; ".join(incident.cause.title for incident in outcome.other_seed)
     return f"`{outcome.pair.name}`: {said}"
 
 

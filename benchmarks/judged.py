@@ -59,7 +59,7 @@ class Judged:
         """`exact` when the first incident names the cause, `near` when it names a close symptom, else `missed`."""
         if not self.incidents or self.case.bug is None:
             return "missed"
-        root = self.incidents[0].root
+        root = self.incidents[0].cause
         text = f"{root.title}\n{root.invariant.subject}".lower()
         if any(word in text for word in self.case.bug.cause):
             return "exact"
@@ -70,7 +70,7 @@ class Judged:
         """Found in the first two steps, or at the step where the bug first acts."""
         if not self.incidents or self.case.bug is None:
             return False
-        step = min(incident.root.step for incident in self.incidents)
+        step = min(incident.cause.step for incident in self.incidents)
         return step <= max(1, *self.case.bug.steps)
 
     @property
@@ -83,5 +83,5 @@ class Judged:
 
     def complaint(self) -> str:
         """One line for a case that is not as expected."""
-        detail = self.problem or "; ".join(incident.root.title for incident in self.incidents) or "no incident"
+        detail = self.problem or "; ".join(incident.cause.title for incident in self.incidents) or "no incident"
         return f"{self.case.pipeline.name}, {self.case.name}: {detail}"

@@ -122,7 +122,7 @@ def _bug_table(replayed: Sequence[Replayed]) -> str:
     for each in ordered:
         judged, bug = each.judged, each.judged.case.bug
         assert bug is not None
-        top = judged.incidents[0].root if judged.incidents else None
+        top = judged.incidents[0].cause if judged.incidents else None
         rows.append(
             [
                 bug.family,

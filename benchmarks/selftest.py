@@ -124,7 +124,7 @@ def judged(name: str, folder: Path) -> Sequence[Mutant]:
     golden = learn(goldens, pipeline=name, seeds=tuple(range(len(goldens))), repeated=repeated)
     unchanged = load_run(kept / "unchanged")
     if incidents := check_run(golden, unchanged, same_spec=True).incidents:
-        raise SystemExit(f"{name} without a mistake: {incidents[0].root.title}")
+        raise SystemExit(f"{name} without a mistake: {incidents[0].cause.title}")
     found = []
     for mutant in json.loads((folder / "selftest.json").read_text(encoding="utf-8"))["mutants"]:
         kind, fate = mutant["kind"], mutant["fate"]

@@ -187,7 +187,7 @@ def _then(earlier: Mapping[str, Outcome], judged: Judged) -> str:
 
 def _bug_row(judged: Judged) -> list[object]:
     assert judged.case.bug is not None
-    top = judged.incidents[0].root if judged.incidents else None
+    top = judged.incidents[0].cause if judged.incidents else None
     said = judged.problem.splitlines()[-1] if judged.problem else "" if top is None else top.title
     found = "**error**" if judged.problem else "yes" if judged.found else "**no**"
     return [

@@ -65,7 +65,7 @@ class Known:
     missed: Mapping[str, Sequence[str]]
 
     def is_about(self, incident: Incident) -> bool:
-        title = incident.root.title.lower()
+        title = incident.cause.title.lower()
         return bool(self.words) and all(word.lower() in title for word in self.words)
 
 
@@ -265,7 +265,7 @@ def main() -> int:
         print(text)
     wrong = [each for each in (*transformers, *torch) if each.outcome is None or "?" in each.letters(known)]
     for each in wrong:
-        told = [incident.root.title for incident in each.outcome.incidents] if each.outcome else [each.problem]
+        told = [incident.cause.title for incident in each.outcome.incidents] if each.outcome else [each.problem]
         print(f"{each.pipeline}, {each.old} to {each.new}: {told}", file=sys.stderr)
     return int(bool(wrong))
 

@@ -49,7 +49,7 @@ def broken(outcome: CheckOutcome, sentence: str) -> Violation:
 def describe(incidents: Sequence[Incident]) -> list[str]:
     """Incidents in a form that reads well when an assertion fails."""
     return [
-        f"[{incident.rank}] step {item.step} {item.invariant.relation}: {item.title}"
+        f"[{incident.number}] step {item.step} {item.invariant.relation}: {item.title}"
         for incident in incidents
         for item in incident.violations
     ]

@@ -68,7 +68,7 @@ def attribute(cells: Sequence[Cell]) -> Attribution:
     if library is None or code is None:
         causes = tuple(Cause.LIBRARY for _ in last.result.incidents)
         return Attribution(_alone(last), causes)
-    causes = tuple(_cause(incident.root, library.result, code.result) for incident in last.result.incidents)
+    causes = tuple(_cause(incident.cause, library.result, code.result) for incident in last.result.incidents)
     return Attribution(_of_both(library, code, last, causes), causes)
 
 
@@ -94,7 +94,7 @@ def _gathered(
     """The incidents with all consequences of one cause below a root that has it. `other` is the result of the cell in
     which this cause is alone; without a root here, one of its roots becomes an incident of its own.
     """
-    causes = [_cause(incident.root, library, code) for incident in incidents]
+    causes = [_cause(incident.cause, library, code) for incident in incidents]
     opposite = Cause.CODE if cause is Cause.LIBRARY else Cause.LIBRARY
     strays = [
         violation
@@ -110,13 +110,13 @@ def _gathered(
     if cause in causes:
         home = causes.index(cause)
     else:
-        identities = {incident.root.invariant.id: incident.id for incident in other.incidents}
+        identities = {incident.cause.invariant.id: incident.id for incident in other.incidents}
         root = next((violation for violation in strays if violation.invariant.id in identities), None)
         if root is None:
             return tuple(incidents)
         home = len(gathered)
         gathered.append(Incident(identities[root.invariant.id], home + 1, root))
-    more = tuple(violation for violation in strays if violation is not gathered[home].root)
+    more = tuple(violation for violation in strays if violation is not gathered[home].cause)
     gathered[home] = replace(gathered[home], consequences=(*gathered[home].consequences, *more))
     return tuple(gathered)
 

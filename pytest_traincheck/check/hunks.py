@@ -84,7 +84,7 @@ def attach(incidents: Sequence[Incident], changes: Mapping[str, tuple[str, str]]
 def changed_lines(incident: Incident, files: Sequence[ChangedFile]) -> ChangedLines | None:
     """The hunk that says most about an incident, or None."""
     places = [_Place(file, block) for file in files for block in file.blocks]
-    root = incident.root
+    root = incident.cause
     if not places:
         return None
     for source in dict.fromkeys((root.place or root.source, root.source)):
@@ -97,9 +97,9 @@ def changed_lines(incident: Incident, files: Sequence[ChangedFile]) -> ChangedLi
 
 def _lines_at(incident: Incident, source: str, places: Sequence[_Place]) -> ChangedLines | None:
     """The hunk that says most about an incident at one place."""
-    missing = is_missing(incident.root)
+    missing = is_missing(incident.cause)
     path, line = position(source)
-    names = names_of(incident.root)
+    names = names_of(incident.cause)
     here = [place for place in places if place.file.path == path and line]
     inside = [place for place in here if place.file.in_function(place.block, line)]
     touching = [place for place in here if place.file.touches(place.block, line)]

@@ -30,7 +30,7 @@ def library_call(incident: Incident, run: Run | None, modules: Collection[str], 
     Looked at are, in this order: what the rule is about; the calls that were open around the place; the statement of
     the user's that led there, in a file below `cwd`; the model.
     """
-    root = incident.root
+    root = incident.cause
     subject = root.invariant.subject
     if _top(subject) in modules and "." in subject:
         return LibraryCall(subject, "is the subject", root.source)

@@ -100,30 +100,31 @@ class ChangedLines:
 
 @dataclass(frozen=True)
 class Incident:
-    """The violations that share one root. `root` is the cause as far as it is known; `consequences` follow from it.
+    """The violations that share one cause: `cause`, as far as it is known; `consequences` follow from it. `number` is
+    its place in the report, from 1.
 
     `diff` is None where a tree is not known or no change touches the place.
     """
 
     id: str
-    rank: int
-    root: Violation
+    number: int
+    cause: Violation
     consequences: tuple[Violation, ...] = ()
     diff: ChangedLines | None = None
 
     @property
     def kind(self) -> Kind:
-        return self.root.invariant.kind
+        return self.cause.invariant.kind
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        return (self.root, *self.consequences)
+        return (self.cause, *self.consequences)
 
     @property
     def ids(self) -> tuple[str, ...]:
         """All ids that it is known by: its own, and the one that it had while rules had those of format 1."""
-        today = incident_id(self.root, self.consequences)
-        former = incident_id(self.root, self.consequences, lambda rule: ids_of(rule)[-1])
+        today = incident_id(self.cause, self.consequences)
+        former = incident_id(self.cause, self.consequences, lambda rule: ids_of(rule)[-1])
         return (self.id,) if former == today else (self.id, former)
 
 
@@ -358,10 +359,10 @@ def _side_json(side: SideInfo) -> dict[str, Any]:
 
 def incident_json(incident: Incident) -> dict[str, Any]:
     """An incident as the JSON contract has it."""
-    root = incident.root
+    root = incident.cause
     return {
         "id": incident.id,
-        "rank": incident.rank,
+        "rank": incident.number,
         "kind": incident.kind.value,
         "title": root.title,
         "subject": root.invariant.subject,

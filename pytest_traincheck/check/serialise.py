@@ -38,8 +38,8 @@ def to_plain(result: CheckResult) -> dict[str, Any]:
     incidents = [
         {
             "id": incident.id,
-            "rank": incident.rank,
-            "root": _violation_to_plain(incident.root, table),
+            "rank": incident.number,
+            "root": _violation_to_plain(incident.cause, table),
             "consequences": [_violation_to_plain(item, table) for item in incident.consequences],
             "diff": None if incident.diff is None else asdict(incident.diff),
         }

@@ -135,7 +135,7 @@ class PipelineItem(TraincheckItem):
         self.user_properties += [(REPORTED, reported_name(self.spec.name, incident.id)) for incident in incidents]
 
     def incident_properties(self, incidents: Sequence[Incident]) -> None:
-        first = incidents[0].root
+        first = incidents[0].cause
         self.carries(incidents)
         self.properties(
             invariants=" ".join(dict.fromkeys(v.invariant.id for item in incidents for v in item.violations)),
@@ -145,7 +145,7 @@ class PipelineItem(TraincheckItem):
             step=first.step,
             stage=first.stage,
             rank=" ".join(map(str, first.ranks)),
-            incident=incidents[0].rank,
+            incident=incidents[0].number,
             module=first.module,
             variables=" ".join(first.variables),
             source=first.source,
@@ -181,7 +181,7 @@ class RanItem(PipelineItem):
         homeless = [
             incident
             for incident in result.incidents
-            if incident.root.invariant.subject not in self.known and incident.kind.value not in self.known
+            if incident.cause.invariant.subject not in self.known and incident.kind.value not in self.known
         ]
         if homeless:
             self.incident_properties(homeless)
@@ -221,7 +221,7 @@ class RulesItem(PipelineItem):
         result = self.check()
         if result.outcome is Outcome.ERROR:
             pytest.skip(f"the pipeline did not run: {result.errors[0].message}")
-        own = [item for item in result.incidents if is_own(item.root.invariant)]
+        own = [item for item in result.incidents if is_own(item.cause.invariant)]
         if own:
             self.incident_properties(own)
             self.fail_with(own, result)
@@ -253,7 +253,7 @@ class RulesItem(PipelineItem):
             sentence=first.title,
             step=first.step,
             rank=" ".join(map(str, first.ranks)),
-            incident=incident.rank,
+            incident=incident.number,
         )
         text = wording.consequence(incident, broken)
         raise TraincheckFailure(text, text.splitlines()[0])

@@ -86,7 +86,7 @@ def failure_of(result: CheckResult, unreported: Sequence[str], path: Path, node:
         text = f"{sentence[0].upper()}{sentence[1:]}.\n\n{wording.strict_text(failing, result)}"
     else:
         incidents = [incident for incident in result.incidents if incident.id in unreported]
-        subjects = list(dict.fromkeys(one_line(incident.root.invariant.subject) for incident in incidents))
+        subjects = list(dict.fromkeys(one_line(incident.cause.invariant.subject) for incident in incidents))
         items = "an item that was" if len(subjects) == 1 else "items that were"
         count, named = plural(len(incidents), "incident"), ", ".join(subjects)
         # The list of failures cuts lines off at the width of the terminal.

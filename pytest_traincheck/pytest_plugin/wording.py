@@ -15,19 +15,19 @@ WIDTH = 100
 def incidents_text(incidents: Sequence[Incident], result: CheckResult) -> str:
     """Incidents of a result; with the first of all go the commands that reproduce it and accept it."""
     parts = [render_incident_text(incident, width=WIDTH) for incident in incidents]
-    if any(incident.rank == 1 for incident in incidents):
+    if any(incident.number == 1 for incident in incidents):
         parts.append("\n".join(next_lines(result)))
     return printable("\n\n".join(part for part in parts if part))
 
 
 def sentence(incident: Incident) -> str:
     """One line for a list of failures."""
-    return printable(f"step {incident.root.step}: {incident.root.title}")
+    return printable(f"step {incident.cause.step}: {incident.cause.title}")
 
 
 def consequence(incident: Incident, broken: Sequence[Violation]) -> str:
     """One line that leads to the cause, then what was broken here."""
-    head = f"follows from incident {incident.rank}: {incident.root.title}"
+    head = f"follows from incident {incident.number}: {incident.cause.title}"
     return printable("\n".join([head, *(f"  - step {item.step}: {item.title}" for item in broken)]))
 
 

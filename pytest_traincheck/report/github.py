@@ -55,7 +55,7 @@ def _annotations(result: CheckResult, place: Place | None) -> Iterator[str]:
         text = "\n".join(filter(None, [f"{side}{one_line(error.message)}", one_line(error.remedy)]))
         yield _command("error", {"title": f"traincheck {one_line(result.pipeline)}: the pipeline did not run"}, text)
     for incident in result.incidents:
-        root = incident.root
+        root = incident.cause
         where = {} if place is None else _position(root.source, place)
         title = f"traincheck {one_line(result.pipeline)}: {one_line(root.invariant.subject)}"
         facts = [f"{label}: {text}" for label, text in wording.details(root)]
@@ -140,8 +140,8 @@ def _details(result: CheckResult) -> Iterator[str]:
         yield "| | what broke | golden | candidate | where |"
         yield "| --- | --- | --- | --- | --- |"
     for incident in result.incidents:
-        root = incident.root
-        yield _row([str(incident.rank), root.title, root.golden, root.candidate, wording.where(root)])
+        root = incident.cause
+        yield _row([str(incident.number), root.title, root.golden, root.candidate, wording.where(root)])
     for incident in result.incidents:
         if incident.diff is not None:
             yield _diff(incident)
@@ -157,7 +157,7 @@ def _details(result: CheckResult) -> Iterator[str]:
 def _diff(incident: Incident) -> str:
     assert incident.diff is not None
     lines = [wording.clean(line)[:_DIFF_WIDTH] for line in incident.diff.hunk.split("\n")]
-    place = inline(f"{incident.rank}. {incident.diff.file} ({incident.diff.how})")
+    place = inline(f"{incident.number}. {incident.diff.file} ({incident.diff.how})")
     # Markdown is read inside a `details` element after an empty line.
     return f"\n<details><summary>diff of {place}</summary>\n\n{fenced(lines, 'diff')}\n\n</details>"
 

@@ -80,11 +80,11 @@ def _coverage_case(result: CheckResult, name: str) -> junit_xml.TestCase:
 def _subject_case(report: SubjectReport, name: str, result: CheckResult) -> junit_xml.TestCase:
     case = junit_xml.TestCase(one_line(report.subject), classname=name)
     if report.is_broken:
-        blocks = [(one_line(incident.root.title), render_incident_text(incident)) for incident in report.caused]
+        blocks = [(one_line(incident.cause.title), render_incident_text(incident)) for incident in report.caused]
         for incident in report.follows:
-            text = f"follows from {incident.rank}. {one_line(incident.root.title)}"
+            text = f"follows from {incident.number}. {one_line(incident.cause.title)}"
             blocks.append((text, text))
-        if any(incident.rank == 1 for incident in report.caused):
+        if any(incident.number == 1 for incident in report.caused):
             commands = "\n".join(wording.next_lines(result))
             blocks.append((commands, commands))
         if not blocks:
@@ -119,7 +119,7 @@ def _suite_properties(result: CheckResult) -> Mapping[str, str]:
 def _case_properties(report: SubjectReport) -> list[tuple[str, str]]:
     properties = [(SHARE, share(report.verdicts))]
     for incident in report.caused:
-        root = incident.root
+        root = incident.cause
         properties += [
             ("traincheck_invariant", root.invariant.id),
             ("traincheck_sentence", one_line(root.invariant.sentence)),

@@ -45,7 +45,7 @@ def by_subject(result: CheckResult) -> list[SubjectReport]:
     for item in result.verdicts:
         gathered.setdefault(item.invariant.subject, _Gathered()).verdicts.append(item)
     for incident in result.incidents:
-        cause = incident.root.invariant.subject
+        cause = incident.cause.invariant.subject
         gathered.setdefault(cause, _Gathered()).caused.append(incident)
         others = dict.fromkeys(violation.invariant.subject for violation in incident.consequences)
         for subject in others:

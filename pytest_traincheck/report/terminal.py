@@ -73,16 +73,16 @@ def _verdict(result: CheckResult, width: int, *, expected: bool) -> Iterator[_Li
 
 
 def _incident(incident: Incident, width: int) -> Iterator[_Line]:
-    mark = f"{incident.rank}. "
+    mark = f"{incident.number}. "
     indent = " " * len(mark)
-    for line in wrap(one_line(incident.root.title), width, indent=indent, first=mark):
+    for line in wrap(one_line(incident.cause.title), width, indent=indent, first=mark):
         yield line, "bold"
-    for label, text in wording.details(incident.root):
+    for label, text in wording.details(incident.cause):
         for line in wrap(
             text, width, indent=indent + " " * _LABEL_WIDTH, first=indent + f"{label}:".ljust(_LABEL_WIDTH)
         ):
             yield line, _DETAIL_STYLES.get(label, "")
-    rule = incident.root.invariant
+    rule = incident.cause.invariant
     about = f"{rule.subject} ({rule.relation}, {incident.kind.value}, {rule.id})"
     for label, text in (("rule", about), ("incident", incident.id)):
         lead = indent + f"{label}:".ljust(_LABEL_WIDTH)

@@ -103,7 +103,7 @@ class _Search:
         if clean.incidents:
             raise BisectError(
                 f"The good commit {ends[0].short} has incidents against its own golden, so it is bad already, or the "
-                f"pipeline is not the same twice: {one_line(clean.incidents[0].root.title)} Choose an older good "
+                f"pipeline is not the same twice: {one_line(clean.incidents[0].cause.title)} Choose an older good "
                 "commit, or make the pipeline depend on its seed alone."
             )
         first = Tested(ends[0], Mark.GOOD, f"{plural(len(golden.golden.invariants), 'rule')} learned")
@@ -116,9 +116,9 @@ class _Search:
                 "to look for. If something is wrong there, it is wrong in the good commit too (choose an older one), "
                 "or no rule sees it."
             )
-        last = Tested(ends[1], Mark.BAD, broken.incidents[0].root.title, broken)
+        last = Tested(ends[1], Mark.BAD, broken.incidents[0].cause.title, broken)
         self.tell(last)
-        return first, last, broken.incidents[0].root
+        return first, last, broken.incidents[0].cause
 
     def _check(self, good: SideSource, commit: Commit, golden: Obtained) -> CheckResult:
         """A commit, run in a worktree of its own."""
@@ -197,10 +197,10 @@ def _judged(commit: Commit, result: CheckResult, sought: Violation) -> Tested:
     verdict = next((item for item in result.verdicts if item.invariant.id == rule), None)
     if verdict is not None and verdict.verdict is Verdict.VIOLATED:
         incident = incident_of(result, rule)
-        title = incident.root.title if incident is not None else ""
+        title = incident.cause.title if incident is not None else ""
         return Tested(commit, Mark.BAD, title if title != sought.title else "", result)
     if verdict is None or verdict.verdict in (Verdict.NOT_TRIGGERED, Verdict.NOT_OBSERVABLE):
         reason = verdict.reason if verdict is not None and verdict.reason else "it did not come up"
         return Tested(commit, Mark.SKIP, f"the broken rule cannot be judged here: {reason}", result)
-    other = f"another incident: {result.incidents[0].root.title}" if result.incidents else ""
+    other = f"another incident: {result.incidents[0].cause.title}" if result.incidents else ""
     return Tested(commit, Mark.GOOD, other, result)

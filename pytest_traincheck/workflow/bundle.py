@@ -123,7 +123,7 @@ def _parts(run: Run, golden: Golden, result: CheckResult) -> Iterator[_Part]:
     aligned = align(golden, run).run
     steps = max(process.windows for process in aligned.processes)
     more = 1
-    while (last := result.incidents[0].root.step + more) < steps:
+    while (last := result.incidents[0].cause.step + more) < steps:
         yield _Part(last, steps, borders(aligned, last))
         more *= 2
     yield _Part(steps, steps, (None,) * len(run.processes))

@@ -83,10 +83,10 @@ def judge(verdicts: Sequence[InvariantVerdict], incidents: Sequence[Incident], r
         notes += [note for item in broken if (note := rules.outgrown(item))]
         if broken:
             # The id is that of what the incident says: without its root it says something else.
-            identity = incident.id if broken[0] is incident.root else incident_id(broken[0], broken[1:])
-            kept.append(replace(incident, id=identity, rank=len(kept) + 1, root=broken[0], consequences=broken[1:]))
+            identity = incident.id if broken[0] is incident.cause else incident_id(broken[0], broken[1:])
+            kept.append(replace(incident, id=identity, number=len(kept) + 1, cause=broken[0], consequences=broken[1:]))
         elif any(rules.level(item.invariant) == "warn" for item in incident.violations):
-            notes.append(f"warning (policy): {incident.root.title}")
+            notes.append(f"warning (policy): {incident.cause.title}")
     values = {item.invariant.id: item.value for incident in incidents for item in incident.violations}
     return Judged(tuple(_judge_verdict(item, rules, values) for item in verdicts), tuple(kept), tuple(notes))
 

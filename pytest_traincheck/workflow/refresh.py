@@ -224,7 +224,7 @@ def merged(results: Sequence[CheckResult]) -> CheckResult:
     for result in results[1:]:
         known = set(map(_decision, incidents))
         incidents += [incident for incident in result.incidents if _decision(incident) not in known]
-    ranked = tuple(replace(incident, rank=rank) for rank, incident in enumerate(incidents, start=1))
+    ranked = tuple(replace(incident, number=number) for number, incident in enumerate(incidents, start=1))
     return replace(results[0], incidents=ranked, errors=())
 
 
@@ -260,5 +260,5 @@ def _same_but_for_origin(old: Golden, new: Golden) -> bool:
 
 def _decision(incident: Incident) -> tuple[str, str]:
     """What is to be decided once for all seeds: a setting that differs between them is decided for each."""
-    rule = incident.root.invariant
-    return rule.id, incident.root.value if rule.kind is Kind.CONFIG else ""
+    rule = incident.cause.invariant
+    return rule.id, incident.cause.value if rule.kind is Kind.CONFIG else ""

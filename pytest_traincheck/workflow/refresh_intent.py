@@ -67,7 +67,7 @@ def names_incident(name: str, incident: Incident) -> bool:
 
     Not of its consequences: what follows from a cause is accepted with the cause, which a person should have read.
     """
-    rule = incident.root.invariant
+    rule = incident.cause.invariant
     return any(_is(name, text) for text in (*incident.ids, *ids_of(rule), rule.subject))
 
 
@@ -89,8 +89,8 @@ def _unmatched(name: str, incidents: Sequence[tuple[str, Incident]]) -> str:
         rules = [item.invariant for item in incident.consequences]
         if any(_is(name, text) for rule in rules for text in (*ids_of(rule), rule.subject)):
             return (
-                f"{head}. It only follows from incident {incident.id} of {pipeline} ({one_line(incident.root.title)}). "
-                f"Accept {incident.id} if that is intended."
+                f"{head}. It only follows from incident {incident.id} of {pipeline} "
+                f"({one_line(incident.cause.title)}). Accept {incident.id} if that is intended."
             )
     lines = [f"  {incident_line(pipeline, incident)}" for pipeline, incident in incidents]
     return "\n".join([f"{head}. Give one of these ids, or a subject:", *lines])
@@ -98,4 +98,4 @@ def _unmatched(name: str, incidents: Sequence[tuple[str, Incident]]) -> str:
 
 def incident_line(pipeline: str, incident: Incident) -> str:
     """One line: id, pipeline, what happened."""
-    return f"{incident.id}  {one_line(pipeline)}: {one_line(incident.root.title)}"
+    return f"{incident.id}  {one_line(pipeline)}: {one_line(incident.cause.title)}"

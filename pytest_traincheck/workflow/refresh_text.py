@@ -45,7 +45,7 @@ def _block(item: Relearned, accepted: Sequence[Incident]) -> str:
     if accepted:
         lines += ["", f"**Accepted**: {plural(len(accepted), 'incident')} against the previous golden.", ""]
         for incident in accepted:
-            lines += wrap(f"`{incident.id}` {one_line(incident.root.title)}", WIDTH, indent="  ", first="- ")
+            lines += wrap(f"`{incident.id}` {one_line(incident.cause.title)}", WIDTH, indent="  ", first="- ")
     return "\n".join(lines) + (f"\n{rest}" if rest else "")
 
 

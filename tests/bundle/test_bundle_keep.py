@@ -46,9 +46,9 @@ def test_a_bundle_shows_the_top_incident(name: str, recorder: Recorder, keep: Ke
     replayed = replay_bundle(elsewhere)
     assert replayed.outcome is Outcome.FAIL
     assert replayed.incidents[0].id == result.incidents[0].id
-    assert replayed.incidents[0].root.title == result.incidents[0].root.title
+    assert replayed.incidents[0].cause.title == result.incidents[0].cause.title
     # What a part of a run lacks is no incident of its own.
-    assert {item.root.invariant.id for item in replayed.incidents} <= {
+    assert {item.cause.invariant.id for item in replayed.incidents} <= {
         violation.invariant.id for item in result.incidents for violation in item.violations
     }
     assert len(replayed.verdicts) == len(result.verdicts)
@@ -89,7 +89,7 @@ def test_all_ranks_are_kept(recorder: Recorder, keep: Keep) -> None:
 def test_exceptions_in_force_then_are_in_force_again(recorder: Recorder, keep: Keep) -> None:
     golden = recorder.golden(LONG)
     plain, _ = keep(golden, LONG.but(zero_grad="never", lr=0.02))
-    first = plain.incidents[0].root.invariant
+    first = plain.incidents[0].cause.invariant
     excused = replace(RULES, accept=(Accept(first.id, "vision", "known", datetime.date(2026, 1, 2)),))
     result, bundle = keep(golden, LONG.but(zero_grad="never", lr=0.02), excused)
     assert result.incidents
@@ -135,5 +135,5 @@ def test_an_incident_that_lies_beyond_is_named(recorder: Recorder, keep: Keep) -
     found = {incident.id for incident in replayed.incidents}
     missing = [incident for incident in result.incidents if incident.id not in found]
     for incident in missing:
-        assert any(incident.root.title.split("`")[1] in note for note in replayed.notes)
+        assert any(incident.cause.title.split("`")[1] in note for note in replayed.notes)
     assert (bundle / MANIFEST).is_file()

@@ -127,7 +127,7 @@ GRADIENT = "torch.autograd.backward"
 def told(result: CheckResult) -> list[tuple[str, list[str]]]:
     """Root and consequences of each incident, by subject."""
     return [
-        (each.root.invariant.subject, [item.invariant.subject for item in each.consequences])
+        (each.cause.invariant.subject, [item.invariant.subject for item in each.consequences])
         for each in result.incidents
     ]
 
@@ -146,7 +146,7 @@ def test_what_the_library_broke_is_no_consequence_of_the_code() -> None:
     cells = four(broken(LOSS), broken(CLIP), broken(CLIP, consequences=LOSS))
     result = regrouped(cells)
     assert told(result) == [(CLIP, []), (LOSS, [])]
-    assert [(incident.id, incident.rank) for incident in result.incidents] == [(f"{CLIP}-1", 1), (f"{LOSS}-1", 2)]
+    assert [(incident.id, incident.number) for incident in result.incidents] == [(f"{CLIP}-1", 1), (f"{LOSS}-1", 2)]
 
 
 def test_one_change_alone_is_left_as_it_is() -> None:

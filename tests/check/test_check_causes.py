@@ -62,7 +62,7 @@ def ranks_differ(kind: str) -> Violation:
 
 
 def roots(*violations: Violation) -> list[str]:
-    return [incident.root.invariant.subject for incident in explain(violations)]
+    return [incident.cause.invariant.subject for incident in explain(violations)]
 
 
 def test_a_parameter_that_did_not_move_follows_from_its_gradient_that_did_not_arrive() -> None:
@@ -73,7 +73,7 @@ def test_a_gradient_that_did_not_arrive_follows_from_a_parameter_that_requires_n
     frozen = violation("Covered", "torch.nn.Parameter.requires_grad", variables=("Net.fc1.weight",), rule="trainable")
     found = explain([no_gradient("Net.fc1.weight"), stands_still("Net.fc1.weight"), frozen])
     assert [len(incident.consequences) for incident in found] == [2]
-    assert found[0].root == frozen
+    assert found[0].cause == frozen
 
 
 def test_clipping_does_not_explain_a_gradient_that_did_not_arrive() -> None:
@@ -121,7 +121,7 @@ def test_what_all_ranks_do_alike_makes_none_of_them_differ() -> None:
 
 def test_gradients_that_differ_explain_parameters_that_do() -> None:
     found = explain([ranks_differ("gradient"), ranks_differ("parameter")])
-    assert [incident.root.invariant.claim.kind for incident in found] == ["gradient"]
+    assert [incident.cause.invariant.claim.kind for incident in found] == ["gradient"]
 
 
 def test_numbers_follow_from_behaviour_at_the_same_step_or_before() -> None:
@@ -158,7 +158,7 @@ def test_what_comes_with_batches_of_another_size() -> None:
             number("loss"),
         ]
     )
-    assert [incident.root.invariant.relation for incident in found] == ["Bounded"]
+    assert [incident.cause.invariant.relation for incident in found] == ["Bounded"]
 
 
 def test_another_batch_size_explains_no_mistake_beside_it() -> None:
@@ -282,7 +282,7 @@ def test_a_target_network_in_the_optimizer_is_one_incident(recorder: Recorder, f
     run = recorder.tell(lambda t: _dqn(t, held_too=True, frozen=frozen, no_grad=no_grad))
     incidents = check_run(golden, run, same_spec=True).incidents
     assert len(incidents) == 1, describe(incidents)
-    assert "it also holds `QNet#1.fc1.weight`" in incidents[0].root.title
+    assert "it also holds `QNet#1.fc1.weight`" in incidents[0].cause.title
 
 
 def _validated(t: Training, how: str) -> None:
@@ -331,13 +331,13 @@ def _check_validated(recorder: Recorder, how: str) -> CheckOutcome:
 def test_training_on_the_validation_set_is_one_incident_that_says_so(recorder: Recorder, how: str) -> None:
     incidents = _check_validated(recorder, how).incidents
     assert len(incidents) == 1, describe(incidents)
-    assert "trains where the golden run evaluated" in incidents[0].root.title
+    assert "trains where the golden run evaluated" in incidents[0].cause.title
     assert incidents[0].consequences
 
 
 def test_an_evaluation_that_was_taken_out_is_not_called_training_on_it(recorder: Recorder) -> None:
     (incident,) = _check_validated(recorder, "not at all").incidents
-    assert "never calls it" in incident.root.title
+    assert "never calls it" in incident.cause.title
 
 
 TWO_BUGS = {
@@ -374,5 +374,5 @@ def test_two_bugs_planted_together_stay_two_incidents(recorder: Recorder, bugs: 
     change, subjects = TWO_BUGS[bugs]
     loop = Loop(ema="ema_moves" in change, ranks=2 if "synced" in change else 1)
     incidents = recorder.check(recorder.golden(loop), loop.but(**change)).incidents
-    assert {item.root.invariant.subject for item in incidents} == subjects, describe(incidents)
+    assert {item.cause.invariant.subject for item in incidents} == subjects, describe(incidents)
     assert len(incidents) == 2, describe(incidents)

@@ -42,10 +42,10 @@ def test_one_bug_is_one_incident_that_names_its_cause(recorder: Recorder, bug: s
     change, relation, subject = BUGS[bug]
     outcome = recorder.check(recorder.golden(Loop()), Loop().but(**change))
     (incident,) = outcome.incidents or pytest.fail("nothing was found")
-    assert (incident.root.invariant.relation, incident.root.invariant.subject) == (relation, subject), describe(
+    assert (incident.cause.invariant.relation, incident.cause.invariant.subject) == (relation, subject), describe(
         outcome.incidents
     )
-    assert incident.rank == 1
+    assert incident.number == 1
     assert all(item.step >= 0 and item.title.endswith(".") for item in incident.violations)
 
 
@@ -62,14 +62,14 @@ INDEPENDENT = [
 def test_two_independent_bugs_are_two_incidents(recorder: Recorder, first: str, second: str) -> None:
     change = {**BUGS[first][0], **BUGS[second][0]}
     outcome = recorder.check(recorder.golden(Loop()), Loop().but(**change))
-    roots = sorted((item.root.invariant.relation, item.root.invariant.subject) for item in outcome.incidents)
+    roots = sorted((item.cause.invariant.relation, item.cause.invariant.subject) for item in outcome.incidents)
     assert roots == sorted([BUGS[first][1:], BUGS[second][1:]]), describe(outcome.incidents)
-    assert [incident.rank for incident in outcome.incidents] == [1, 2]
+    assert [incident.number for incident in outcome.incidents] == [1, 2]
 
 
 def test_the_earlier_of_two_bugs_comes_first(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(clip=None, back_to_train=False))
-    assert [incident.root.step for incident in outcome.incidents] == [0, 3]
+    assert [incident.cause.step for incident in outcome.incidents] == [0, 3]
 
 
 def test_effects_are_folded_under_their_cause(recorder: Recorder) -> None:
@@ -81,13 +81,13 @@ def test_effects_are_folded_under_their_cause(recorder: Recorder) -> None:
 def test_one_step_left_out_is_one_incident_although_every_count_of_its_window_doubles(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(skip_step=(3,)))
     (incident,) = outcome.incidents
-    assert (incident.root.invariant.subject, incident.root.step) == ("torch.autograd.backward", 3)
-    assert "an optimizer step is missing" in incident.root.title
+    assert (incident.cause.invariant.subject, incident.cause.step) == ("torch.autograd.backward", 3)
+    assert "an optimizer step is missing" in incident.cause.title
 
 
 def test_a_scheduler_before_the_first_step_is_the_cause_of_the_rates_that_differ(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(schedule="before"))
-    assert outcome.incidents[0].root.invariant.relation == "APISequence", describe(outcome.incidents)
+    assert outcome.incidents[0].cause.invariant.relation == "APISequence", describe(outcome.incidents)
     assert len(outcome.incidents) == 1, describe(outcome.incidents)
 
 
@@ -95,8 +95,8 @@ def test_another_class_of_optimizer_is_one_change_of_configuration(recorder: Rec
     outcome = recorder.check(recorder.golden(Loop()), Loop(optimizer="torch.optim.SGD"))
     (incident,) = outcome.incidents
     assert incident.kind is Kind.CONFIG
-    assert "`torch.optim.AdamW`" in incident.root.title
-    assert "`torch.optim.SGD`" in incident.root.title
+    assert "`torch.optim.AdamW`" in incident.cause.title
+    assert "`torch.optim.SGD`" in incident.cause.title
 
 
 def test_configuration_is_a_kind_of_its_own(recorder: Recorder) -> None:

@@ -192,15 +192,15 @@ def test_a_mistake_in_what_was_put_together_is_told_with_the_names_of_golden(
 ) -> None:
     forgotten = check(APART, Distillation(together=together, made=made, forgotten=True))
     (incident,) = forgotten.incidents
-    assert incident.root.variables == ("Student.out.weight", "Student.out.bias")
+    assert incident.cause.variables == ("Student.out.weight", "Student.out.bias")
     trains = check(APART, Distillation(together=together, made=made, teacher_trains=True))
-    assert "the golden run called `Teacher` in eval mode" in trains.incidents[0].root.title
+    assert "the golden run called `Teacher` in eval mode" in trains.incidents[0].cause.title
 
 
 def test_a_mistake_in_what_was_taken_apart_is_told_with_the_names_of_golden(check: Any) -> None:
     forgotten = check(CALLED, Distillation(forgotten=True))
     (incident,) = forgotten.incidents
-    assert incident.root.variables == ("Distiller.student.out.weight", "Distiller.student.out.bias")
+    assert incident.cause.variables == ("Distiller.student.out.weight", "Distiller.student.out.bias")
     uncleared = check(CALLED, Distillation(cleared=False))
     assert violations(uncleared, "Accumulate")
 
@@ -298,7 +298,7 @@ def test_one_model_under_other_names(check: Any, golden: Layers, candidate: Laye
     assert sorted(outcome.renamed) == sorted(renamed)
     name = golden.names[1]
     wrong = check(golden, replace(candidate, skipped=(candidate.names[1],)))
-    assert any(item.startswith(f"Sequential.{name}.") for item in wrong.incidents[0].root.variables), describe(
+    assert any(item.startswith(f"Sequential.{name}.") for item in wrong.incidents[0].cause.variables), describe(
         wrong.incidents
     )
 

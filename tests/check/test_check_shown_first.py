@@ -71,4 +71,4 @@ def test_what_golden_did_then_is_a_rule_about_set_up(tmp_path: Path) -> None:
     outcome = check_run(golden, run("candidate", nullcontext), same_spec=True)
 
     (incident,) = outcome.incidents
-    assert incident.root.title.startswith("In set-up, the golden run called `Sequential` under autocast(bfloat16)")
+    assert incident.cause.title.startswith("In set-up, the golden run called `Sequential` under autocast(bfloat16)")

@@ -134,7 +134,7 @@ def test_a_bug_in_a_renamed_model_is_reported_under_the_name_that_golden_knows(r
 def test_the_violation_is_told_from_its_first_step(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(back_to_train=False))
     (incident,) = outcome.incidents
-    assert (incident.root.step, incident.root.count) == (3, 3)
+    assert (incident.cause.step, incident.cause.count) == (3, 3)
 
 
 def test_ranks_of_a_violation_are_those_on_which_it_happened(recorder: Recorder) -> None:

@@ -81,7 +81,7 @@ def learned(recorder: Recorder, golden: WarmUp) -> Golden:
 def test_each_decision_is_one_incident(recorder: Recorder, golden: WarmUp, candidate: WarmUp, decisions: int) -> None:
     outcome = check(recorder, golden, candidate)
     # How long a run is has a rule of its own.
-    incidents = [item for item in outcome.incidents if item.root.invariant.relation != "Total"]
+    incidents = [item for item in outcome.incidents if item.cause.invariant.relation != "Total"]
     assert len(incidents) == decisions, describe(incidents)
 
 
@@ -139,7 +139,7 @@ def test_an_exception_with_a_value_is_for_that_value(recorder: Recorder) -> None
     golden = learned(recorder, ONE)
     smaller = recorder.judge(golden, WarmUp(lr=(0.002, 0.002)).tell)
     (incident,) = smaller.incidents
-    rule = incident.root.invariant
+    rule = incident.cause.invariant
     entry = Accept(rule.id, "vision", "tuned", DAY, "0.002")
     assert excused(smaller, entry) == ([rule.sentence], ())
     other = recorder.judge(golden, WarmUp(lr=(0.0001, 0.0001)).tell)
@@ -154,9 +154,9 @@ def test_an_incident_without_its_root_has_the_id_of_what_is_left(recorder: Recor
     """The exception is for the cause. What it excused is not what an id stands for that is shown beside it."""
     outcome = recorder.check(recorder.golden(Loop()), Loop(schedule="never"))
     incident = next(item for item in outcome.incidents if item.consequences)
-    entry = Accept(incident.root.invariant.id, "vision", "known", DAY)
+    entry = Accept(incident.cause.invariant.id, "vision", "known", DAY)
     (left,) = judge(outcome.verdicts, [incident], Rules((entry,), {}, DAY)).incidents
-    assert left.root == incident.consequences[0]
+    assert left.cause == incident.consequences[0]
     assert left.id != incident.id
 
 

@@ -26,7 +26,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
 
 
 def roots(outcome: CheckOutcome) -> list[tuple[str, Deviation]]:
-    return [(incident.root.invariant.subject, incident.root.deviation) for incident in outcome.incidents]
+    return [(incident.cause.invariant.subject, incident.cause.deviation) for incident in outcome.incidents]
 
 
 class NotANumber:
@@ -50,5 +50,5 @@ def test_a_loss_that_is_not_finite_at_once_is_no_consequence_of_missing_clipping
 
 def test_a_loss_that_is_not_finite_later_may_be_one(golden: Golden, tmp_path: Path) -> None:
     outcome = check(golden, Real(clip="never", loss_inputs=NotANumber(3)), tmp_path)
-    (found,) = (item for item in outcome.incidents if item.root.invariant.subject == CLIP)
+    (found,) = (item for item in outcome.incidents if item.cause.invariant.subject == CLIP)
     assert any(item.invariant.subject == LOSSES for item in found.consequences), describe(outcome.incidents)

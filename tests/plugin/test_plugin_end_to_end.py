@@ -101,7 +101,7 @@ def test_fixture_in_process(pytester, plugin):
     (bundle,) = (pytester.path / "kept").glob("tiny-test_net-*/bundle")
     broken.stdout.fnmatch_lines([f"note: kept what `traincheck replay {bundle.relative_to(pytester.path)}` needs*"])
     replayed = replay_bundle(bundle)
-    assert replayed.incidents[0].root.invariant.relation == "Accumulate"
+    assert replayed.incidents[0].cause.invariant.relation == "Accumulate"
     assert replayed.commands is not None
     assert replayed.commands.reproduce == ("pytest", "test_net.py::test_net")
     broken.stdout.fnmatch_lines([f"if intended: {' '.join(replayed.commands.accept)}"])

@@ -92,7 +92,7 @@ def test_the_commands_stand_in_one_item_whatever_the_number_of_incidents(project
     result = results["failed"]("net")
     (incident,) = result.incidents
     (consequence,) = incident.consequences
-    second = replace(incident, id="def", rank=2, root=consequence, consequences=())
+    second = replace(incident, id="def", number=2, cause=consequence, consequences=())
     project.set(replace(result, incidents=(replace(incident, consequences=()), second)))
     project.run("--traincheck", NET, "--junitxml=junit.xml").assert_outcomes(passed=1, failed=2, skipped=1)
     failures = ElementTree.parse(project.root / "junit.xml").iter("failure")

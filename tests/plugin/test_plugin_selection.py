@@ -112,7 +112,7 @@ def test_last_failed_does_not_hide_what_broke_since(project, results):
     result = results["failed"]("net")
     linear, zero, step = (item.invariant for item in result.verdicts)
     (incident,) = result.incidents
-    other = replace(incident, id="new", root=replace(incident.root, invariant=linear), consequences=())
+    other = replace(incident, id="new", cause=replace(incident.cause, invariant=linear), consequences=())
     verdicts = (
         InvariantVerdict(linear, Verdict.VIOLATED),
         InvariantVerdict(zero, Verdict.HELD),
@@ -233,8 +233,8 @@ def test_with_a_live_golden_a_broken_rule_of_another_kind_fails_the_item_of_its_
 
     result = results["failed"]("net")
     (incident,) = result.incidents
-    root = replace(incident.root, invariant=replace(incident.root.invariant, kind=Kind.CONFIG))
-    project.set(replace(result, incidents=(replace(incident, root=root),)))
+    root = replace(incident.cause, invariant=replace(incident.cause.invariant, kind=Kind.CONFIG))
+    project.set(replace(result, incidents=(replace(incident, cause=root),)))
     (project.root / NET).unlink()
     session = project.run("--traincheck", "--traincheck-golden=main", "--traincheck-pipeline=net", "-v", "tests")
     session.stdout.fnmatch_lines([f"{NET}::behaviour FAILED*", f"{NET}::config FAILED*"])

@@ -229,7 +229,7 @@ def test_a_criterion_that_is_a_module_is_the_cause_as_well(numbers: Numbers) -> 
     golden = numbers.golden(Numeric(criterion=True))
     outcome = numbers.check(golden, Numeric(seed=9, criterion=True, loss_scale=4.0))
     assert len(outcome.incidents) == 1, describe(outcome.incidents)
-    assert outcome.incidents[0].root.invariant.sentence == LOSSES
+    assert outcome.incidents[0].cause.invariant.sentence == LOSSES
 
 
 def test_a_loss_twice_as_large_is_seen_where_seeds_agree(numbers: Numbers) -> None:

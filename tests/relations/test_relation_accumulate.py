@@ -32,7 +32,7 @@ def test_fresh_and_whole_are_learned(recorder: Recorder) -> None:
 def test_a_missing_zero_grad_is_the_top_incident(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(zero_grad="never"))
     violation = broken(outcome, FRESH)
-    assert outcome.incidents[0].root is violation
+    assert outcome.incidents[0].cause is violation
     assert (violation.step, violation.stage, violation.source) == (1, "train", "train.py:15")
     assert violation.variables == ("Net.fc1.weight", "Net.fc1.bias", "Net.fc2.weight")
     assert "zero_grad is missing or misplaced" in violation.title
@@ -52,7 +52,7 @@ def test_clearing_before_each_micro_batch_loses_all_but_the_last(recorder: Recor
     golden = recorder.golden(Loop(microbatches=2))
     outcome = recorder.check(golden, Loop(microbatches=2, zero_grad="never", zero_each=True))
     violation = broken(outcome, WHOLE)
-    assert outcome.incidents[0].root is violation
+    assert outcome.incidents[0].cause is violation
     assert violation.step == 0
     assert "only the last backward pass counts" in violation.title
     assert FRESH not in [item.invariant.sentence for item in violations(outcome)]
@@ -109,7 +109,7 @@ def test_the_closure_of_lbfgs_clears_before_each_evaluation(recorder: Recorder) 
     assert not fewer.incidents, describe(fewer.incidents)
     outcome = check_run(golden, recorder.tell(lambda t: _lbfgs(t, clears=False)), same_spec=True)
     violation = broken(outcome, CLEAN)
-    assert (violation.step, outcome.incidents[0].root) == (0, violation), describe(outcome.incidents)
+    assert (violation.step, outcome.incidents[0].cause) == (0, violation), describe(outcome.incidents)
 
 
 def critic_and_generator(

@@ -37,8 +37,8 @@ def test_another_clip_norm_is_one_config_incident(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(clip=5.0))
     (incident,) = outcome.incidents
     assert incident.kind is Kind.CONFIG
-    assert incident.root.title == f"`{CLIP}(max_norm)` was 1 in the golden run and is 5 in the candidate."
-    assert (incident.root.step, incident.root.source) == (0, "train.py:14")
+    assert incident.cause.title == f"`{CLIP}(max_norm)` was 1 in the golden run and is 5 in the candidate."
+    assert (incident.cause.step, incident.cause.source) == (0, "train.py:14")
 
 
 def test_a_model_left_in_eval_after_an_evaluation(recorder: Recorder) -> None:
@@ -64,7 +64,7 @@ def test_autocast_that_is_not_applied(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop(autocast="bfloat16")), Loop())
     violation = broken(outcome, "In training, models are called under autocast(bfloat16).")
     assert "calls it without autocast" in violation.title
-    assert outcome.incidents[0].root is violation
+    assert outcome.incidents[0].cause is violation
 
 
 def test_two_dropouts_with_their_own_rates_are_told_apart(recorder: Recorder) -> None:

@@ -25,7 +25,7 @@ def test_clipping_after_the_step_is_out_of_place(recorder: Recorder) -> None:
     violation = broken(outcome, CLIPPED)
     assert (violation.step, violation.stage) == (0, "train")
     assert violation.title.endswith("the candidate calls it only after the optimizer's step.")
-    assert outcome.incidents[0].root == violation
+    assert outcome.incidents[0].cause == violation
     assert (
         outcome.incidents[0]
         .consequences[0]
@@ -105,7 +105,7 @@ def test_clipping_before_unscaling_is_the_wrong_way_round(recorder: Recorder) ->
     assert rule(golden, ORDERED)
     outcome = check_run(golden, recorder.tell(lambda t: _mixed_precision(t, swapped=True)), same_spec=True)
     assert "the candidate calls `torch.nn.utils.clip_grad_norm_` first" in broken(outcome, ORDERED).title
-    assert outcome.incidents[0].root.invariant.relation == "APISequence"
+    assert outcome.incidents[0].cause.invariant.relation == "APISequence"
 
 
 def test_order_says_nothing_when_one_of_the_two_is_missing(recorder: Recorder) -> None:

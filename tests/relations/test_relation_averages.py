@@ -104,7 +104,7 @@ def test_another_decay_is_named_under_any_seed(
     golden: Golden, kept: float, says: str, seed: int, tmp_path: Path
 ) -> None:
     outcome = judged(golden, follow(kept), tmp_path, seed)
-    top = outcome.incidents[0].root
+    top = outcome.incidents[0].cause
     assert (top.invariant.relation, top.meaning.place) == ("Averages", Place.AVERAGING)
     assert top.title.replace("0.004999", "0.005").replace("0.005001", "0.005").endswith(says), top.title
     assert len(outcome.incidents) == 1

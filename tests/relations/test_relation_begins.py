@@ -93,7 +93,7 @@ def test_a_target_that_is_drawn_by_itself(golden: Golden, tmp_path: Path) -> Non
     assert title.startswith(
         "In the golden run `Agent.target` began with the values of `Agent.critic`; in the candidate"
     )
-    assert outcome.incidents[0].root.title == title, describe(outcome.incidents)
+    assert outcome.incidents[0].cause.title == title, describe(outcome.incidents)
 
 
 def test_two_critics_that_are_one_twice(golden: Golden, tmp_path: Path) -> None:

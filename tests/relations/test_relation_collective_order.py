@@ -70,7 +70,7 @@ def test_ranks_that_call_different_things_at_the_same_place(recorder: Recorder) 
         f"In the golden run all ranks called `{REDUCE}` together; in the candidate they call different things: "
         f"{REDUCE} on rank 0, {BROADCAST} on rank 1."
     ]
-    assert outcome.incidents[0].root.step == 2
+    assert outcome.incidents[0].cause.step == 2
 
 
 def test_a_rank_that_calls_less(recorder: Recorder) -> None:
@@ -216,7 +216,7 @@ def test_an_exchange_that_leaves_something_else_is_named_with_its_rank(recorder:
     ):
         outcome = recorder.judge(golden, exchanging(left), ranks=2)
         assert titles(outcome, "CollectiveOrder") == [f"{was} {says}"]
-        assert outcome.incidents[0].root.step == 0
+        assert outcome.incidents[0].cause.step == 0
 
 
 def test_a_rank_that_puts_in_nothing_is_named(recorder: Recorder) -> None:

@@ -35,8 +35,8 @@ def test_clipping_on_one_rank_only_is_the_cause_of_what_drifts_apart(recorder: R
     outcome = recorder.check(recorder.golden(Loop(ranks=2)), Loop(ranks=2, clip_ranks=(0,)))
     assert broken(outcome, PARAMETERS).step == 0
     (incident,) = outcome.incidents
-    assert incident.root.invariant.relation == "Count"
-    assert incident.root.ranks == (1,)
+    assert incident.cause.invariant.relation == "Count"
+    assert incident.cause.ranks == (1,)
 
 
 def test_another_number_of_ranks_is_held_to_the_same_rules(recorder: Recorder) -> None:
@@ -68,7 +68,7 @@ def test_untied_weights_differ(recorder: Recorder) -> None:
     violation = broken(outcome, TIED_SENTENCE)
     assert violation.step == 0
     assert violation.title.endswith("in the candidate they differ.")
-    assert outcome.incidents[0].root is violation, describe(outcome.incidents)
+    assert outcome.incidents[0].cause is violation, describe(outcome.incidents)
 
 
 def test_one_rank_in_the_middle_that_differs_is_seen(recorder: Recorder) -> None:

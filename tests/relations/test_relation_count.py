@@ -297,7 +297,7 @@ def test_a_training_that_takes_no_step(recorder: Recorder) -> None:
     """Windows end with steps, so that there is none in which a step could be missed."""
     outcome = recorder.judge(recorder.learn(stepping), lambda t: stepping(t, steps=False))
     (incident,) = outcome.incidents
-    assert incident.root.title == (
+    assert incident.cause.title == (
         "`torch.optim.AdamW.step` was called at least once in every golden run; the candidate never calls it."
     )
 
@@ -366,7 +366,7 @@ def test_a_scheduler_beside_a_scaler_that_vanished(recorder: Recorder) -> None:
     golden = recorder.learn(Scaled(overflows).tell)
     outcome = recorder.judge(golden, Scaled(overflows, lambda _iteration: 0).tell)
     (incident,) = outcome.incidents
-    assert incident.root.title == (
+    assert incident.cause.title == (
         f"`{STEP_LR}.step` was called at least once in every golden run; the candidate never calls it."
     )
 
@@ -374,8 +374,8 @@ def test_a_scheduler_beside_a_scaler_that_vanished(recorder: Recorder) -> None:
 def test_a_step_that_nothing_came_before_is_one_incident(recorder: Recorder) -> None:
     """`optimizer.step()` stands there twice: its window has no backward pass, no batch and no forward pass."""
     outcome = recorder.judge(recorder.learn(Scaled().tell), Scaled(extra=3).tell)
-    (incident,) = [item for item in outcome.incidents if item.root.invariant.relation == "Count"]
-    assert incident.root.invariant.subject == "torch.autograd.backward"
+    (incident,) = [item for item in outcome.incidents if item.cause.invariant.relation == "Count"]
+    assert incident.cause.invariant.subject == "torch.autograd.backward"
     assert len(incident.consequences) > 2
 
 

@@ -28,7 +28,7 @@ def test_a_forgotten_parameter_is_named(recorder: Recorder) -> None:
     assert violation.variables == ("Net.fc2.weight",)
     assert (violation.step, violation.source) == (0, "train.py:5")
     assert "in no optimizer" in violation.title
-    assert outcome.incidents[0].root is violation
+    assert outcome.incidents[0].cause is violation
     assert len(outcome.incidents) == 1, describe(outcome.incidents)
 
 

@@ -36,7 +36,7 @@ def test_a_parameter_that_the_loss_does_not_reach(recorder: Recorder) -> None:
     violation = broken(outcome, RECEIVES + ".")
     assert violation.variables == ("Net.fc2.weight",)
     assert "is absent" in violation.title
-    assert outcome.incidents[0].root is violation
+    assert outcome.incidents[0].cause is violation
 
 
 def test_an_unused_head_in_golden_becomes_a_precondition(recorder: Recorder) -> None:
@@ -120,7 +120,7 @@ def test_a_forward_pass_contains_its_layers(recorder: Recorder) -> None:
     assert rule(golden, sentence).scope is Scope.PINNED
     outcome = recorder.check(golden, Loop(layers=(LINEAR, DROPOUT)))
     assert (broken(outcome, sentence).step, broken(outcome, sentence).stage) == (3, "eval")
-    assert {incident.root.invariant.subject for incident in outcome.incidents} == {F + "batch_norm"}
+    assert {incident.cause.invariant.subject for incident in outcome.incidents} == {F + "batch_norm"}
 
 
 def test_a_compiled_candidate_hides_its_layers_and_breaks_no_rule_about_them(recorder: Recorder) -> None:

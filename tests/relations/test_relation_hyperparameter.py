@@ -38,12 +38,12 @@ def test_one_change_is_one_config_incident(recorder: Recorder, change: dict[str,
     outcome = recorder.check(recorder.golden(Loop()), Loop().but(**change))
     (incident,) = outcome.incidents
     assert incident.kind is Kind.CONFIG
-    assert (incident.root.title, incident.root.step, incident.root.source) == (title, 0, "train.py:5")
+    assert (incident.cause.title, incident.cause.step, incident.cause.source) == (title, 0, "train.py:5")
 
 
 def test_two_changes_are_two_incidents_or_one_subject(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(lr=0.1, clip=5.0))
-    assert sorted(incident.root.invariant.relation for incident in outcome.incidents) == ["APIArg", "Hyperparameter"]
+    assert sorted(incident.cause.invariant.relation for incident in outcome.incidents) == ["APIArg", "Hyperparameter"]
 
 
 def test_which_kernel_does_the_work_is_no_configuration(recorder: Recorder) -> None:

@@ -119,8 +119,8 @@ def test_a_checkpoint_that_leaves_something_out(
 ) -> None:
     outcome = judged(file_golden, through_a_file, tmp_path, saved=saved, load=load)
     (incident,) = outcome.incidents
-    assert incident.root.invariant.relation == "Loaded", describe(outcome.incidents)
-    assert f"it is given nothing for {lacking}" in incident.root.title
+    assert incident.cause.invariant.relation == "Loaded", describe(outcome.incidents)
+    assert f"it is given nothing for {lacking}" in incident.cause.title
 
 
 def test_a_helper_that_gives_the_model_what_it_has(file_golden: Golden, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_helper_that_gives_the_model_what_it_has(file_golden: Golden, tmp_path
         saved=lambda model: {f"module.{k}": v for k, v in model.state_dict().items()},
         load=what_fits,
     )
-    assert "is the model's own memory for `Tagger#1.words.weight`" in outcome.incidents[0].root.title
+    assert "is the model's own memory for `Tagger#1.words.weight`" in outcome.incidents[0].cause.title
 
 
 @pytest.mark.parametrize("seed", [0, 7])
@@ -173,7 +173,7 @@ def test_the_average_is_no_model_to_go_on_with(tmp_path: Path) -> None:
         "In the golden run `load_state_dict` gave `Tagger#2` values that `Tagger` had; in the candidate those of "
         "`Tagger#1`: another state is saved or loaded."
     ]
-    assert outcome.incidents[0].root.invariant.relation == "Loaded"
+    assert outcome.incidents[0].cause.invariant.relation == "Loaded"
 
 
 # The best weights, kept in memory
@@ -194,7 +194,7 @@ def keeping_the_best(seed: int, kept: Callable[[Any], Any] = copy.deepcopy) -> N
 def test_the_best_weights_are_kept_without_a_copy(tmp_path: Path) -> None:
     golden = learned(keeping_the_best, tmp_path)
     outcome = judged(golden, keeping_the_best, tmp_path, kept=lambda state: {k: v.detach() for k, v in state.items()})
-    assert "is the model's own memory" in outcome.incidents[0].root.title
+    assert "is the model's own memory" in outcome.incidents[0].cause.title
     clones = judged(
         golden, keeping_the_best, tmp_path, seed=3, kept=lambda state: {k: v.clone() for k, v in state.items()}
     )
@@ -222,7 +222,7 @@ def test_the_best_weights_for_another_model_are_kept_without_a_copy(tmp_path: Pa
     assert rule in sentences(golden, "Loaded")
     assert not violations(judged(golden, into_another_model, tmp_path, seed=4, kept=lambda state: copy.deepcopy(state)))
     outcome = judged(golden, into_another_model, tmp_path, kept=dict)
-    assert "was kept without a copy and has changed" in outcome.incidents[0].root.title, describe(outcome.incidents)
+    assert "was kept without a copy and has changed" in outcome.incidents[0].cause.title, describe(outcome.incidents)
 
 
 def test_a_copy_that_is_not_needed_may_be_left_out(tmp_path: Path) -> None:

@@ -61,9 +61,9 @@ def test_an_average_that_is_never_updated(recorder: Recorder) -> None:
     golden = recorder.golden(Loop(ema=True))
     outcome = recorder.check(golden, Loop(ema=True, ema_moves=False))
     (incident,) = outcome.incidents
-    assert incident.root.invariant.relation == "Moves"
-    assert set(incident.root.variables) == {"Net#1.fc1.weight", "Net#1.fc1.bias", "Net#1.fc2.weight"}
-    assert "a copy such as an EMA" in incident.root.title
+    assert incident.cause.invariant.relation == "Moves"
+    assert set(incident.cause.variables) == {"Net#1.fc1.weight", "Net#1.fc1.bias", "Net#1.fc2.weight"}
+    assert "a copy such as an EMA" in incident.cause.title
 
 
 def test_statistics_move_in_training_and_rest_in_evaluation(recorder: Recorder) -> None:
@@ -78,7 +78,7 @@ def test_statistics_that_move_in_an_evaluation_are_a_consequence(recorder: Recor
     assert (violation.step, violation.stage) == (3, "eval")
     assert set(violation.variables) == {f"Net.{name}" for name in STATISTICS}
     assert len(outcome.incidents) == 1, describe(outcome.incidents)
-    assert outcome.incidents[0].root.invariant.relation == "APIArg"
+    assert outcome.incidents[0].cause.invariant.relation == "APIArg"
 
 
 def test_what_moves_by_chance_has_no_rule(recorder: Recorder) -> None:

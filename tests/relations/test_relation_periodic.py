@@ -81,11 +81,11 @@ def test_a_target_that_follows_too_often(tmp_path: Path) -> None:
     assert sorted(sentences(known, "Periodic")) == sorted(FOLLOWS)
     outcome = judged(known, tmp_path, every=1)
     (incident,) = outcome.incidents
-    assert incident.root.title == (
+    assert incident.cause.title == (
         f"{LOAD} was called after 3, 6 and 9 steps of the golden run; in the candidate it is called after 1, 2, 3, 4, "
         "5, 6, 7, ... and 10 steps: more often."
     ), describe(outcome.incidents)
-    assert "test_relation_periodic.py" in incident.root.source
+    assert "test_relation_periodic.py" in incident.cause.source
 
 
 def test_a_target_that_follows_by_hand(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ def test_a_scheduler_that_is_never_stepped_is_the_cause(recorder: Recorder) -> N
     outcome = recorder.check(recorder.golden(Loop()), Loop(schedule="never"))
     assert broken(outcome, HALVED).candidate.endswith("(learning rate 0.01, 0.01, 0.01, 0.01, 0.01, 0.01)")
     (incident,) = outcome.incidents
-    assert incident.root.invariant.relation == "Count"
-    assert "StepLR.step" in incident.root.title
+    assert incident.cause.invariant.relation == "Count"
+    assert "StepLR.step" in incident.cause.title
 
 
 def test_a_shorter_or_longer_run_follows_the_same_schedule(recorder: Recorder) -> None:

@@ -50,30 +50,30 @@ def test_a_run_that_ends_early_is_one_incident(recorder: Recorder, loop: Loop) -
     loop = loop.but(wrapper="")
     outcome = recorder.check(recorder.golden(loop), loop.but(steps=3))
     (incident,) = outcome.incidents
-    assert incident.root.title == (
+    assert incident.cause.title == (
         f"The candidate made 3 optimizer steps (`{STEP}`), the golden run 6: the candidate's run ends early."
     ), describe(outcome.incidents)
-    assert incident.root.step == 2
+    assert incident.cause.step == 2
 
 
 def test_what_comes_late_is_missing_for_that_reason(recorder: Recorder) -> None:
     """An evaluation after the last step never comes: it was not left out by itself."""
     loop = Loop(evaluate_after=(5,))
     (incident,) = recorder.check(recorder.golden(loop), loop.but(steps=3)).incidents
-    assert "ends early" in incident.root.title
+    assert "ends early" in incident.cause.title
     assert any("in evaluation" in item.title for item in incident.consequences)
 
 
 def test_two_optimizers(recorder: Recorder) -> None:
     golden = recorder.learn(gan)
     (incident,) = recorder.judge(golden, partial(gan, rounds=3)).incidents
-    assert "ends early" in incident.root.title
+    assert "ends early" in incident.cause.title
     assert not recorder.judge(golden, gan).incidents
 
 
 def test_a_step_that_is_left_out_comes_first(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(skip_step=(1, 3)))
-    assert "an optimizer step is missing" in outcome.incidents[0].root.title
+    assert "an optimizer step is missing" in outcome.incidents[0].cause.title
     assert "The candidate made 4 optimizer steps" in " ".join(totals(outcome))
     assert "early" not in " ".join(totals(outcome))
 
@@ -81,7 +81,7 @@ def test_a_step_that_is_left_out_comes_first(recorder: Recorder) -> None:
 def test_an_evaluation_that_is_left_out(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(evaluate_after=(5,)))
     (incident,) = outcome.incidents
-    assert incident.root.title == (
+    assert incident.cause.title == (
         "In the golden run `torch.nn.Module.forward` of `Net` in evaluation was called at 2 or more points, "
         "before, between or after the training steps; in the candidate at 1: evaluations are missing."
     )

@@ -83,7 +83,7 @@ def test_an_array_that_is_augmented_in_place(tmp_path: Path) -> None:
     assert sentences(known, "Untouched") == [RULE]
     outcome = judged(known, tmp_path, seed=5, how="in place")
     (incident,) = outcome.incidents
-    assert incident.root.title == (
+    assert incident.cause.title == (
         "In the golden run the data set kept its values; in the candidate `Signals.signals` changed while batches were "
         "made of it: something is written into the stored data in place, and every later epoch gets that."
     ), describe(outcome.incidents)

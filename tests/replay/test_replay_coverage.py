@@ -146,7 +146,7 @@ def test_what_a_rule_tells_needs_no_warning_beside_it(seeded: Seeded) -> None:
     """Weights that are not those of golden, drawn from the same numbers: the incident names them."""
     outcome = check_run(golden_of(seeded), seeded(small(loaded=True)), same_spec=True)
     assert outcome.coverage is not None
-    assert "Replay" in {item.root.invariant.relation for item in outcome.incidents}
+    assert "Replay" in {item.cause.invariant.relation for item in outcome.incidents}
     assert parted(outcome.coverage).startswith("initial values of")
     assert outcome.coverage.parted is not None
     assert outcome.coverage.parted.reported

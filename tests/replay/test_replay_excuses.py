@@ -38,7 +38,7 @@ def over_all(logits: Any, labels: Any) -> Any:
 
 
 def titles(outcome: CheckOutcome) -> list[str]:
-    return [incident.root.title for incident in outcome.incidents]
+    return [incident.cause.title for incident in outcome.incidents]
 
 
 def excused(outcome: CheckOutcome) -> dict[str, str]:
@@ -186,7 +186,7 @@ def test_a_border_between_model_and_loss_that_moved(record: Record, monkeypatch:
         return F.nll_loss(logits.flatten(0, 1), labels.flatten(), ignore_index=PAD)
 
     outcome = check_run(golden, record(train(loss=likelihood)), same_spec=True)
-    assert not [incident for incident in outcome.incidents if incident.root.invariant.relation == "Replay"]
+    assert not [incident for incident in outcome.incidents if incident.cause.invariant.relation == "Replay"]
 
 
 def masked(self: Any, x: Any) -> Any:

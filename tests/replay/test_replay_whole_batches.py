@@ -123,7 +123,7 @@ def test_it_is_one_incident(record: Record) -> None:
     golden = golden_of(record, train)
     outcome = check_run(golden, record(train(too_dark)), same_spec=True)
     (incident,) = outcome.incidents
-    assert "a different batch" in incident.root.title
+    assert "a different batch" in incident.cause.title
     assert outcome.coverage is not None
     assert outcome.coverage.parted is not None
     assert outcome.coverage.parted.what == "batch: it differs from the golden run's"

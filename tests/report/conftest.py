@@ -116,8 +116,8 @@ ENVIRONMENT = {"python": "3.11.7", "torch": "2.13.0+cpu", "numpy": "2.3.1", "pla
 def failed() -> CheckResult:
     clipping = Incident(
         id="c0ffee",
-        rank=1,
-        root=violation(CLIP, "`torch.nn.utils.clip_grad_norm_` is no longer called before `torch.optim.AdamW.step`"),
+        number=1,
+        cause=violation(CLIP, "`torch.nn.utils.clip_grad_norm_` is no longer called before `torch.optim.AdamW.step`"),
         consequences=(
             *(violation(STEP, f"the update of `{name}` is larger than ever in golden", 20 + i) for i, name in
               enumerate(LAYERS)),
@@ -127,8 +127,8 @@ def failed() -> CheckResult:
     )  # fmt: skip
     config = Incident(
         id="decade",
-        rank=2,
-        root=violation(
+        number=2,
+        cause=violation(
             LEARNING_RATE,
             "`AdamW(lr)` was 0.001, is 0.0003",
             5,

@@ -47,10 +47,10 @@ def test_the_cause_carries_the_incident(failed: CheckResult) -> None:
     case = cases(the_suite(failed))["torch.nn.utils.clip_grad_norm_"]
     failure = case.find("failure")
     assert failure is not None
-    assert failure.get("message") == failed.incidents[0].root.title
+    assert failure.get("message") == failed.incidents[0].cause.title
     assert "candidate: never in 8 steps" in (failure.text or "")
     properties = {item.get("name"): item.get("value") for item in case.iter("property")}
-    assert properties["traincheck_invariant"] == failed.incidents[0].root.invariant.id
+    assert properties["traincheck_invariant"] == failed.incidents[0].cause.invariant.id
     assert properties["traincheck_step"] == "1"
     assert properties["traincheck_diff"] == "train/loop.py, @@ -38,16 +38,14 @@ (same function)"
     assert "-        torch.nn.utils.clip_grad_norm_(" in (failure.text or "")

@@ -151,7 +151,7 @@ def place(result: dict[str, Any]) -> tuple[str, int]:
 def at(result: CheckResult, source: str, directory: str = "") -> CheckResult:
     """The same incident elsewhere: only the first is left, without changed lines."""
     first = result.incidents[0]
-    incident = replace(first, root=replace(first.root, source=source), diff=None)
+    incident = replace(first, cause=replace(first.cause, source=source), diff=None)
     return replace(result, incidents=(incident,), candidate=replace(result.candidate, directory=directory))
 
 
@@ -222,7 +222,7 @@ def test_a_place_is_a_path_of_the_repository(
 
 def test_without_a_line_the_file_of_the_changed_lines_is_the_place(failed: CheckResult, tmp_path: Path) -> None:
     first = failed.incidents[0]
-    unplaced: Incident = replace(first, root=replace(first.root, source=""))
+    unplaced: Incident = replace(first, cause=replace(first.cause, source=""))
     assert place(rendered([replace(failed, incidents=(unplaced,))], tmp_path)["results"][0]) == ("train/loop.py", 0)
 
 
@@ -232,8 +232,8 @@ def test_without_any_file_there_is_no_place(failed: CheckResult, tmp_path: Path)
 
 
 def test_text_of_unknown_origin_becomes_no_placeholder_link_or_escape(hostile: CheckResult, tmp_path: Path) -> None:
-    root = replace(hostile.incidents[0].root, title="{0} of [x](http://y) \x1b[31m\x00 \u202e")
-    run = rendered([replace(hostile, incidents=(replace(hostile.incidents[0], root=root),))], tmp_path)
+    root = replace(hostile.incidents[0].cause, title="{0} of [x](http://y) \x1b[31m\x00 \u202e")
+    run = rendered([replace(hostile, incidents=(replace(hostile.incidents[0], cause=root),))], tmp_path)
     (result,) = run["results"]
     texts = [result["message"]["text"], run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]]
     assert "{{0}} of [x] (http://y)" in texts[0]

@@ -163,7 +163,7 @@ def test_the_first_bad_commit_of_a_line(history: History) -> None:
     assert report.first_bad.commit.subject == "Commit c4"
     assert report.first_bad.commit.author == "A. Person <person@example.invalid>"
     assert report.incident is not None
-    assert report.incident.root.title == "`zero_grad` is missing"
+    assert report.incident.cause.title == "`zero_grad` is missing"
     assert len(report.tested) <= 5  # both ends, and half of what is left each time
     assert told[2] == "5 commits between them, about 3 to test"
     assert told[0].startswith(f"good  {report.good.short}  Commit c0\n")

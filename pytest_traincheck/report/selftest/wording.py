@@ -74,7 +74,7 @@ def found(mutant: Mutant) -> str:
     """How a mutant was killed, or why it did not come to that."""
     if mutant.incident is not None:
         more = mutant.incidents - 1
-        return one_line(mutant.incident.root.title) + (f" (and {plural(more, 'more incident')})" if more else "")
+        return one_line(mutant.incident.cause.title) + (f" (and {plural(more, 'more incident')})" if more else "")
     return one_line(mutant.detail)
 
 

@@ -37,7 +37,7 @@ def render_upgrade(result: UpgradeResult, width: int = 80) -> Text:
         lines.append(("", ""))
         lines += [(line, "bold" if number == 0 else "") for number, line in enumerate(
             render_incident_text(incident, width).split("\n"))]  # fmt: skip
-        indent = " " * len(f"{incident.rank}. ")
+        indent = " " * len(f"{incident.number}. ")
         lines += _labelled("broken by", wording.BROKEN_BY[cause], width, indent, "bold")
         if call is not None:
             lines += _labelled("library", wording.call_text(call), width, indent, "bold")

@@ -47,7 +47,7 @@ def cell_text(result: UpgradeResult, code: Code, libraries: Libraries) -> tuple[
     if found.errors:
         return "ERROR", found.errors[0].message
     if found.outcome is Outcome.FAIL:
-        return f"FAILED, {plural(len(found.incidents), 'incident')}", found.incidents[0].root.title
+        return f"FAILED, {plural(len(found.incidents), 'incident')}", found.incidents[0].cause.title
     return f"passed, {wording.verdict_summary(found)}", ""
 
 
