@@ -88,7 +88,7 @@ class Attributes:
         claim = invariant.claim
         position = int(broken[0])
         process = run.processes[int(examples.process[position])]
-        golden = dict(zip(claim.modules, claim.values, strict=True))
+        golden = dict(zip(claim.modules, claim.values, strict=False))
         differing = [
             (path, was, now)
             for path, was, now in _pairs(process, claim, golden)
@@ -242,7 +242,7 @@ def _first_difference(was: Course, now: Course) -> int | None:
 
 def _examples(process: Process, position: int, claim: ValuesAre) -> Examples:
     """One example for each module that has the attribute, at the first step that differs."""
-    golden = dict(zip(claim.modules, claim.values, strict=True))
+    golden = dict(zip(claim.modules, claim.values, strict=False))
     pairs = list(_pairs(process, claim, golden))
     if not pairs:
         return EMPTY

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Meaning, Place, Words
 from pytest_traincheck.replay import record
@@ -38,7 +39,7 @@ class Keeps(Claim):
 
     copy: str
     of: str
-    update: int
+    update: Natural
     kept: float
 
 

@@ -46,11 +46,11 @@ class Net(torch.nn.Module):
         self.add_module(name, Cut(2.0))
         self.drop = torch.nn.Dropout(0.1)
         self.last = torch.nn.Linear(width, 1)
-        self.name = name
+        self.name = f"a {name}"
         self.heads = heads
 
     def forward(self, x: Any) -> Any:
-        return self.last(self.drop(getattr(self, self.name)(self.first(x))))
+        return self.last(self.drop(getattr(self, self.name.split()[1])(self.first(x))))
 
 
 def nothing(_net: Any, _step: int) -> None:
@@ -104,7 +104,7 @@ def test_numbers_texts_and_short_tuples_are_rules(learned: Callable[..., Golden]
     """Counts, paths, what is private, and torch's own layers are none."""
     assert sorted(sentences(learned(), "Attributes")) == [
         "The attribute `heads` of `Net` is 2.",
-        'The attribute `name` of `Net` is "cut".',
+        'The attribute `name` of `Net` is "a cut".',
         "The attribute `threshold` of `Net.cut` is 2.",
         'The attribute `way` of `Net.cut` is "hard".',
         "The attribute `window` of `Net.cut` is (1, 2).",
@@ -149,7 +149,7 @@ def test_what_is_not_there_or_of_another_size_is_not_spoken_of(
     assert not said(judged(golden, change=without))
     assert not said(judged(golden, width=16, heads=4))
     (title,) = said(judged(golden, name="clip"))  # What the module that is gone had is no matter.
-    assert title.startswith('The attribute `name` of `Net` was "cut" before the first step')
+    assert title.startswith('The attribute `name` of `Net` was "a cut" before the first step')
 
 
 def test_what_differs_between_seeds_is_no_rule(tmp_path: Path) -> None:
