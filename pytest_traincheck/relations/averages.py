@@ -15,7 +15,7 @@ from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Meaning, Place, Words
 from pytest_traincheck.replay import record
-from pytest_traincheck.replay.sides import Side, Tensor
+from pytest_traincheck.replay.computed import Computed, Tensor
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Run
@@ -131,7 +131,7 @@ def _found(run: Run, position: int) -> Mapping[tuple[str, str], list[_Update]]:
     recorded = record(run)
     if recorded is None:
         return {}
-    side = Side(recorded.recording, position)
+    side = Computed(recorded.recording, position)
     process = run.processes[position]
     variables = Variables.of(process)
     # Sketches know a tensor by the first of its names.
@@ -155,7 +155,7 @@ def _found(run: Run, position: int) -> Mapping[tuple[str, str], list[_Update]]:
     return found
 
 
-def _of_pair(side: Side, copy: str, root: str, mine: Mapping[str, list[Tensor]]) -> list[_Update]:
+def _of_pair(side: Computed, copy: str, root: str, mine: Mapping[str, list[Tensor]]) -> list[_Update]:
     times = sorted({tensor.at for tensors in mine.values() for tensor in tensors[1:]})
     found: list[_Update] = []
     for before, at in _looks(times, mine):
@@ -178,7 +178,7 @@ def _looks(times: list[int], mine: Mapping[str, list[Tensor]]) -> list[tuple[int
     return [(max(one), max(other)) for one, other in pairwise(groups)] if times else []
 
 
-def _kept(side: Side, copy: str, root: str, names: list[str], before: int, at: int) -> float | None:
+def _kept(side: Computed, copy: str, root: str, names: list[str], before: int, at: int) -> float | None:
     """The share that an update keeps; None where it is no average of what both were, or rounding hides it."""
     was: list[float] = []
     now: list[float] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_traincheck.golden.recording import GRAD, TRAINING
-from pytest_traincheck.replay.sides import Call, Side
+from pytest_traincheck.replay.computed import Call, Computed
 
 Key = tuple[object, ...]
 
@@ -19,7 +19,7 @@ _WHOLE = ("autograd", "optimizer", "clip", "scaler", "scheduler", "data")
 """Kinds of calls that belong to a training step as a whole."""
 
 
-def aligned(golden: Side, candidate: Side) -> dict[int, int]:
+def aligned(golden: Computed, candidate: Computed) -> dict[int, int]:
     """Golden call -> candidate call."""
     ours, theirs = _keys(golden), _keys(candidate)
     found = {
@@ -37,7 +37,7 @@ def _alike(golden: Call, candidate: Call) -> bool:
     return golden.kind != "module" or not layers or golden.name == candidate.name
 
 
-def _keys(side: Side) -> Mapping[Key, int]:
+def _keys(side: Computed) -> Mapping[Key, int]:
     """The key of every call but functions -> the call."""
     seen: dict[Key, int] = {}
     keys: dict[Key, int] = {}
@@ -57,7 +57,7 @@ def _key(call: Call) -> Key | None:
     return None
 
 
-def _add_functions(golden: Side, candidate: Side, found: dict[int, int]) -> None:
+def _add_functions(golden: Computed, candidate: Computed, found: dict[int, int]) -> None:
     """Functions within aligned calls, and those outside of every call, step by step."""
     counterpart = dict(found)
     for call in sorted(counterpart):
@@ -73,14 +73,14 @@ def _add_functions(golden: Side, candidate: Side, found: dict[int, int]) -> None
         )
 
 
-def _match(golden: Side, ours: list[int], candidate: Side, theirs: list[int], found: dict[int, int]) -> None:
+def _match(golden: Computed, ours: list[int], candidate: Computed, theirs: list[int], found: dict[int, int]) -> None:
     for name, calls in _functions(golden, ours).items():
         others = _functions(candidate, theirs).get(name, [])
         if len(calls) == len(others):
             found.update(zip(calls, others, strict=True))
 
 
-def _functions(side: Side, calls: list[int]) -> Mapping[str, list[int]]:
+def _functions(side: Computed, calls: list[int]) -> Mapping[str, list[int]]:
     named: dict[str, list[int]] = {}
     for call in calls:
         if side.calls[call].kind in ("function", "collective"):

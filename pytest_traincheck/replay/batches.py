@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 
 from pytest_traincheck.replay.calls import Calls
+from pytest_traincheck.replay.computed import INFINITE, PAIRS, ROWS, Call, Computed, Tensor, apart
 from pytest_traincheck.replay.fetches import Fetch
 from pytest_traincheck.replay.likeness import Likeness
 from pytest_traincheck.replay.point import Point
-from pytest_traincheck.replay.sides import INFINITE, PAIRS, ROWS, Call, Side, Tensor, apart
 from pytest_traincheck.replay.tolerance import agreement, epsilon
 
 _FEW = 16
@@ -92,7 +92,7 @@ def _made_later(calls: Calls, part: Tensor, candidate: Call) -> bool:
     return any(apart(part, tensor) <= limit for tensors in given for tensor in tensors.values())
 
 
-def _side_by_side(golden: Side, candidate: Side, batch: Call, other: Call) -> Iterator[Point]:
+def _side_by_side(golden: Computed, candidate: Computed, batch: Call, other: Call) -> Iterator[Point]:
     """Of a batch whose tensors have golden's rows, in whatever order: that each row has golden's row beside it."""
     ours, theirs = golden.together.get(batch.index, {}), candidate.together.get(other.index, {})
     compared: dict[str, bool] = {}

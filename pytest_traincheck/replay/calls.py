@@ -9,8 +9,8 @@ from functools import cached_property
 
 from pytest_traincheck.golden.recording import TRAINING
 from pytest_traincheck.replay.align import aligned
+from pytest_traincheck.replay.computed import INFINITE, Call, Computed, Tensor, apart
 from pytest_traincheck.replay.passed_on import weighs_otherwise
-from pytest_traincheck.replay.sides import INFINITE, Call, Side, Tensor, apart
 from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, epsilon, passed_on
 
 SCORES = "scores"
@@ -54,7 +54,7 @@ class Calls:
     """The comparison of two processes, call by call."""
 
     def __init__(
-        self, golden: Side, candidate: Side, platform: str = "", workers: bool = False, repeated: bool = False
+        self, golden: Computed, candidate: Computed, platform: str = "", workers: bool = False, repeated: bool = False
     ) -> None:
         self.golden = golden
         self.candidate = candidate

@@ -10,12 +10,12 @@ import numpy as np
 from pytest_traincheck.golden.recording import GRAD, Recording
 from pytest_traincheck.replay.build import Recorded, record
 from pytest_traincheck.replay.calls import Calls, Compared, Status
+from pytest_traincheck.replay.computed import Call, Computed, phases
 from pytest_traincheck.replay.difference import Difference, first_within, first_within_step
 from pytest_traincheck.replay.flow import Flow
 from pytest_traincheck.replay.parting import Parting, parting
 from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.roles import roles_of_batch
-from pytest_traincheck.replay.sides import Call, Side, phases
 from pytest_traincheck.trace import Run
 
 FUNCTIONS = "torch.nn.functional"
@@ -99,7 +99,7 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
     for process in sorted(set(golden.calls["process"].tolist())):
         recordings = golden, candidate.recording
         for phase in range(min(len(phases(recording, process)) for recording in recordings)):
-            sides = [Side(recording, process, phase) for recording in recordings]
+            sides = [Computed(recording, process, phase) for recording in recordings]
             calls = Calls(sides[0], sides[1], platform, candidate.workers, golden.repeated)
             claims += _claims(calls, candidate, process, unstable)
             made |= _made(calls, process) - unstable

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_traincheck.replay.calls import Calls, Status
-from pytest_traincheck.replay.sides import Call, Side
+from pytest_traincheck.replay.computed import Call, Computed
 from pytest_traincheck.trace.slots import argument
 
 
@@ -80,7 +80,7 @@ def _differing(candidate: Call, who: str, ours: Counter[str], theirs: Counter[st
     return Difference(candidate, f"{who} {' and '.join(parts)}")
 
 
-def _on_the_way(side: Side, backward: Call) -> Counter[str]:
+def _on_the_way(side: Computed, backward: Call) -> Counter[str]:
     outside = (side.calls[call] for call in side.children.get(-1, []))
     return Counter(
         call.name
@@ -89,7 +89,7 @@ def _on_the_way(side: Side, backward: Call) -> Counter[str]:
     )
 
 
-def _called(side: Side, call: Call) -> Counter[str]:
+def _called(side: Computed, call: Call) -> Counter[str]:
     return Counter(_name(side.calls[child]) for child in side.children.get(call.index, []))
 
 

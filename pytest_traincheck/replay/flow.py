@@ -14,10 +14,10 @@ from pytest_traincheck.golden.recording import ENTRY, GRAD, TRAINING
 from pytest_traincheck.optimizer_label import models_in
 from pytest_traincheck.replay.batches import paired_batches
 from pytest_traincheck.replay.calls import Calls
+from pytest_traincheck.replay.computed import INFINITE, Call, Computed, Tensor, apart, moved_apart
 from pytest_traincheck.replay.initial import initial_values
 from pytest_traincheck.replay.likeness import Likeness
 from pytest_traincheck.replay.point import Point
-from pytest_traincheck.replay.sides import INFINITE, Call, Side, Tensor, apart, moved_apart
 from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, epsilon, passed_on, passed_on_by_signs
 
 _FEWEST, _OTHER = 16, 0.01
@@ -384,12 +384,12 @@ def _worst(what: str, golden: Call, candidate: Call, excess: dict[str, tuple[flo
     return Point(what, golden, candidate, *excess[name], tuple(wrong))
 
 
-def _end_before(side: Side, window: int) -> float:
+def _end_before(side: Computed, window: int) -> float:
     """When the last optimizer step before a window ended."""
     return max((c.end for c in side.calls.values() if c.kind == "optimizer" and c.window < window), default=0)
 
 
-def _settled(side: Side, at: float) -> float:
+def _settled(side: Computed, at: float) -> float:
     """The first time after `at` when variables have been looked at: right after the next forward pass began, or the
     one that is under way.
     """
@@ -397,6 +397,6 @@ def _settled(side: Side, at: float) -> float:
     return side.inside(entries[0]) if entries else side.last
 
 
-def _begin_after(side: Side, window: int) -> float:
+def _begin_after(side: Computed, window: int) -> float:
     later = [call.begin for call in side.calls.values() if call.window > window]
     return min(later, default=side.last)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pytest_traincheck.replay.computed import Call, Computed, Tensor, apart
 from pytest_traincheck.replay.point import Point
-from pytest_traincheck.replay.sides import Call, Side, Tensor, apart
 from pytest_traincheck.replay.tolerance import allowance, epsilon
 
 
-def initial_values(ours: Side, theirs: Side) -> Iterator[Point]:
+def initial_values(ours: Computed, theirs: Computed) -> Iterator[Point]:
     """Parameters and buffers as they begin, where the same random numbers were drawn.
 
     All that is there when the first forward pass begins; where it was seeded otherwise after the first of them were
@@ -22,7 +22,7 @@ def initial_values(ours: Side, theirs: Side) -> Iterator[Point]:
             return
 
 
-def _compared(ours: Side, theirs: Side, call: Call, other: Call) -> Iterator[Point]:
+def _compared(ours: Computed, theirs: Computed, call: Call, other: Call) -> Iterator[Point]:
     # What is tracked only later, a copy of parameters say, does not begin here.
     first, begun = (
         {
@@ -42,7 +42,7 @@ def _compared(ours: Side, theirs: Side, call: Call, other: Call) -> Iterator[Poi
         yield Point("initial", call, other, off[worst], allowed[worst], tuple(name for _, name in wrong))
 
 
-def _seeded_alike(golden: Side, candidate: Side, until: tuple[float, float]) -> bool:
+def _seeded_alike(golden: Computed, candidate: Computed, until: tuple[float, float]) -> bool:
     """Whether both drew the same from the beginning on, whatever the generators held before they were seeded."""
     (draws, moved), (others, states) = golden.drawn(0, until[0]), candidate.drawn(0, until[1])
     seeded, counterpart = ({name: found[1:] for name, found in each.items()} for each in (moved, states))
@@ -53,7 +53,7 @@ def _found_elsewhere(value: Tensor, name: tuple[str, str], first: dict[tuple[str
     return any(other != name and tensor.norm and apart(tensor, value) == 0 for other, tensor in first.items())
 
 
-def _around(side: Side, at: float) -> Call | None:
+def _around(side: Computed, at: float) -> Call | None:
     """The call in which variables were first looked at, or the first one after that."""
     inside = [call for call in side.calls.values() if call.begin < at <= call.end]
     later = [call for call in side.calls.values() if call.begin >= at]

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from pytest_traincheck.replay.calls import Calls
-from pytest_traincheck.replay.sides import Call, Tensor, apart
+from pytest_traincheck.replay.computed import Call, Tensor, apart
 
 _FEWEST = 2
 """Rows of a batch that must be golden's to say that it holds golden's examples."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from pytest_traincheck.golden.recording import ENTRY
 from pytest_traincheck.replay.calls import Calls, Compared, Status
+from pytest_traincheck.replay.computed import Call, Computed, apart
 from pytest_traincheck.replay.roles import roles_of_batch
-from pytest_traincheck.replay.sides import Call, Side, apart
 from pytest_traincheck.replay.tolerance import agreement, allowance, epsilon
 from pytest_traincheck.trace.slots import argument, is_singular, parts_of_batch
 
@@ -144,7 +144,7 @@ def _random(calls: Calls, symptom: Compared) -> Iterator[_Cause]:
         yield _Cause(at, _window(calls.candidate, at), f"random numbers of {_generator(name)}: {what}")
 
 
-def _until(symptom: Compared, side: Side, call: Call) -> float:
+def _until(symptom: Compared, side: Computed, call: Call) -> float:
     """Up to when draws matter: the beginning of the call, or its end where it draws otherwise itself."""
     return call.end if symptom.why == "random" else side.inside(call)
 
@@ -163,7 +163,7 @@ def _draws(calls: Calls, golden: tuple[float, int] | None, candidate: tuple[floa
     return f"`{theirs[0]}` draws different numbers"
 
 
-def _draw(side: Side, state: tuple[float, int] | None) -> tuple[str, int] | None:
+def _draw(side: Computed, state: tuple[float, int] | None) -> tuple[str, int] | None:
     """Name and size of the draw that left a state, or the call in which it was drawn; None where it was set."""
     if state is None:
         return None
@@ -208,6 +208,6 @@ def _parts(differ: Sequence[str], parts: Sequence[str], roles: Mapping[str, str]
     return f"{text}, {parts_of_batch(kept, roles)} {are} as in the golden run" if kept else text
 
 
-def _window(side: Side, at: float) -> int:
+def _window(side: Computed, at: float) -> int:
     """The step in which something happens."""
     return next((call.window for call in side.calls.values() if call.end >= at), 0)

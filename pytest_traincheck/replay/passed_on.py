@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 
-from pytest_traincheck.replay.sides import Call, Side, apart
+from pytest_traincheck.replay.computed import Call, Computed, apart
 
 _ROUNDED = 4.0
 """Roundings of a score that are allowed for."""
 
 
 def weighs_otherwise(
-    sides: tuple[Side, Side], calls: tuple[Call, Call], eps: float, limit: float
+    sides: tuple[Computed, Computed], calls: tuple[Call, Call], eps: float, limit: float
 ) -> tuple[float, float] | None:
     """How far apart the scores are that golden's and the candidate's call of a softmax weigh, and how far they may be;
     None where they are as far apart as rounding them to `eps` explains, or the next calls do not take the weights.
@@ -35,7 +35,7 @@ def weighs_otherwise(
     return (off, allowed) if allowed < off < math.inf and taken else None
 
 
-def _goes_on(side: Side, call: Call) -> bool:
+def _goes_on(side: Computed, call: Call) -> bool:
     """Whether the next call beside one is given its result."""
     weights = side.results.get(call.index, {}).get("out")
     later = [each for each in side.children.get(call.parent, ()) if side.calls[each].begin >= call.end]

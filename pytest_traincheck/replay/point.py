@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_traincheck.replay.sides import Call
+from pytest_traincheck.replay.computed import Call
 
 
 @dataclass(frozen=True)

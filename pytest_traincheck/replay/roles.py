@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pytest_traincheck.golden.recording import ENTRY
-from pytest_traincheck.replay.sides import Call, Side, Tensor, apart
+from pytest_traincheck.replay.computed import Call, Computed, Tensor, apart
 
 INPUTS, TARGETS = "inputs", "targets"
 _TARGET = "in.target"
 """What the loss functions of torch call the argument that holds the right answers."""
 
 
-def roles_of_batch(side: Side, batch: Call) -> Mapping[str, str]:
+def roles_of_batch(side: Computed, batch: Call) -> Mapping[str, str]:
     """What parts of a batch are for, by their paths.
 
     A part is known by where it goes in the same step, as it is. One that is changed on the way, or that goes both ways
@@ -25,7 +25,7 @@ def roles_of_batch(side: Side, batch: Call) -> Mapping[str, str]:
     return {path: role for role, paths in found.items() for path in paths if path not in both}
 
 
-def _given(side: Side, batch: Call) -> Mapping[str, list[Tensor]]:
+def _given(side: Computed, batch: Call) -> Mapping[str, list[Tensor]]:
     later = [call for call in side.calls.values() if call.window == batch.window and call.begin > batch.end]
     return {
         INPUTS: [tensor for call in later if call.flags & ENTRY for tensor in _other_than_targets(side, call)],
@@ -33,7 +33,7 @@ def _given(side: Side, batch: Call) -> Mapping[str, list[Tensor]]:
     }
 
 
-def _other_than_targets(side: Side, call: Call) -> Iterator[Tensor]:
+def _other_than_targets(side: Computed, call: Call) -> Iterator[Tensor]:
     return (tensor for slot, tensor in side.inputs.get(call.index, {}).items() if slot != _TARGET)
 
 

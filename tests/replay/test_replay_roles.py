@@ -13,8 +13,8 @@ import torch.nn.functional as F  # noqa: E402
 from replays import Record  # noqa: E402
 
 from pytest_traincheck.replay import record as recorded  # noqa: E402
+from pytest_traincheck.replay.computed import Computed  # noqa: E402
 from pytest_traincheck.replay.roles import roles_of_batch  # noqa: E402
-from pytest_traincheck.replay.sides import Side  # noqa: E402
 
 Step = Callable[[Any, Any], Any]
 
@@ -50,7 +50,7 @@ def roles(record: Record, step: Step) -> dict[str, str]:
     """Those of the first batch."""
     found = recorded(record(loop(step)))
     assert found is not None
-    side = Side(found.recording, 0)
+    side = Computed(found.recording, 0)
     batch = min((call for call in side.calls.values() if call.kind == "data"), key=lambda call: call.begin)
     return dict(roles_of_batch(side, batch))
 

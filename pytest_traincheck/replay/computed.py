@@ -59,7 +59,7 @@ class Call:
     flags: int
 
 
-class Side:
+class Computed:
     """What one process computed, from the beginning or since sketching began again with a later optimizer."""
 
     def __init__(self, recording: Recording, process: int, phase: int = 0) -> None:
