@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal
@@ -325,7 +324,8 @@ def _source(run: Run, members: list[int], row: int) -> int:
 def _of_ranks(text: str, ranks: list[int]) -> str:
     """The positions that a text begins with as ranks: `1 zero` of the ranks 4 and 5 as `5 zero`."""
     words = text.split()
-    places = list(itertools.takewhile(str.isdecimal, words))
+    # A list of positions, or one and what is said of it, which may begin with a number too: `1 2 times that`.
+    places = words if all(map(str.isdecimal, words)) else words[:1]
     rest = words[len(places) :]
     named = [str(ranks[int(place)]) for place in places]
     if rest or not named:

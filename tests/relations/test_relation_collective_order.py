@@ -209,7 +209,12 @@ def test_an_exchange_that_leaves_something_else_is_named_with_its_rank(recorder:
     def half(rank: int, given: list[list[float]]) -> list[float]:
         return [number / 2 for number in total(rank, given)]
 
+    def triple(rank: int, given: list[list[float]]) -> list[float]:
+        """A whole number, which is no rank."""
+        return [number * 3 for number in total(rank, given)]
+
     for left, says in (
+        (triple, "rank 0 has 3 times that."),
         (own, "rank 1 has something else."),
         (nothing, "rank 1 has zero."),
         (half, "rank 0 has 0.5 times that."),
