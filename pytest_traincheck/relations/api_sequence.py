@@ -12,7 +12,7 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label, step_context
-from pytest_traincheck.relations.count import GRADIENT_TYPES
+from pytest_traincheck.relations.counted import GRADIENT_TYPES
 from pytest_traincheck.relations.meaning import Change, Deviation, Evidence, Meaning, Place, Words, place_of_call
 from pytest_traincheck.relations.moved import moved_to
 from pytest_traincheck.rules.claims import Claim

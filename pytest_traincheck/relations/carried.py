@@ -12,7 +12,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.called import FORWARD
 from pytest_traincheck.relations.claims import Items, Natural
 from pytest_traincheck.relations.context import module_roots, rank_label
-from pytest_traincheck.relations.count import skipped_windows
+from pytest_traincheck.relations.counted import skipped_windows
 from pytest_traincheck.relations.meaning import Meaning, Place, Words
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope

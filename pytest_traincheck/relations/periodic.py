@@ -13,7 +13,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.called import FORWARD, Called
 from pytest_traincheck.relations.claims import Items, Natural
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.count import RESTORE, counted, said_otherwise, skipped_windows
+from pytest_traincheck.relations.counted import RESTORE, counted, said_otherwise, skipped_windows
 from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place, Words, place_of_call
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope

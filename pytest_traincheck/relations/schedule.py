@@ -17,7 +17,7 @@ import numpy as np
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Items, Natural
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.count import steps_not_taken
+from pytest_traincheck.relations.counted import steps_not_taken
 from pytest_traincheck.relations.covered import construction_row
 from pytest_traincheck.relations.hyperparameter import (
     base_rates,

@@ -12,7 +12,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.called import FORWARD, Called
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.count import counted, said_otherwise, steps_optimizer
+from pytest_traincheck.relations.counted import counted, said_otherwise, steps_optimizer
 from pytest_traincheck.relations.given import examples_given, examples_known, given_unseen
 from pytest_traincheck.relations.meaning import Basic, Change, Deviation, Evidence, Meaning, Place
 from pytest_traincheck.rules.claims import Claim
