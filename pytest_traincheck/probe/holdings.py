@@ -7,6 +7,7 @@ fills is no write into data. Nothing here keeps an array or a data set alive.
 
 from __future__ import annotations
 
+import mmap
 import weakref
 import zlib
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ _ARRAYS = 4096
 _DEPTH = 6
 _FEWEST = 2
 """Numbers without which a tensor or list is no data."""
+_ITEMS = 256
+"""Items of a list up to which all are looked at; of a longer one evenly spaced ones stand for it, and its length."""
 
 _Known = dict[str, tuple[Any, int]]
 """Path of an array -> its shape and dtype, and its hash; 0 of one that had one value throughout, as an empty cache."""
@@ -115,9 +118,10 @@ def _arrays(dataset: Any) -> Iterator[tuple[str, str, Any]]:
         items: Any = walk.sequence(value) if pairs is None else None
         if items is not None:
             # One that is no example's is a list of places, lengths or draws.
-            if of_example and len(items) >= _FEWEST and all(type(item) in _PLAIN_ITEMS for item in items):
+            some = items[:: -(-len(items) // _ITEMS)] if of_example and len(items) >= _FEWEST else ()
+            if some and all(type(item) in _PLAIN_ITEMS for item in some):
                 left -= 1
-                yield name, path, list(items)
+                yield name, path, [len(items), *some]
                 return
             of_example = True
             pairs = [(str(number), item) for number, item in enumerate(items[:_ARRAYS])]
@@ -147,7 +151,7 @@ def _described(array: Any) -> tuple[Any, int, int] | None:
         return "list", zlib.crc32(text) + 1, len(text)
     if issubclass(type(array), torch.Tensor):
         return _of_tensor(array)
-    if array.dtype.kind not in "biufc" or not array.size:
+    if array.dtype.kind not in "biufc" or not array.size or _is_in_a_file(array):
         return None
     if array.nbytes > _WHOLE and not array.flags.c_contiguous:
         return None
@@ -156,6 +160,14 @@ def _described(array: Any) -> tuple[Any, int, int] | None:
     few = data[:_SAMPLE].tobytes()
     constant = few == data[:1].tobytes() * (len(few) // array.itemsize) and bool((data == data[0]).all())
     return (tuple(array.shape), str(array.dtype)), 0 if constant else zlib.crc32(data.tobytes()) + 1, int(data.nbytes)
+
+
+def _is_in_a_file(array: Any) -> bool:
+    """Whether an array is a file that is mapped into memory: to look at it is to read it from disk."""
+    below = array
+    while _is_array(below):
+        below = below.base
+    return type(below) is mmap.mmap
 
 
 def _of_tensor(tensor: torch.Tensor) -> tuple[Any, int, int] | None:

@@ -130,6 +130,15 @@ def test_the_content_of_what_is_saved(watched: Watch) -> None:
     assert left_out == ["1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked"]
 
 
+def test_what_is_saved_beside_a_module_that_knows_its_parent(watched: Watch) -> None:
+    def save() -> None:
+        model, knowing = trained(net()), net()
+        knowing[0].add_module("parent", knowing)
+        torch.save([knowing, model[0]], io.BytesIO())
+
+    assert [item.name for item in watched(save).measured("save.content")] == ["0.weight", "0.bias"]
+
+
 def test_models_are_numbered_in_the_order_in_which_they_were_made(watched: Watch) -> None:
     """Also where one lies at an address that a model which is gone has had."""
     made: list[str] = []

@@ -36,7 +36,7 @@ class Save(Named):
         if self._left[1] <= 0 or unobservable():
             return
         recorder.variables.refresh()
-        saved = list(_tensors(self.parameters.argument(args, call.kwargs, "obj"), "", _DEPTH))
+        saved = list(_tensors(self.parameters.argument(args, call.kwargs, "obj"), "", _DEPTH, set()))
         with quiet(state):
             found = _found_among(recorder.modules.roots, saved)
         for slot, digest in found:
@@ -89,20 +89,25 @@ def _left_out(roots: Iterable[Root], saved: list[Slot]) -> list[Slot]:
     ]
 
 
-def _tensors(value: Any, name: str, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor in a container, with its name; of a module that is saved as a whole, its parameters and buffers."""
+def _tensors(value: Any, name: str, depth: int, seen: set[int]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every tensor in a container, with its name; of a module that is saved as a whole, its parameters and buffers.
+    `seen` has the ids of modules that were there before: one may hold its own parent.
+    """
     if issubclass(type(value), torch.Tensor):
         yield name, value
     elif issubclass(type(value), torch.nn.Module):
+        if id(value) in seen:
+            return
+        seen.add(id(value))
         for entries in (value._parameters, value._buffers, value._modules):
             for key, item in list(entries.items()):
-                yield from _tensors(item, f"{name}.{key}", depth)
+                yield from _tensors(item, f"{name}.{key}", depth, seen)
     elif depth:
         named = pairs(value)
         if named is None:
             named = [(str(place), item) for place, item in enumerate(sequence(value) or ())]
         for key, item in named:
-            yield from _tensors(item, f"{name}.{key}", depth - 1)
+            yield from _tensors(item, f"{name}.{key}", depth - 1, seen)
 
 
 def install(probe: Probe) -> None:
