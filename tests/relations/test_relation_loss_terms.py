@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 from judgements import rule, sentences, titles, violations
 from training_story import Measured, Recorder, Training
+from unrolled_story import Unrolled
 
 from pytest_traincheck.rules.model import Scope
 
@@ -61,41 +62,27 @@ def test_a_single_term_and_terms_that_come_and_go_are_no_rule(recorder: Recorder
     assert not sentences(recorder.learn(lambda t: summing(t, 2 + t.seed)), "LossTerms")
 
 
-def over_a_sequence(t: Training, length: Callable[[int], int], *, more: int = 0, fed_back: bool = True) -> None:
+def over_a_sequence(
+    length: Callable[[int], int], *, more: int = 0, fed_back: bool = True
+) -> Callable[[Training], None]:
     """A loss with a term for each element of a sequence, over which a model is unrolled, and so many besides."""
 
-    def look(number: int) -> None:
-        t.measure("fed.back", float(fed_back and number > 0))
+    def measure(t: Training, elements: int) -> None:
+        measured(t, elements + more)
 
-    net = t.model()
-    optimizer = t.adamw(list(net.parameters.values()))
-    t.mode(net, True)
-    for step in range(6):
-        t.zero_grad(optimizer)
-        t.batch()
-        for number in range(length(step)):
-            t.forward(net, within=partial(look, number))
-        t.backward(net, within=partial(measured, t, length(step) + more))
-        t.step(optimizer)
-        t.mode(net, False)
-        with t.no_grad():
-            for _ in range(7):
-                t.forward(net)
-        t.mode(net, True)
+    return Unrolled(length, fed_back, measure, evaluations=7).tell
 
 
 def test_a_term_for_each_element_of_a_sequence(recorder: Recorder) -> None:
     """How long it is, is up to the data, though all batches of all golden runs were as long."""
-    golden = recorder.learn(lambda t: over_a_sequence(t, lambda _step: 5))
+    golden = recorder.learn(over_a_sequence(lambda _step: 5))
     assert not sentences(golden, "LossTerms")
-    golden = recorder.learn(lambda t: over_a_sequence(t, lambda _step: 5, more=1))
+    golden = recorder.learn(over_a_sequence(lambda _step: 5, more=1))
     assert sentences(golden, "LossTerms") == [TWO]
-    assert not titles(
-        recorder.judge(golden, lambda t: over_a_sequence(t, lambda step: 5 - (step > 2), more=1)), "LossTerms"
-    )
-    assert titles(recorder.judge(golden, lambda t: over_a_sequence(t, lambda _step: 1)), "LossTerms")
+    assert not titles(recorder.judge(golden, over_a_sequence(lambda step: 5 - (step > 2), more=1)), "LossTerms")
+    assert titles(recorder.judge(golden, over_a_sequence(lambda _step: 1)), "LossTerms")
     # Five calls that are given nothing of one another have a term each.
-    golden = recorder.learn(lambda t: over_a_sequence(t, lambda _step: 5, fed_back=False))
+    golden = recorder.learn(over_a_sequence(lambda _step: 5, fed_back=False))
     assert sentences(golden, "LossTerms") == [TWO.replace("2", "5")]
 
 

@@ -10,6 +10,7 @@ from judgements import describe, sentences, violations
 from scaled_story import Scaled
 from trace_builder import Layer, Model, tensor
 from training_story import LINEAR, F, Loop, Recorder, Training
+from unrolled_story import Unrolled
 
 from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.golden.model import Golden
@@ -204,30 +205,11 @@ def test_examples_that_differ_between_golden_runs(recorder: Recorder) -> None:
     assert not totals(recorder.judge(golden, lambda t: as_whole(t, "evaluate", batches=1)))
 
 
-def unrolled(t: Training, length: Callable[[int], int], *, fed_back: bool = True) -> None:
-    """A model that is called for each element of a sequence in every step, with the state that it returned."""
-
-    def look(number: int) -> None:
-        t.measure("fed.back", float(fed_back and number > 0))
-
-    net = t.model()
-    optimizer = t.adamw(list(net.parameters.values()))
-    t.mode(net, True)
-    for step in range(6):
-        t.zero_grad(optimizer)
-        t.batch()
-        for number in range(length(step)):
-            t.forward(net, within=partial(look, number))
-        t.loss()
-        t.backward(net)
-        t.step(optimizer)
-
-
 @pytest.mark.parametrize(
     "story",
     [
-        lambda t: unrolled(t, lambda _step: 5),
-        lambda t: unrolled(t, lambda step: 5 - (step == 3), fed_back=False),
+        Unrolled(lambda _step: 5).tell,
+        Unrolled(lambda step: 5 - (step == 3), fed_back=False).tell,
     ],
     ids=["given what it returned", "as many calls as a sequence is long"],
 )
@@ -236,19 +218,19 @@ def test_how_long_a_sequence_is(recorder: Recorder, story: Callable[[Training], 
     golden = recorder.learn(story)
     text = "`torch.nn.Module.forward` of `Net` in training is given {} or more examples in a run."
     assert text.format(48) in sentences(golden)
-    assert not totals(recorder.judge(golden, lambda t: unrolled(t, lambda step: 5 - (step > 1))))
+    assert not totals(recorder.judge(golden, Unrolled(lambda step: 5 - (step > 1)).tell))
 
 
 def test_calls_that_are_as_many_in_every_step(recorder: Recorder) -> None:
     """Two views of a batch, say: nothing is fed back, and each call is given examples of its own."""
-    golden = recorder.learn(lambda t: unrolled(t, lambda _step: 2, fed_back=False))
-    assert totals(recorder.judge(golden, lambda t: unrolled(t, lambda _step: 1, fed_back=False)))
+    golden = recorder.learn(Unrolled(lambda _step: 2, fed_back=False).tell)
+    assert totals(recorder.judge(golden, Unrolled(lambda _step: 1, fed_back=False).tell))
 
 
 def test_an_evaluation_with_gradients(recorder: Recorder) -> None:
     """One step has the calls of an evaluation besides: a plan, and no sequence."""
-    golden = recorder.learn(lambda t: unrolled(t, lambda step: 10 if step == 3 else 2, fed_back=False))
-    fewer = recorder.judge(golden, lambda t: unrolled(t, lambda step: 6 if step == 3 else 2, fed_back=False))
+    golden = recorder.learn(Unrolled(lambda step: 10 if step == 3 else 2, fed_back=False).tell)
+    fewer = recorder.judge(golden, Unrolled(lambda step: 6 if step == 3 else 2, fed_back=False).tell)
     assert totals(fewer) == [
         "In the golden run `torch.nn.Module.forward` of `Net` in training was given 160 or more examples; in the "
         "candidate 128."
