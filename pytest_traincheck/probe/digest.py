@@ -27,7 +27,8 @@ _BLOCK_ROWS = 256
 _SAMPLE = 1024
 _MIX = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
-_PLAIN = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.nn.Parameter)}
+PLAIN = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.nn.Parameter)}
+"""Classes of tensors without a dispatch of their own."""
 _COMMON = frozenset({
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex128, torch.complex64, torch.complex32,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
@@ -59,7 +60,7 @@ _views: dict[tuple[int, int], tuple[torch.Tensor | None, torch.Tensor | None]] =
 def local(tensor: torch.Tensor) -> torch.Tensor | None:
     """The tensor whose memory can be read, `None` where there is none: tracing, `vmap`, meta and lazy tensors."""
     kind = type(tensor)
-    if kind not in _PLAIN:
+    if kind not in PLAIN:
         shard = getattr(tensor, "_local_tensor", None)
         if isinstance(shard, torch.Tensor):
             return local(shard)
@@ -243,7 +244,7 @@ def state(tensor: torch.Tensor, finite: bool = False) -> int:
 def surely_finite(tensor: torch.Tensor) -> bool:
     """Whether a small tensor in CPU memory is finite; read from memory, no operator runs. False: not known."""
     code = _ARRAYS.get(tensor.dtype)
-    if code is None or type(tensor) not in _PLAIN or not _is_block(tensor) or tensor.is_neg():
+    if code is None or type(tensor) not in PLAIN or not _is_block(tensor) or tensor.is_neg():
         return False
     if not 0 < tensor.nbytes <= _FEW or not (pointer := tensor.data_ptr()):
         return False
@@ -270,7 +271,7 @@ def number(value: Any) -> float | None:
     """The number in a result that is one floating-point number on the CPU; read from memory, no operator runs."""
     if type(value) is float:
         return value
-    if not isinstance(value, torch.Tensor) or type(value) not in _PLAIN or value.is_nested or value.numel() != 1:
+    if not isinstance(value, torch.Tensor) or type(value) not in PLAIN or value.is_nested or value.numel() != 1:
         return None
     if value.device.type != "cpu" or value.layout is not torch.strided or not value.dtype.is_floating_point:
         return None
@@ -305,7 +306,7 @@ def _walk(value: Any, checksum: int, depth: int) -> int:
         for item in items:
             checksum = _walk(item, checksum, depth - 1)
         return checksum
-    if id(type(value)) in _PLAIN_VALUES:
+    if id(type(value)) in PLAIN_VALUES:
         return zlib.crc32(walk.text_of(value).encode("utf-8", "backslashreplace"), checksum)
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
         return zlib.crc32(value.tobytes(), checksum)
@@ -316,7 +317,7 @@ def _walk(value: Any, checksum: int, depth: int) -> int:
 
 
 # By `id`: a class may have a metaclass that says what it is equal to.
-_PLAIN_VALUES = frozenset(map(id, (type(None), str, int, float, bool, bytes)))
+PLAIN_VALUES = frozenset(map(id, (type(None), str, int, float, bool, bytes)))
 
 
 def norms(tensors: list[torch.Tensor]) -> list[float]:
