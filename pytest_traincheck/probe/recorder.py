@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
 import threading
 from collections.abc import Collection
+from itertools import count
 from types import CodeType, FrameType
 from typing import Any
 
@@ -46,7 +46,7 @@ class Recorder:
 
     def __init__(self, writer: TraceWriter, known: list[torch.nn.Module], wrappers: Wrappers) -> None:
         self.writer = writer
-        self.clock = itertools.count(1)
+        self.clock = count(1)
         self.symbols = Symbols(writer)
         self._threads = Threads()
         self.sources = SourceLines(self.symbols)

@@ -8,9 +8,9 @@ ended: they begin again, as another phase. Nothing here keeps a tensor alive.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Mapping
+from itertools import islice
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -149,7 +149,7 @@ class Sketches:
         if unobservable():
             return
         with quiet(state):
-            for name, tensor in itertools.islice(tensors(LEFT, value, _DEPTH), ITEMS):
+            for name, tensor in islice(tensors(LEFT, value, _DEPTH), ITEMS):
                 # Written by what moves no version, so what was known of the tensor is not asked.
                 if (known := self._known.pop(id(tensor), None)) is not None:
                     known[0].forget()
@@ -187,7 +187,7 @@ class Sketches:
             self._write(call, self._slot(f"draw.{name}", None, ()), 0, (result.numel(), *_NO_NUMBERS[1:]))
 
     def _tensors(self, call: Call, prefix: str, value: Any) -> None:
-        for name, tensor in itertools.islice(tensors(prefix, value, _DEPTH), ITEMS):
+        for name, tensor in islice(tensors(prefix, value, _DEPTH), ITEMS):
             found = self._sketch(tensor)
             if found is not None:
                 self._for_calls -= _SKETCH + _ELEMENT * found[0]

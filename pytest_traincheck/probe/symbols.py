@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Sequence
+from json import dumps
 from typing import Any
 
 from . import summary
@@ -56,7 +56,7 @@ class Symbols:
 
     def once(self, kind: str, fields: dict[str, Any]) -> int:
         """The number of a symbol with these very fields; written when it is new."""
-        text = kind + json.dumps(fields, sort_keys=True)
+        text = kind + dumps(fields, sort_keys=True)
         with self._lock:
             number = self._texts.get(text)
             if number is None:

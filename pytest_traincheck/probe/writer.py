@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import struct
 import threading
-import time
 from collections.abc import Iterator
+from json import dumps
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from .growing import GrowingFile
@@ -35,7 +35,7 @@ class TraceWriter:
     """Writes the trace of this process below `run_dir`. Never raises after construction: failures are counted."""
 
     def __init__(self, run_dir: Path) -> None:
-        self.directory = run_dir / f"proc-{os.getpid()}-{time.time_ns()}"
+        self.directory = run_dir / f"proc-{os.getpid()}-{time_ns()}"
         self.directory.mkdir(parents=True)
         self.meta: dict[str, Any] = {}
         self.rows = 0
@@ -168,7 +168,7 @@ class TraceWriter:
 
     def symbol(self, record: dict[str, Any]) -> None:
         """Append one line to `symbols.jsonl`."""
-        line = (json.dumps(record, separators=(",", ":")) + "\n").encode()
+        line = (dumps(record, separators=(",", ":")) + "\n").encode()
         with self._lock:
             if self.closed:
                 return
@@ -205,7 +205,7 @@ class TraceWriter:
         }
         temporary = self.directory / f"meta.json.{threading.get_ident()}"
         try:
-            temporary.write_text(json.dumps(record, indent=1), encoding="utf-8")
+            temporary.write_text(dumps(record, indent=1), encoding="utf-8")
             temporary.replace(self.directory / "meta.json")
         except OSError as error:
             self.error("writing meta.json", error)

@@ -272,6 +272,19 @@ with warnings.catch_warnings(record=True) as caught:
 print([(os.path.basename(item.filename), item.lineno, item.category.__name__) for item in caught])
 """
 
+REPLACED = """
+import itertools, json, time
+
+class Refusing:
+    def default(self, value):
+        raise TypeError(value)
+
+itertools.count = lambda start=0, step=1: iter(range(start, start + 3))
+json.dumps = lambda value: Refusing().default(value)
+time.time = time.time_ns = time.monotonic = lambda: 1_000_000_000
+print(steps(nn.Linear(4, 4)), next(itertools.count(5)), time.time())
+"""
+
 SCRIPTS = {
     "storage smaller than its tensors": (STORAGE, "Memory", "a storage that is freed, or smaller than its tensors"),
     "parameters that are swapped": (SWAPPED, "Memory", "`swap_tensors`, and conversions that use it"),
@@ -281,6 +294,11 @@ SCRIPTS = {
     "deep nesting": (DEPTH, "Frames", "240 modules in each other, and the deepest nesting that Python allows"),
     "descriptors closed": (DESCRIPTORS, "Descriptors", "`os.closerange`, then files; bytes in `sys.argv`; `os._exit`"),
     "tables of functions": (TABLES, "Functions", "handlers in tables, a mode that notes functions and frames"),
+    "functions of the standard library replaced": (
+        REPLACED,
+        "Functions",
+        "`itertools`, `json.dumps` and clocks that a program replaces",
+    ),
     "frames of callers": (DISTRIBUTED, "Frames", "`torch.jit.script` of a class, `inspect.stack`, `stacklevel`"),
 }
 """Script, and its row of `docs/faults.md`."""

@@ -7,10 +7,10 @@ The graphs are read, once each, and left as they are.
 from __future__ import annotations
 
 import functools
-import json
 import math
 import sys
 from collections.abc import Iterator
+from json import dumps
 from typing import TYPE_CHECKING, Any
 
 import torch.fx
@@ -58,7 +58,7 @@ def _read(recorder: Recorder, gm: torch.fx.GraphModule) -> None:
         if isinstance(dtype, torch.dtype):
             recorder.measures.take(state, f"{PREFIX}{api}={dtype_name(dtype)}", region)
         for argument, value in _constants(name, node).items():
-            recorder.measures.take(state, f"{CONSTANT}{api}({argument})={json.dumps(value)}", region)
+            recorder.measures.take(state, f"{CONSTANT}{api}({argument})={dumps(value)}", region)
 
 
 def _functions(gm: torch.fx.GraphModule) -> Iterator[tuple[str, torch.fx.Node]]:
