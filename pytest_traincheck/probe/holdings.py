@@ -17,6 +17,7 @@ import torch
 
 from . import digest as content
 from . import walk
+from .spacing import stride
 
 STORED = "stored."
 """Prefix of the measures; the class of what holds the data follows, and the attribute under which."""
@@ -156,7 +157,7 @@ def _described(array: Any) -> tuple[Any, int, int] | None:
     if array.nbytes > _WHOLE and not array.flags.c_contiguous:
         return None
     flat = array.reshape(-1)
-    data = flat if array.nbytes <= _WHOLE else flat[:: -(-array.size // _SAMPLE)]
+    data = flat if array.nbytes <= _WHOLE else flat[:: stride(array.size, _SAMPLE)]
     few = data[:_SAMPLE].tobytes()
     constant = few == data[:1].tobytes() * (len(few) // array.itemsize) and bool((data == data[0]).all())
     return (tuple(array.shape), str(array.dtype)), 0 if constant else zlib.crc32(data.tobytes()) + 1, int(data.nbytes)
@@ -177,7 +178,7 @@ def _of_tensor(tensor: torch.Tensor) -> tuple[Any, int, int] | None:
     flat = readable.reshape(-1) if readable.nbytes <= _WHOLE or readable.is_contiguous() else None
     if flat is None:
         return None
-    data = flat if readable.nbytes <= _WHOLE else flat[:: -(-flat.numel() // _SAMPLE)].contiguous()
+    data = flat if readable.nbytes <= _WHOLE else flat[:: stride(flat.numel(), _SAMPLE)].contiguous()
     first = content.in_whole_numbers(data) if data.dtype in content.NUMBERS else data
     constant = bool((first == first[0]).all())
     return (tuple(readable.shape), str(readable.dtype)), 0 if constant else content.digest(data), data.nbytes

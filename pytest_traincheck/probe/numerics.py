@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from . import digest as content
+from .spacing import stride
 from .walk import pairs, sequence
 
 SAMPLE = 256
@@ -55,8 +56,7 @@ def sample(tensor: torch.Tensor) -> torch.Tensor | None:
     readable = _numbers(tensor)
     if readable is None or not readable.is_contiguous():
         return None
-    stride = -(-readable.numel() // SAMPLE)
-    return readable.detach().view(-1)[::stride].to("cpu", torch.float64, copy=True)
+    return readable.detach().view(-1)[:: stride(readable.numel(), SAMPLE)].to("cpu", torch.float64, copy=True)
 
 
 def relative_change(before: torch.Tensor, after: torch.Tensor) -> float:

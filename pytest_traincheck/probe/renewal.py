@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from . import digest as content
+from .spacing import stride
 from .walk import tensors
 
 KEPT = "kept."
@@ -69,7 +70,7 @@ def _sample(tensor: torch.Tensor) -> torch.Tensor | None:
     if readable.dtype.is_complex or readable.dtype is torch.bool:
         return None
     flat = readable.detach().reshape(-1)
-    taken = flat[:: -(-flat.numel() // _SAMPLE)].to("cpu", torch.float64, copy=True)
+    taken = flat[:: stride(flat.numel(), _SAMPLE)].to("cpu", torch.float64, copy=True)
     if torch.unique(taken).numel() < _FEWEST or int((taken != taken.mode().values).sum()) < _FEWEST:
         return None
     return taken

@@ -61,6 +61,12 @@ def test_how_much_of_the_input_is_new(watched: Watch) -> None:
     assert shares == pytest.approx([0.0, 0.5, 1.0], abs=0.05)
 
 
+def test_a_column_that_is_always_the_same_does_not_stand_for_all(watched: Watch) -> None:
+    """Rows of 64 that begin with one mark, in batches of which a sample of evenly spaced elements could be these."""
+    rows = [torch.cat([torch.arange(256.0)[:, None], torch.randn(256, 63)], dim=1) for _ in range(3)]
+    assert kept(watched, *rows, net=nn.Linear(64, 1)) == pytest.approx([0.0, 0.0], abs=0.05)
+
+
 def test_what_pads_is_not_counted(watched: Watch) -> None:
     padded = [torch.cat([torch.randn(20, 8), torch.zeros(40, 8)]) for _ in range(3)]
     assert kept(watched, *padded) == pytest.approx([0.0, 0.0], abs=0.05)

@@ -55,6 +55,18 @@ def test_large_parameters_are_sampled(watched: Watch) -> None:
     assert trace.values("parameter.update") == pytest.approx([0.05])
 
 
+@pytest.mark.parametrize("active", [0, 128], ids=["the first half", "the second half"])
+def test_a_sample_of_a_parameter_is_of_all_its_columns(watched: Watch, active: int) -> None:
+    """Some inputs of a layer are of units that are never active: what belongs to them does not move."""
+    net = nn.Linear(256, 256, bias=False)
+    inputs = torch.zeros(1, 256)
+    inputs[:, active : active + 128] = 1
+    with torch.no_grad():
+        net.weight.fill_(2.0)
+    trace = watched(lambda: steps(net, lambda: net(inputs).sum(), lr=0.1))
+    assert trace.values("parameter.update") == pytest.approx([0.05 * 0.5**0.5], rel=0.05)
+
+
 def test_averages_move_too(watched: Watch) -> None:
     """What no optimizer holds has updates as well, once somebody changes it."""
     net = nn.Linear(4, 3)
