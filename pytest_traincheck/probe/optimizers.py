@@ -49,6 +49,16 @@ class Optimizers:
             self._infos[id(optimizer)] = info
         return info
 
+    def by_hand(self, name: str) -> int:
+        """Number of an optimizer that stands for updates which the program makes itself."""
+        number = self._symbols.new("opt", {"class": name, "library": "user", "ordinal": self._count})
+        self._count += 1
+        return number
+
+    def any_alive(self) -> bool:
+        """Whether there is an optimizer of torch's."""
+        return any(info.ref() is not None for info in self._infos.values())
+
     def tensors(self, optimizer: torch.optim.Optimizer) -> set[int]:
         """Ids of the parameters of an optimizer."""
         return {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}

@@ -277,6 +277,10 @@ class Sketches:
         hashed = content.digest_nested(repr(parts))
         self._write(call, self._slot("hyper", None, ()), 0, (0, hashed, 0.0, 0.0, _NO_PROJECTIONS))
 
+    def settings_of_hand(self, call: Call) -> None:
+        """What stands for the hyper-parameters of an update that the program makes itself: nobody sees them."""
+        self._write(call, self._slot("hyper", None, ()), 0, (0, 0, 0.0, 0.0, _NO_PROJECTIONS))
+
     # random generators
 
     def _look_at_random(self, call: Call | None, when: str = "rng") -> None:

@@ -195,6 +195,26 @@ class Flow:
             found = [given[slot]] if slot in given else list(given.values())
             off = min((apart(inputs[slot], tensor) for tensor in found), default=INFINITE)
             return off if off <= agreement(epsilon(inputs[slot].dtype)) else self._beside(call, slot, given)
+        return self._anchor_of_functions(window)
+
+    def _anchor_of_functions(self, window: int) -> float | None:
+        """The same where functions are all that there is: distance of what tells examples apart among their inputs, as
+        long as one such input is golden's; None where none is.
+        """
+        calls = [
+            call
+            for call in self._golden.calls.values()
+            if call.window == window and call.kind == "function" and call.parent < 0 and call.flags & GRAD
+        ]
+        if any(call.flags & ENTRY for call in self._golden.calls.values()):
+            return None
+        for call in calls:
+            given = self._candidate.inputs.get(self._calls.pairs.get(call.index, -1), {})
+            for slot, tensor in self._golden.inputs.get(call.index, {}).items():
+                if slot in given and self._tells_examples(call, slot, tensor):
+                    off = apart(tensor, given[slot])
+                    if off <= agreement(epsilon(tensor.dtype)):
+                        return off
         return None
 
     def _beside(self, call: Call, different: str, given: Mapping[str, Tensor]) -> float | None:
@@ -394,6 +414,9 @@ def _settled(side: Computed, at: float) -> float:
     one that is under way.
     """
     entries = [call for call in side.calls.values() if call.flags & ENTRY and call.end > at]
+    if not entries and not any(call.flags & ENTRY for call in side.calls.values()):
+        # Without a model variables are looked at when gradients have come.
+        return min((c.end for c in side.calls.values() if c.kind == "autograd" and c.end > at), default=side.last)
     return side.inside(entries[0]) if entries else side.last
 
 
