@@ -8,6 +8,7 @@ the place of the `backward` that went before it. As long as there is an optimize
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,10 @@ _ROOTS = 16
 """How many times tensors that no module holds make up a model."""
 _LOOKED_AT = 16
 """Parameters that are asked whether anything has moved."""
-_SAME_WAY = 0.3
-"""How clearly new tensors must lie in the way that the gradients point from the old ones to count as their update."""
+_SAME_WAY, _NEAR = 0.3, 0.5
+"""How clearly new tensors must lie in the way that the gradients point from the old ones to count as their update, or
+else how near they must be to them.
+"""
 
 
 class ByHand:
@@ -59,6 +62,10 @@ class ByHand:
         """Roots of what is moved together -> number of the optimizer that stands for it, and what it moves."""
         self._steps = 0
         self._roots_left = _ROOTS
+        self._met: dict[int, weakref.ref[torch.Tensor]] = {}
+        """Leaves of the last graph that no module holds, beside some that one does."""
+        self._places: list[int] = []
+        """Of each tensor of the last model that no module holds: which of the leaves of its graph it was."""
 
     # from outside
 
@@ -115,7 +122,7 @@ class ByHand:
         every = kind in _WORKS or (kind == "function" and not torch.is_grad_enabled())
         if not self._settle(state, every=every) and not every:
             if self._before is not None and not self._reserved:
-                self._reserved = [next(self._recorder.clock) for _ in range(len(self._watched) + 2)]
+                self._reserved = self._times()
             if kind in ("mode", "construct"):
                 self.waits = False  # What a state is loaded into changes too.
 
@@ -139,7 +146,8 @@ class ByHand:
 
     def _find_loose(self, state: ThreadState, roots: Any) -> None:
         """Take note of the leaves of a graph that no module holds. Tensors of the same shapes, in the place of those
-        that got gradients last and the way that these pointed, are their update.
+        that got gradients last and the way that these pointed, are their update. Beside a model's parameters only what
+        comes again counts: a batch that is to get a gradient does not.
         """
         variables = self._recorder.variables
         found = loose.leaves(roots) if self._roots_left else None
@@ -147,24 +155,33 @@ class ByHand:
             return
         variables.refresh(())
         new = [tensor for tensor in found if not variables.knows(tensor) and type(tensor) is torch.Tensor]
+        if len(new) < len(found):
+            before, self._met = self._met, {id(tensor): weakref.ref(tensor) for tensor in new}
+            new = [tensor for tensor in new if (ref := before.get(id(tensor))) is not None and ref() is tensor]
         if not new:
             return
-        pairs = loose.named(new)
-        with quiet(state):
-            follow = self.waits and self._before is not None and self._is_update([tensor for _, tensor in pairs])
-        if follow:
-            for slot, (_, tensor) in zip(self._watched, pairs, strict=True):
-                variables.replace(slot, tensor)
-            self._step_before(state)
+        if self.waits and self._before is not None and len(new) == len(self._watched):
+            placed = [new[place] for place in self._places]
+            with quiet(state):
+                follow = self._is_update(placed)
+            if follow:
+                for slot, tensor in zip(self._watched, placed, strict=True):
+                    variables.replace(slot, tensor)
+                self._step_before(state)
+                return
+        named = loose.named(new)
+        if not named:
             return
         self._roots_left -= 1
-        variables.add_loose(pairs)
+        numbers = {id(tensor): place for place, tensor in enumerate(new)}
+        self._places = [numbers[id(tensor)] for _, tensor in named]
+        variables.add_loose(named)
         self._recorder.before_entry(state, ())
         if self._recorder.sketches.wanted:
             self._recorder.sketches.variables(state, None)
 
     def _is_update(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether tensors are what a step has made of those that are watched."""
+        """Whether tensors are what a step has made of those that are watched, and no other batch that gets gradients."""
         if self._before is None or [tensor.shape for tensor in tensors] != self._shapes:
             return False
         values, gradients = self._before
@@ -174,8 +191,9 @@ class ByHand:
         moved = torch.cat([item for item in now if item is not None]) - values
         size = float(torch.linalg.vector_norm(moved) * torch.linalg.vector_norm(gradients))
         # Of few numbers some lie that way by chance.
-        least = max(_SAME_WAY, min(0.95, 4 / len(values) ** 0.5))
-        return size > 0 and float(-(moved * gradients).sum()) / size > least
+        least = max(_SAME_WAY, min(0.95, 1.5 / len(values) ** 0.5))
+        near = 0 < float(torch.linalg.vector_norm(moved)) < _NEAR * float(torch.linalg.vector_norm(values))
+        return near or (size > 0 and float(-(moved * gradients).sum()) / size > least)
 
     def _absent(self, state: ThreadState) -> bool:
         recorder = self._recorder
@@ -228,14 +246,22 @@ class ByHand:
     def _step_before(self, state: ThreadState) -> None:
         """Write the step that has made new tensors of the old ones, at the time that was set aside for it."""
         recorder = self._recorder
+        clock = iter(self._reserved or self._times())
         self.waits, watched, self._watched = False, self._watched, []
-        clock = iter(self._reserved or [next(recorder.clock) for _ in range(len(watched) + 2)])
         call = self._open(state, next(clock))
+        if recorder.sketches.wanted:
+            recorder.sketches.settings_of_hand(call, clock)
         with quiet(state):
             recorder.variables.look_at(watched, recorder.emitter(state, call, clock))
+        if recorder.sketches.wanted:
+            recorder.sketches.updated(state, call, watched, clock)
         call.opt = self._optimizer(watched, call.seq)
         self._stepped(state, call, {id(slot.tensor()) for slot in watched})
         recorder.end(state, call, None, clock)
+
+    def _times(self) -> list[int]:
+        """Numbers for all that is written of a step: its beginning and end, settings, and each tensor twice."""
+        return [next(self._recorder.clock) for _ in range(2 * len(self._watched) + 3)]
 
     def _step_of_the_gone(self, state: ThreadState) -> None:
         """Write a step of which nothing is left to be seen."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from pytest_traincheck.golden.recording import ENTRY, GRAD, TRAINING
 from pytest_traincheck.optimizer_label import models_in
 from pytest_traincheck.replay.batches import paired_batches
 from pytest_traincheck.replay.calls import Calls
-from pytest_traincheck.replay.computed import INFINITE, Call, Computed, Tensor, apart, moved_apart
+from pytest_traincheck.replay.computed import INFINITE, Call, Computed, Tensor, apart, moved_apart, times
 from pytest_traincheck.replay.initial import initial_values
 from pytest_traincheck.replay.likeness import Likeness
 from pytest_traincheck.replay.point import Point
@@ -345,7 +346,13 @@ class Flow:
             excess[name] = moved, _rounding(value, change) + signs + passed_on(given)
             self._stepped[name] = end
             self._drift = max(self._drift, moved)
-        return _worst("step", golden, candidate, excess)
+        worst = _worst("step", golden, candidate, excess)
+        return worst if worst.holds else replace(worst, factor=self._factor(tuple(excess), begin, end))
+
+    def _factor(self, names: tuple[str, ...], begin: tuple[float, float], end: tuple[float, float]) -> float | None:
+        """What golden's changes of these parameters are to be multiplied by to give the candidate's."""
+        values = [(self._values("parameter", name, begin), self._values("parameter", name, end)) for name in names]
+        return times([(early, late) for early, late in values if early is not None and late is not None])
 
     def _values(self, kind: str, name: str, at: tuple[float, float]) -> tuple[Tensor, Tensor] | None:
         """A variable on both sides; None where one does not have it."""
