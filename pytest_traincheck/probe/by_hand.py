@@ -61,6 +61,8 @@ class ByHand:
         self._optimizers: dict[tuple[int, ...], tuple[int, dict[int, None]]] = {}
         """Roots of what is moved together -> number of the optimizer that stands for it, and what it moves."""
         self._steps = 0
+        self._trained: set[int] = set()
+        """Models that got gradients."""
         self._roots_left = _ROOTS
         self._met: dict[int, weakref.ref[torch.Tensor]] = {}
         """Leaves of the last graph that no module holds, beside some that one does."""
@@ -94,7 +96,9 @@ class ByHand:
                 gradients.append(gradient)
         if not watched:
             return
-        if recorder.measures.early:
+        roots = {slot.var.root for slot in watched}
+        if recorder.measures.early or not roots <= self._trained:
+            self._trained |= roots
             with quiet(state):
                 variables.adopt_copies()
             recorder.before_entry(state, ())
@@ -125,6 +129,11 @@ class ByHand:
                 self._reserved = self._times()
             if kind in ("mode", "construct"):
                 self.waits = False  # What a state is loaded into changes too.
+
+    @property
+    def notes_copies(self) -> bool:
+        """Whether a copy of a parameter may be an average of a model that is yet to be trained, as after a restart."""
+        return self._steps > 0
 
     def loading(self, state: ThreadState) -> None:
         """A file is read: what was trained so far may go on from there."""

@@ -180,6 +180,15 @@ def _variable(_subject: str, claim: Claim, _place: str) -> Finding:
 
 
 def _initial(_subject: str, claim: Claim, _place: str) -> Finding:
+    if claim.step:
+        return Finding(
+            f"{listed(claim.names)} {'has' if len(claim.names) == 1 else 'have'} different values than in the golden "
+            "run where training goes on, though all parameters that are trained are the same: not restored, or made "
+            "again.",
+            "values as recorded",
+            f"`{claim.names[0]}` {_apart(claim)}",
+            variables=claim.names,
+        )
     return Finding(
         f"{listed(claim.names)} {'begins' if len(claim.names) == 1 else 'begin'} with different values than in the "
         "golden run, though the same random numbers are drawn.",

@@ -77,6 +77,10 @@ class Flow:
         yield from batches
         if not all(point.holds for point in batches):
             return
+        if self._golden.since and window == min(c.window for c in self._golden.calls.values() if c.kind == "autograd"):
+            goes_on = self._goes_on(window, start)
+            if goes_on is not None:
+                yield goes_on
         given = self._given(window, start)
         if given is None:
             yield None
@@ -158,6 +162,29 @@ class Flow:
                 return None
             worst = max(worst, off)
         return worst
+
+    def _goes_on(self, window: int, start: tuple[float, float]) -> Point | None:
+        """What is not trained (averages, copies, target networks) when sketching begins again with golden's batch and
+        golden's values of all that is trained: its values owe nothing to steps that nobody has looked at.
+        """
+        trained = tuple(f"{root}." for step in self._steps_of(window) for root in models_in(step.optimizer))
+        call = min(self._events(window), default=-1)
+        counterpart = self._calls.pairs.get(call)
+        if not trained or counterpart is None or self._batches(window) is None:
+            return None
+        at = _settled(self._golden, start[0]), _settled(self._candidate, start[1])
+        excess = {}
+        for kind, name in self._golden.values:
+            values = self._values(kind, name, at) if kind == "parameter" else None
+            if values is None:
+                continue
+            off, allowed = apart(*values), agreement(epsilon(values[0].dtype) or epsilon("float32"))
+            if not name.startswith(trained):
+                excess[name] = off, allowed
+            elif off > allowed:
+                return None
+        golden, candidate = self._golden.calls[call], self._candidate.calls[counterpart]
+        return _worst("initial", golden, candidate, excess) if excess else None
 
     def _batches(self, window: int) -> float | None:
         """Distance of the batches of a step: what loaders gave, or the largest input of the first forward pass."""
