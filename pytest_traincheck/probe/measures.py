@@ -17,7 +17,7 @@ from .advance import Advance
 from .context import Call, ThreadState, quiet, unobservable
 from .feedback import FED_BACK, Feedback
 from .holdings import STORED, Holdings
-from .renewal import KEPT, Renewal
+from .renewal import Renewal
 from .storages import Counts, Remembered, remembered
 from .walk import tensors
 
@@ -232,11 +232,11 @@ class Measures:
                     self._recorder.evaluations.go_on()
 
     def renewal(self, state: ThreadState, call: Call, root: int, arguments: dict[str, Any]) -> None:
-        """Write how much of each input of a model is the same as one step before."""
+        """Write how much, and whether all, of each input of a model is the same as one step before."""
         with quiet(state):
             shares = self._renewal.shares(root, arguments)
-        for path, share in shares:
-            self.take(state, f"{KEPT}{path}", call, share)
+        for name, share in shares:
+            self.take(state, name, call, share)
 
     def stored(self, state: ThreadState, call: Call, dataset: Any, reader: Any) -> None:
         """Write of what a data set holds how much was written to since the last look; in any step."""
