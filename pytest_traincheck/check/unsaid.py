@@ -11,8 +11,8 @@ from pytest_traincheck.relations.meaning import Basic, Place
 
 _NO_OPTIMIZER = (
     "Gradients are computed in the golden runs, but no optimizer of `torch.optim` steps, and no parameter is seen to "
-    "change after a `backward`: what `torch.func` or a call of another library updates is not followed, so that no rule "
-    "is about steps, learning rates, parameters or the order of the loop, and most changes of them pass. Let a "
+    "change after a `backward`: what `torch.func` or another library updates is not followed, so that no rule is about "
+    "steps, learning rates, parameters or the order of the loop, and most changes of them pass. Let a "
     "`torch.optim.Optimizer` do the updates, a class of your own where need be."
 )
 _BY_HAND = (

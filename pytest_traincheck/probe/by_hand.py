@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 CLASS = "ByHand"
 _STEP = Api(f"{CLASS}.step", "optimizer", "user")
-_USES = frozenset({"module", "function", "zero_grad", "data", "io", "mode", "scheduler", "scaler", "update", "construct"})
+_USES = frozenset(
+    {"module", "function", "zero_grad", "data", "io", "mode", "scheduler", "scaler", "update", "construct"}
+)
 """Types of calls that come when a step is over."""
 _WORKS = frozenset({"clip", "collective"})
 """Types of calls that come before it is, as a rule."""
@@ -190,7 +192,7 @@ class ByHand:
             self._recorder.sketches.variables(state, None)
 
     def _is_update(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Whether tensors are what a step has made of those that are watched, and no other batch that gets gradients."""
+        """Whether tensors are what a step has made of those that are watched, and no batch that gets gradients."""
         if self._before is None or [tensor.shape for tensor in tensors] != self._shapes:
             return False
         values, gradients = self._before

@@ -84,7 +84,7 @@ def _is_varied(readable: torch.Tensor) -> bool:
     if readable.numel() < _FEWEST or readable.dtype.is_complex or readable.dtype is torch.bool:
         return False
     flat = readable.detach().reshape(-1)
-    return torch.unique(flat[:: -(-flat.numel() // _VARIED)].to(torch.float64)).numel() >= _FEWEST
+    return bool(torch.unique(flat[:: -(-flat.numel() // _VARIED)].to(torch.float64)).numel() >= _FEWEST)
 
 
 def _sample(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -59,7 +59,8 @@ class Grad(Named):
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         # What is differentiated once more is part of a loss and no update.
-        if _outermost() and not call.kwargs.get("create_graph") and not any(item.requires_grad for item in tensors_of(result)):
+        again = call.kwargs.get("create_graph") or any(item.requires_grad for item in tensors_of(result))
+        if _outermost() and not again:
             inputs = args[1] if len(args) > 1 else call.kwargs.get("inputs")
             given = zip(tensors_of(inputs), result, strict=False)
             gradients = {id(tensor): gradient for tensor, gradient in given if gradient is not None}
