@@ -3,7 +3,7 @@
 Between a `backward` and whatever uses the parameters next they either changed, which was a step, or they did not, as
 while gradients are accumulated. That is looked at before the next forward pass, the next call of a function and the
 next `backward`, and not where gradients are still being worked on. A step is a call of `ByHand.step` in the trace, by
-the place of the `backward` that went before it. As long as there is an optimizer of torch's nothing is looked at.
+the place of the `backward` that went before it. Once there has been an optimizer of torch's nothing is looked at.
 """
 
 from __future__ import annotations
@@ -62,7 +62,11 @@ class ByHand:
         """How many times `backward` was called before the last step."""
         self._optimizers: dict[tuple[int, ...], tuple[int, dict[int, None]]] = {}
         """Roots of what is moved together -> number of the optimizer that stands for it, and what it moves."""
+        self._last = 0
+        """Number of the optimizer that stands for the last update."""
         self._steps = 0
+        self._renews = False
+        """Whether the last step has put new tensors in the place of the old ones."""
         self._trained: set[int] = set()
         """Models that got gradients."""
         self._roots_left = _ROOTS
@@ -121,9 +125,11 @@ class ByHand:
         """Before any call while there is something to wait for. What may be part of the work on an update (clipping, a
         collective, a function while no gradients are recorded) comes after it only if all has moved.
         """
-        if state is not self._state or len(state.stack) != self._depth or kind not in _USES | _WORKS or unobservable():
+        if self._recorder.optimizers.met:
+            self.waits = False  # One that was made before anybody looked has taken its first step.
+        if not self.waits or state is not self._state or len(state.stack) != self._depth or unobservable():
             return
-        if torch._C._current_graph_task_id() != -1:
+        if kind not in _USES | _WORKS or torch._C._current_graph_task_id() != -1:
             return
         every = kind in _WORKS or (kind == "function" and not torch.is_grad_enabled())
         if not self._settle(state, every=every) and not every:
@@ -145,10 +151,9 @@ class ByHand:
     def finish(self) -> None:
         """The process ends: the last step has nothing behind it that would use it."""
         state = self._state
-        if state is None or not self.waits or state is not self._recorder.threads:
+        if state is None or not self.waits or self._recorder.optimizers.met or state is not self._recorder.threads:
             return
-        if any(slot.tensor() is not None for slot in self._watched) and self._before is None:
-            self._settle(state)
+        self._settle(state)
         if self.waits and self._usual == self._backwards and self._gone():
             # What was trained is gone; so far each time that gradients came so often a step followed.
             self._step_of_the_gone(state)
@@ -208,7 +213,7 @@ class ByHand:
 
     def _absent(self, state: ThreadState) -> bool:
         recorder = self._recorder
-        if recorder.optimizers.any_alive() or unobservable():
+        if recorder.optimizers.met or unobservable():
             self.waits = False
             return False
         return not state.modules and not state.in_step
@@ -230,11 +235,12 @@ class ByHand:
         return True
 
     def _gone(self) -> bool:
-        return all(slot.tensor() is None for slot in self._watched) or self._before is not None
+        return self._renews or all(slot.tensor() is None for slot in self._watched)
 
     def _step(self, state: ThreadState) -> None:
         """Write the step that has just been seen."""
         recorder = self._recorder
+        self._renews = False
         self.waits, watched, self._watched = False, self._watched, []
         before = [slot.var.digest for slot in watched]
         call = self._open(state, next(recorder.clock))
@@ -258,6 +264,7 @@ class ByHand:
         """Write the step that has made new tensors of the old ones, at the time that was set aside for it."""
         recorder = self._recorder
         clock = iter(self._reserved or self._times())
+        self._renews = True
         self.waits, watched, self._watched = False, self._watched, []
         call = self._open(state, next(clock))
         if recorder.sketches.wanted:
@@ -278,7 +285,7 @@ class ByHand:
         """Write a step of which nothing is left to be seen."""
         self.waits = False
         call = self._open(state, next(self._recorder.clock))
-        call.opt = self._optimizer(self._watched, call.seq)
+        call.opt = self._last
         self._stepped(state, call, set())
         self._recorder.end(state, call, None)
 
@@ -316,6 +323,7 @@ class ByHand:
         if new:
             members.update(new)
             recorder.symbols.group(number, 0, sorted(members), {}, seq)
+        self._last = number
         return number
 
 

@@ -38,6 +38,8 @@ class Optimizers:
         self._variables = variables
         self._infos: dict[int, OptimizerInfo] = {}
         self._count = 0
+        self.met = False
+        """Whether there has been an optimizer of torch's."""
 
     def info(self, optimizer: torch.optim.Optimizer) -> OptimizerInfo:
         info = self._infos.get(id(optimizer))
@@ -45,6 +47,7 @@ class Optimizers:
             name = class_name(type(optimizer))
             fields = {"class": name, "library": library_of(type(optimizer).__module__), "ordinal": self._count}
             self._count += 1
+            self.met = True
             info = OptimizerInfo(weakref.ref(optimizer), self._symbols.new("opt", fields), name)
             self._infos[id(optimizer)] = info
         return info
@@ -54,10 +57,6 @@ class Optimizers:
         number = self._symbols.new("opt", {"class": name, "library": "user", "ordinal": self._count})
         self._count += 1
         return number
-
-    def any_alive(self) -> bool:
-        """Whether there is an optimizer of torch's."""
-        return any(info.ref() is not None for info in self._infos.values())
 
     def tensors(self, optimizer: torch.optim.Optimizer) -> set[int]:
         """Ids of the parameters of an optimizer."""
