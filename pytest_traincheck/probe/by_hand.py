@@ -64,6 +64,8 @@ class ByHand:
         """Roots of what is moved together -> number of the optimizer that stands for it, and what it moves."""
         self._last = 0
         """Number of the optimizer that stands for the last update."""
+        self._random: tuple[dict[str, int], dict[str, float]] | None = None
+        """States of the random generators after the last `backward`, and what was drawn since the last step."""
         self._steps = 0
         self._renews = False
         """Whether the last step has put new tensors in the place of the old ones."""
@@ -119,6 +121,11 @@ class ByHand:
         self._backwards += 1
         with quiet(state):
             self._before = _samples(watched, gradients) if variables.all_loose(watched) else None
+        if recorder.measures.wanted:
+            # Here, and not where the step is seen: the next batch may have been drawn by then.
+            before = self._random[1] if self._random is not None else {}
+            states, drawn = recorder.measures.look_at_random(state)
+            self._random = states, {name: count + before.get(name, 0.0) for name, count in drawn.items()}
         self.waits = True
 
     def about_to(self, state: ThreadState, kind: str) -> None:
@@ -247,8 +254,9 @@ class ByHand:
         own = {id(tensor) for slot in watched if (tensor := slot.tensor()) is not None}
         if recorder.sketches.wanted:
             recorder.sketches.settings_of_hand(call)
-        if recorder.measures.wanted:
-            recorder.measures.random_states(state, call)
+        if recorder.measures.wanted and self._random is not None:
+            recorder.measures.write_random_states(state, call, *self._random)
+        self._random = None
         with quiet(state):
             measure = recorder.measures.of_variables(state, call)
             inside, outside = recorder.emitter(state, call), recorder.emitter(state, None)

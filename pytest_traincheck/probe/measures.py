@@ -181,9 +181,17 @@ class Measures:
         """Write hashes of the states of the global random generators of torch, numpy and Python, and what each has
         drawn since the last time; and how many numbers were drawn from generators that functions were handed.
         """
+        self.write_random_states(state, call, *self.look_at_random(state))
+
+    def look_at_random(self, state: ThreadState) -> tuple[dict[str, int], dict[str, float]]:
+        """Hashes of these states, and what each generator has drawn since the last look, as far as that counts."""
         with quiet(state):
-            states = numerics.random_states()
-            drawn = self._advance.look() if self._counting else {}
+            return numerics.random_states(), self._advance.look() if self._counting else {}
+
+    def write_random_states(
+        self, state: ThreadState, call: Call | None, states: dict[str, int], drawn: dict[str, float]
+    ) -> None:
+        """Write what `look_at_random` has found."""
         for name, hashed in states.items():
             self.take(state, f"rng.{name}", call, drawn.get(name, math.nan), digest=hashed)
         if self._counting:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from pytest_traincheck.golden.recording import ENTRY, GRAD, TRAINING
-from pytest_traincheck.optimizer_label import models_in
+from pytest_traincheck.optimizer_label import BY_HAND, models_in
 from pytest_traincheck.replay.batches import paired_batches
 from pytest_traincheck.replay.calls import Calls
 from pytest_traincheck.replay.computed import INFINITE, Call, Computed, Tensor, apart, moved_apart, times
@@ -361,7 +361,11 @@ class Flow:
         self._known.add(golden.optimizer)
         begin, end = (ours[0], theirs[0]), (golden.end, candidate.end)
         excess = {}
+        # An update by hand is seen together with what follows it, as averages do.
+        models = tuple(f"{root}." for root in models_in(golden.optimizer)) if golden.name == f"{BY_HAND}.step" else ()
         for name, value, moved, change in self._moved(("parameter",), begin, end):
+            if models and not name.startswith(models):
+                continue
             gradients = self._values("gradient", name, begin)
             noisy, negligible = 0.0, 0.0
             if gradients is not None:
