@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+BY_HAND = "ByHand"
+"""The class of what stands for updates that a program makes itself, without an optimizer of torch's."""
+
 _OPEN, _CLOSE, _AND, _NUMBER = "[", "]", "+", "#"
 
 

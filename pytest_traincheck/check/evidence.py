@@ -40,7 +40,7 @@ def shown(golden: Recording | None, run: Run) -> Shown:
         return Shown()
     # Of what never moves nothing shows who holds it and whether its gradient arrives.
     evidence = set() if any(ours.idle for ours in wanted) else {Evidence.TRAINED}
-    if all(any(len(rates) > 1 for rates, _ in ours.rates) for ours in wanted):
+    if all(any(len(rates) > 1 for rates, _ in ours.rates) and not theirs.by_hand for ours, theirs in pairs):
         evidence.add(Evidence.PACED)
     if all(ours.copies and ours.copies == theirs.copies for ours, theirs in pairs):
         evidence.add(Evidence.COPIED)

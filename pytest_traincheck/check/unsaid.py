@@ -5,13 +5,20 @@ that nothing was looked at.
 from __future__ import annotations
 
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.optimizer_label import BY_HAND, class_in
 from pytest_traincheck.relations import meaning_of
 from pytest_traincheck.relations.meaning import Basic, Place
 
 _NO_OPTIMIZER = (
-    "Losses go backward in the golden runs, but no optimizer of `torch.optim` steps: what is updated by hand is not "
-    "followed, so that no rule is about steps, learning rates, parameters or the order of the loop, and most changes "
-    "of them pass. Let a `torch.optim.Optimizer` do the updates, a class of your own where need be."
+    "Gradients are computed in the golden runs, but no optimizer of `torch.optim` steps, and no parameter is seen to "
+    "change after a `backward`: what `torch.func` or another library updates is not followed, so that no rule is about "
+    "steps, learning rates, parameters or the order of the loop, and most changes of them pass. Let a "
+    "`torch.optim.Optimizer` do the updates, a class of your own where need be."
+)
+_BY_HAND = (
+    "No rule says which learning rates `{label}` has: the program makes the updates itself, and a rate is nowhere to "
+    "be seen. Another one shows in the first two steps, where updates are compared with the golden run's, and passes "
+    "later. Let a `torch.optim.Optimizer` do the updates, a class of your own where need be."
 )
 _REMEDY = "Where that is not intended, let the seeds train alike in this, and refresh the golden."
 
@@ -25,11 +32,13 @@ def unsaid(golden: Golden) -> tuple[str, ...]:
     if not golden.optimizers:
         trains = any(meaning.place is Place.BACKWARD for meaning in meanings)
         return (_NO_OPTIMIZER,) if trains else ()
-    found = [
+    by_hand = [label for label in golden.optimizers if class_in(label) == BY_HAND]
+    found = [_BY_HAND.format(label=label) for label in by_hand[:1]]
+    found += [
         f"No rule says which learning rates `{label}` has: they differ between golden runs, follow a metric, or are "
         f"not to be seen, so that a change of them passes. {_REMEDY}"
         for label in golden.optimizers
-        if (Basic.RATES, label) not in said
+        if (Basic.RATES, label) not in said and label not in by_hand
     ]
     if (Basic.STEPS, "") not in said:
         found.append(

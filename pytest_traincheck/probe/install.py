@@ -158,6 +158,7 @@ class Probe:
         recorder = self.recorder
         if recorder is not None:
             with unseen(recorder, "ending"):
+                recorder.by_hand.finish()
                 recorder.measures.write_waiting(recorder.threads, ends=True)
             self.write_meta(finished=True)
             self.recorder = None

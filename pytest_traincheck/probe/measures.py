@@ -17,7 +17,7 @@ from .advance import Advance
 from .context import Call, ThreadState, quiet, unobservable
 from .feedback import FED_BACK, Feedback
 from .holdings import STORED, Holdings
-from .renewal import KEPT, Renewal
+from .renewal import Renewal
 from .storages import Counts, Remembered, remembered
 from .walk import tensors
 
@@ -181,9 +181,17 @@ class Measures:
         """Write hashes of the states of the global random generators of torch, numpy and Python, and what each has
         drawn since the last time; and how many numbers were drawn from generators that functions were handed.
         """
+        self.write_random_states(state, call, *self.look_at_random(state))
+
+    def look_at_random(self, state: ThreadState) -> tuple[dict[str, int], dict[str, float]]:
+        """Hashes of these states, and what each generator has drawn since the last look, as far as that counts."""
         with quiet(state):
-            states = numerics.random_states()
-            drawn = self._advance.look() if self._counting else {}
+            return numerics.random_states(), self._advance.look() if self._counting else {}
+
+    def write_random_states(
+        self, state: ThreadState, call: Call | None, states: dict[str, int], drawn: dict[str, float]
+    ) -> None:
+        """Write what `look_at_random` has found."""
         for name, hashed in states.items():
             self.take(state, f"rng.{name}", call, drawn.get(name, math.nan), digest=hashed)
         if self._counting:
@@ -232,11 +240,11 @@ class Measures:
                     self._recorder.evaluations.go_on()
 
     def renewal(self, state: ThreadState, call: Call, root: int, arguments: dict[str, Any]) -> None:
-        """Write how much of each input of a model is the same as one step before."""
+        """Write how much, and whether all, of each input of a model is the same as one step before."""
         with quiet(state):
             shares = self._renewal.shares(root, arguments)
-        for path, share in shares:
-            self.take(state, f"{KEPT}{path}", call, share)
+        for name, share in shares:
+            self.take(state, name, call, share)
 
     def stored(self, state: ThreadState, call: Call, dataset: Any, reader: Any) -> None:
         """Write of what a data set holds how much was written to since the last look; in any step."""

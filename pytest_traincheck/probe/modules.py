@@ -8,7 +8,7 @@ Nothing here keeps a module or a tensor alive.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -35,6 +35,10 @@ def _entries(module: torch.nn.Module) -> int:
 _Ref = weakref.ref[torch.nn.Module]
 
 
+def _nothing() -> None:
+    """What is no module."""
+
+
 class ModuleInfo:
     """What is known about one live module."""
 
@@ -58,7 +62,7 @@ class Root:
 
     __slots__ = ("buffered", "id", "members", "name", "ref", "shape", "slots", "vars")
 
-    def __init__(self, ref: _Ref, name: str, number: int) -> None:
+    def __init__(self, ref: Callable[[], torch.nn.Module | None], name: str, number: int) -> None:
         self.ref = ref
         self.name = name
         self.id = number
@@ -233,6 +237,12 @@ class Modules:
         number = self._symbols.new("root", {"name": f"copy of {root.name}", **fields, "ordinal": self._ordinal})
         self._ordinal += 1
         return number
+
+    def loose_root(self, name: str) -> Root:
+        """A root that stands for trained tensors outside every module."""
+        fields = {"name": name, "class": name, "library": "user", "ordinal": self._ordinal}
+        self._ordinal += 1
+        return Root(_nothing, name, self._symbols.new("root", fields))
 
     def _name_members(self, root: Root, members: list[tuple[torch.nn.Module, str]]) -> None:
         root.members = []

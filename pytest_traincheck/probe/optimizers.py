@@ -38,6 +38,8 @@ class Optimizers:
         self._variables = variables
         self._infos: dict[int, OptimizerInfo] = {}
         self._count = 0
+        self.met = False
+        """Whether there has been an optimizer of torch's."""
 
     def info(self, optimizer: torch.optim.Optimizer) -> OptimizerInfo:
         info = self._infos.get(id(optimizer))
@@ -45,9 +47,16 @@ class Optimizers:
             name = class_name(type(optimizer))
             fields = {"class": name, "library": library_of(type(optimizer).__module__), "ordinal": self._count}
             self._count += 1
+            self.met = True
             info = OptimizerInfo(weakref.ref(optimizer), self._symbols.new("opt", fields), name)
             self._infos[id(optimizer)] = info
         return info
+
+    def by_hand(self, name: str) -> int:
+        """Number of an optimizer that stands for updates which the program makes itself."""
+        number = self._symbols.new("opt", {"class": name, "library": "user", "ordinal": self._count})
+        self._count += 1
+        return number
 
     def tensors(self, optimizer: torch.optim.Optimizer) -> set[int]:
         """Ids of the parameters of an optimizer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from itertools import count
 from types import CodeType, FrameType
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 from . import digest as content
 from . import summary
 from .attributes import Attributes
+from .by_hand import ByHand
 from .context import (
     ENTRY,
     NONFINITE,
@@ -57,6 +58,7 @@ class Recorder:
         self.measures = Measures(self)
         self.sketches = Sketches(self)
         self.evaluations = Evaluations(self)
+        self.by_hand = ByHand(self)
         self.step_code: CodeType | None = None
         self.values_moved = False
         """Whether parameters may have moved, by hand, since evaluation last looked at them."""
@@ -81,6 +83,8 @@ class Recorder:
         compiled: bool = False,
     ) -> Call:
         """Open a call. `key` to `kwargs` are those of `Symbols.args`; `depth` counts frames up to the call."""
+        if self.by_hand.waits:
+            self.by_hand.about_to(state, api.type)
         stack = state.stack
         symbols = self.symbols
         if not state.thread:
@@ -97,8 +101,8 @@ class Recorder:
         stack.append(call)
         return call
 
-    def end(self, state: ThreadState, call: Call, result: Any) -> None:
-        """Close a call that returned."""
+    def end(self, state: ThreadState, call: Call, result: Any, clock: Iterator[int] | None = None) -> None:
+        """Close a call that returned; `clock`: when, where that is not now."""
         kind = type(result)
         key = kind if kind is float else summary.key_of(result)
         # The second part of a tensor's key is its shape.
@@ -109,9 +113,17 @@ class Recorder:
                 call.flags |= NONFINITE
         elif call.flags & ENTRY and not self._finite(state, result, 2):
             call.flags |= NONFINITE
-        self.close(state, call, ret, 0, math.nan if value is None else value)
+        self.close(state, call, ret, 0, math.nan if value is None else value, clock)
 
-    def close(self, state: ThreadState, call: Call, ret: int, digest: int, value: float) -> None:
+    def close(
+        self,
+        state: ThreadState,
+        call: Call,
+        ret: int,
+        digest: int,
+        value: float,
+        clock: Iterator[int] | None = None,
+    ) -> None:
         """Take a call from the stack and write its row; calls above it that never ended are closed as raised."""
         stack = state.stack
         while stack:
@@ -119,7 +131,7 @@ class Recorder:
             if top is call:
                 break
             self.writer.call(self.clock, state.thread, top.flags | RAISED, top, 0, 0, math.nan)
-        self.writer.call(self.clock, state.thread, call.flags, call, ret, digest, value)
+        self.writer.call(clock or self.clock, state.thread, call.flags, call, ret, digest, value)
 
     def end_raised(self, state: ThreadState, call: Call) -> None:
         """Close a call that raised."""
@@ -183,9 +195,11 @@ class Recorder:
 
     # changes
 
-    def emitter(self, state: ThreadState, parent: Call | None) -> Emit:
-        """What writes changes that happened in `parent` (none: outside every call)."""
-        writer, clock = self.writer, self.clock
+    def emitter(self, state: ThreadState, parent: Call | None, clock: Iterator[int] | None = None) -> Emit:
+        """What writes changes that happened in `parent` (none: outside every call); `clock`: at which times, where that
+        is not now.
+        """
+        writer, clock = self.writer, clock or self.clock
         if not state.thread:
             self.name_thread(state)
         ctx = parent.ctx if parent is not None else self.symbols.ctx(context_key())

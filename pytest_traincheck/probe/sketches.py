@@ -9,7 +9,7 @@ ended: they begin again, as another phase. Nothing here keeps a tensor alive.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from .walk import ITEMS, tensors, text_of
 
 if TYPE_CHECKING:
     from .recorder import Recorder
-    from .variable import Var
+    from .variable import Slot, Var
 
 STEPS = 2
 """Optimizer steps (of the optimizer that has taken most) that are sketched at least, unless the environment says
@@ -254,7 +254,14 @@ class Sketches:
                 elif slot.grad.id in self._noted:
                     del self._noted[slot.grad.id]
 
-    def _variable(self, call: Call | None, var: Var, tensor: torch.Tensor, owner: torch.Tensor) -> None:
+    def _variable(
+        self,
+        call: Call | None,
+        var: Var,
+        tensor: torch.Tensor,
+        owner: torch.Tensor,
+        clock: Iterator[int] | None = None,
+    ) -> None:
         if self._for_variables <= 0:
             self._recorder.writer.leave_out("sketches of parameters and gradients, which would take too long")
             return
@@ -266,7 +273,7 @@ class Sketches:
             self._for_variables -= _SKETCH + _ELEMENT * found[0]
             self._noted[number] = found
             few = faint(tensor) if var.kind == "gradient" else 0
-            self._write(call, self._slot("var", tensor.dtype, tensor.shape), number, found, few)
+            self._write(call, self._slot("var", tensor.dtype, tensor.shape), number, found, few, clock)
 
     def hyperparameters(self, call: Call, optimizer: Any) -> None:
         """A hash of the groups' numbers and flags, those left out that only choose an implementation."""
@@ -276,6 +283,21 @@ class Sketches:
         ]
         hashed = content.digest_nested(repr(parts))
         self._write(call, self._slot("hyper", None, ()), 0, (0, hashed, 0.0, 0.0, _NO_PROJECTIONS))
+
+    def settings_of_hand(self, call: Call, clock: Iterator[int] | None = None) -> None:
+        """What stands for the hyper-parameters of an update that the program makes itself: nobody sees them. `clock`:
+        when, where that is not now.
+        """
+        self._write(call, self._slot("hyper", None, ()), 0, (0, 0, 0.0, 0.0, _NO_PROJECTIONS), clock=clock)
+
+    def updated(self, state: ThreadState, call: Call, slots: Iterable[Slot], clock: Iterator[int]) -> None:
+        """Parameters that took new values at a time of `clock`."""
+        if unobservable():
+            return
+        with quiet(state):
+            for slot in slots:
+                if (tensor := slot.tensor()) is not None:
+                    self._variable(call, slot.var, tensor, tensor, clock)
 
     # random generators
 
@@ -304,12 +326,20 @@ class Sketches:
             number = self._slots[key] = self._recorder.symbols.once("slot", fields)
         return number
 
-    def _write(self, call: Call | None, slot: int, var: int, found: Sketch, few: int = 0) -> None:
+    def _write(
+        self,
+        call: Call | None,
+        slot: int,
+        var: int,
+        found: Sketch,
+        few: int = 0,
+        clock: Iterator[int] | None = None,
+    ) -> None:
         recorder = self._recorder
         self._rows += 1
         if self._rows >= LIMIT:
             self.end()
-        recorder.writer.sketch(recorder.clock, call.seq if call is not None else 0, slot, var, found, few)
+        recorder.writer.sketch(clock or recorder.clock, call.seq if call is not None else 0, slot, var, found, few)
 
 
 _MOST = float(2**32 - 1)

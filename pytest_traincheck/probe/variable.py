@@ -103,6 +103,11 @@ class Slot:
         self.flag = flag
 
     @property
+    def owner(self) -> Any:
+        """What says who holds the place."""
+        return self._owner
+
+    @property
     def is_saved(self) -> bool:
         """Whether `state_dict()` has it: every parameter of a module, and its buffers but those that do not persist."""
         owner = self._owner()

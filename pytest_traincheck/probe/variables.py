@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from . import digest as content
-from . import numerics
+from . import loose, numerics
 from .modules import Modules, Root
 from .storages import Remembered, remembered
 from .summary import dtype_name
@@ -28,6 +28,8 @@ DRIFT = "parameter.drift"
 """Name of the measure of how far a parameter that no optimizer holds is from where it began."""
 _DRIFTS = 16
 """How often that is measured of one parameter."""
+_OF_PARAMETER = ("parameter", "gradient", "requires_grad")
+"""Kinds of variables that stand for one parameter."""
 _NOTED = 1024
 """Copies that are noted before those that were thrown away are looked for."""
 
@@ -45,6 +47,7 @@ class Variables:
         self._orphan_names: dict[tuple[int, str], tuple[Var, Var, Var]] = {}
         self._owners: dict[int, tuple[Remembered, Var]] = {}
         self._copies: dict[tuple[int, str], Slot] = {}
+        self._loose: list[Root] = []
         self._noted: list[tuple[int, torch.Size, Remembered]] = []
         self._room = _NOTED
         self._every: list[Slot] | None = None
@@ -146,6 +149,38 @@ class Variables:
             var.id = self._symbols.new("var", fields)
         return var.id
 
+    # trained tensors outside modules
+
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """Whether a module has a tensor as its parameter, or it is a loose one that is tracked."""
+        slot = self._by_tensor.get(id(tensor))
+        if slot is not None and slot.tensor() is tensor:
+            return True
+        return any(slot.tensor() is tensor for root in self._loose for slot in root.slots)
+
+    def add_loose(self, named: Sequence[tuple[str, torch.Tensor]]) -> None:
+        """Track tensors that nobody holds as the parameters of a model of their own."""
+        self._loose = [root for root in self._loose if any(slot.tensor() is not None for slot in root.slots)]
+        root = self._modules.loose_root(loose.NAME)
+        root.slots = [
+            Slot(loose.Held(tensor), None, *(self._var(root, kind, name) for kind in _OF_PARAMETER))
+            for name, tensor in named
+        ]
+        self._loose.append(root)
+        self._every = None
+        self.unseen = True
+
+    @staticmethod
+    def replace(slot: Slot, tensor: torch.Tensor) -> None:
+        """Another tensor has taken the place of a loose one."""
+        held = slot.owner
+        if isinstance(held, loose.Held):
+            held.put(tensor)
+
+    def all_loose(self, slots: Sequence[Slot]) -> bool:
+        """Whether these are the tensors of one model that no module holds."""
+        return any(root.slots == slots for root in self._loose)
+
     # copies outside modules
 
     def note_copy(self, source: torch.Tensor, copy: torch.Tensor) -> None:
@@ -202,7 +237,7 @@ class Variables:
     def _by_address(self) -> dict[tuple[int, torch.Size], tuple[Root, str]]:
         """Root and name of every parameter on the CPU by its address and shape."""
         found: dict[tuple[int, torch.Size], tuple[Root, str]] = {}
-        for root in self._roots:
+        for root in (*self._roots, *self._loose):
             for slot in root.slots:
                 held = slot.tensor() if slot.grad is not None else None
                 readable = content.local(held) if held is not None else None
@@ -219,6 +254,7 @@ class Variables:
             every = [slot for root in self._roots for slot in root.slots]
             every.extend(self._orphans.values())
             every.extend(self._copies.values())
+            every.extend(slot for root in self._loose for slot in root.slots)
             self._every = every
         return every
 
@@ -247,6 +283,12 @@ class Variables:
                 if not slot.var.looks_same(tensor):
                     self._look(slot.var, tensor, emit, full=True)
                 self._look_at_flag(slot, tensor, emit)
+
+    def look_at(self, slots: Iterable[Slot], emit: Emit) -> None:
+        """Some of them, as they are now."""
+        for slot in slots:
+            if (tensor := slot.tensor()) is not None:
+                self._look(slot.var, tensor, emit, full=True)
 
     def look_at_buffers(self, root: Root, emit: Emit) -> None:
         """Buffers of one root."""

@@ -266,7 +266,7 @@ def shown_by(called: Called) -> Evidence:
         Place.AVERAGING: Evidence.COPIED,
         Place.PREPARATION: Evidence.TRAINED,
         Place.FORWARD: Evidence.TRAINED if api == FORWARD else Evidence.NONE,
-    }.get(place_of_call(api), Evidence.TRAINED if api.endswith("zero_grad") else Evidence.NONE)
+    }.get(place_of_call(api), Evidence.TRAINED if api.endswith("zero_grad") or _is_step(api) else Evidence.NONE)
 
 
 def _instead(called: Called, run: Run, examples: Examples, broken: Ints) -> str:

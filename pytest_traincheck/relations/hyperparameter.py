@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.optimizer_label import BY_HAND
 from pytest_traincheck.relations.base import (
     EMPTY,
     Examples,
@@ -90,6 +91,8 @@ class Hyperparameter:
     def _of_optimizer(self, process: Process, optimizer: int) -> Iterable[Hypothesis]:
         label = process.names.optimizers[optimizer]
         name = class_of(process, optimizer)
+        if name == BY_HAND:
+            return
         yield Hypothesis(
             self.name,
             name,
@@ -239,7 +242,7 @@ def steps_of(process: Process, optimizer: int) -> list[OptimizerStep]:
 
 def _value_examples(process: Process, position: int, optimizer: int, claim: ClassIs | SettingIs) -> Examples:
     table = _table(process, optimizer)
-    if isinstance(claim, SettingIs) and claim.name not in table:
+    if class_of(process, optimizer) == BY_HAND or (isinstance(claim, SettingIs) and claim.name not in table):
         return EMPTY
     step = process.steps[_first_step(process, optimizer)]
     members = Variables.of(process).membership(optimizer, step.begin)

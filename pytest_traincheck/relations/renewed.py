@@ -1,4 +1,6 @@
-"""Renewed: what a model is given is drawn anew for every training step, and not in part the same as a step before."""
+"""Renewed: what a model is given is drawn anew for every training step, and not in part the same as a step before; or
+all of it is the same in every step.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,9 @@ SUBJECT = "torch.utils.data.DataLoader"
 KEPT = "kept."
 """Prefix of the measures; the path of the tensor among the arguments follows."""
 
+STAYED = "stayed."
+"""The same for whether all of a tensor is the same."""
+
 HALF, QUARTER = 0.5, 0.25
 """More than half may never be the same; a rule is made where golden's first run stays below a quarter."""
 
@@ -32,37 +37,60 @@ class InputIsNew(Claim):
     input: str
 
 
+@dataclass(frozen=True)
+class InputStays(Claim):
+    """An input of a model, by its path among the arguments, is the same in each step."""
+
+    stays: str
+
+
 class Renewed:
-    """Of a tensor that a model is given, less than half is, place by place, what it was one training step before.
+    """Of a tensor that a model is given, less than half is, place by place, what it was one training step before; or
+    all of it is, in every step: a graph, positions, a full batch.
 
     Batches may all differ (`Distinct`) and yet be made of the same examples for the most part. The tensor is known by
     the name that the model has for it, and not by the model, which may be put into another.
     """
 
     name = "Renewed"
-    claims: ClassVar[tuple[type[Claim], ...]] = (InputIsNew,)
+    claims: ClassVar[tuple[type[Claim], ...]] = (InputIsNew, InputStays)
 
-    def layer(self, claim: InputIsNew) -> int:
+    def layer(self, claim: InputIsNew | InputStays) -> int:
         return 1
 
-    def meaning(self, rule: Invariant[InputIsNew]) -> Meaning:
+    def meaning(self, rule: Invariant[InputIsNew | InputStays]) -> Meaning:
         return Meaning(Place.DATA)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
-            for path in _paths(process):
+            for path in _paths(process, STAYED):
+                if process.events["value"][process.measures(f"{STAYED}{path}")].all():
+                    yield Hypothesis(self.name, SUBJECT, InputStays(path), scope=Scope.PINNED)
+            for path in _paths(process, KEPT):
                 shares = process.events["value"][process.measures(f"{KEPT}{path}")]
                 if len(shares) and float(shares.max()) <= QUARTER:
                     yield Hypothesis(self.name, SUBJECT, InputIsNew(path), scope=Scope.PINNED)
 
-    def examples(self, claim: InputIsNew, run: Run) -> Examples:
+    def examples(self, claim: InputIsNew | InputStays, run: Run) -> Examples:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
-    def sentence(self, claim: InputIsNew, subject: str, when: str) -> str:
+    def sentence(self, claim: InputIsNew | InputStays, subject: str, when: str) -> str:
+        if isinstance(claim, InputStays):
+            return f"The input {argument(claim.stays)} of a model is the same in every training step{when}."
         return f"Most of the input {argument(claim.input)} of a model changes from one training step to the next{when}."
 
-    def finding(self, invariant: Invariant[InputIsNew], run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(
+        self, invariant: Invariant[InputIsNew | InputStays], run: Run, examples: Examples, broken: Ints
+    ) -> Finding:
         claim = invariant.claim
+        if isinstance(claim, InputStays):
+            return Finding(
+                f"In the golden run the input {argument(claim.stays)} of the model was the same in every training "
+                "step; in the candidate it has other values than a step before: what it is made of is written to in "
+                "place, or it is drawn or chosen again.",
+                "the same in every step",
+                "other values than a step before",
+            )
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "most of it"
         return Finding(
             f"In the golden run most of the input {argument(claim.input)} of the model was new in every training "
@@ -72,19 +100,20 @@ class Renewed:
         )
 
 
-def _paths(process: Process) -> list[str]:
+def _paths(process: Process, prefix: str) -> list[str]:
     names = {str(symbol.get("name", "")) for symbol in process.raw.symbols["measure"]}
-    return sorted(name.removeprefix(KEPT) for name in names if name.startswith(KEPT))
+    return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
 
 
-def _examples(process: Process, position: int, claim: InputIsNew) -> Examples:
-    rows = process.measures(f"{KEPT}{claim.input}")
+def _examples(process: Process, position: int, claim: InputIsNew | InputStays) -> Examples:
+    stays = isinstance(claim, InputStays)
+    rows = process.measures(f"{STAYED}{claim.stays}" if isinstance(claim, InputStays) else f"{KEPT}{claim.input}")
     if not len(rows):
         return EMPTY
     shares = process.events["value"][rows]
     texts = [f"{100 * share:.0f} % of it" for share in shares.tolist()]
     return Examples(
-        np.asarray(shares <= HALF),
+        np.asarray(shares == 1 if stays else shares <= HALF),
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from pytest_traincheck.optimizer_label import BY_HAND
 from pytest_traincheck.relations.base import Finding, listed
 from pytest_traincheck.relations.meaning import Deviation
 from pytest_traincheck.replay import Claim
@@ -149,9 +150,19 @@ def _gradient(_subject: str, claim: Claim, _place: str) -> Finding:
 
 
 def _step(subject: str, claim: Claim, _place: str) -> Finding:
+    by_hand = subject == f"{BY_HAND}.step"
+    same = "values and gradients are the same" if by_hand else "values, gradients and hyperparameters are the same"
+    if claim.factor is not None:
+        why = ", as another learning rate does" if by_hand else ""
+        return Finding(
+            f"`{subject}` moves {listed(claim.names)} {claim.factor:.3g} times as far as in the golden run{why}, "
+            f"though {same}.",
+            "update as recorded",
+            f"update {claim.factor:.3g} times as large, of all parameters alike",
+            variables=claim.names,
+        )
     return Finding(
-        f"`{subject}` updates {listed(claim.names)} differently than in the golden run, though values, gradients and "
-        "hyperparameters are the same.",
+        f"`{subject}` updates {listed(claim.names)} differently than in the golden run, though {same}.",
         "update as recorded",
         _off(claim, "update"),
         variables=claim.names,
@@ -169,6 +180,15 @@ def _variable(_subject: str, claim: Claim, _place: str) -> Finding:
 
 
 def _initial(_subject: str, claim: Claim, _place: str) -> Finding:
+    if claim.step:
+        return Finding(
+            f"{listed(claim.names)} {'has' if len(claim.names) == 1 else 'have'} different values than in the golden "
+            "run where training goes on, though all parameters that are trained are the same: not restored, or made "
+            "again.",
+            "values as recorded",
+            f"`{claim.names[0]}` {_apart(claim)}",
+            variables=claim.names,
+        )
     return Finding(
         f"{listed(claim.names)} {'begins' if len(claim.names) == 1 else 'begin'} with different values than in the "
         "golden run, though the same random numbers are drawn.",

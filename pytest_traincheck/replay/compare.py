@@ -51,6 +51,8 @@ class Claim:
     roles: Mapping[str, str] = field(default_factory=dict)
     """Of a batch: what its parts are for, by path, as far as the golden run shows it."""
     values: tuple[float, float] | None = None
+    factor: float | None = None
+    """Of an update: what all that moved moved by, in golden's moves, where that is one number."""
     first: Difference | None = None
     first_row: int = -1
     """Where the first difference is, among the events of the process."""
@@ -204,6 +206,7 @@ def _of_point(calls: Calls, point: Point, candidate: Recorded, process: int) -> 
         beside=point.beside,
         roles=roles_of_batch(calls.golden, golden) if golden.kind == "data" and not point.holds else {},
         values=_values(calls, golden, point.candidate) if point.what in ("loss", "told") else None,
+        factor=point.factor,
         first=first,
     )
 

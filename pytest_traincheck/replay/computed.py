@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -232,6 +232,10 @@ class Computed:
         return tuple((name, size) for _, name, size in self.draws[low:high]), moved
 
 
+_PARALLEL = 1e-3
+"""How far, of their size, changes may be from those of golden times one number."""
+
+
 def phases(recording: Recording, process: int) -> list[float]:
     """When each phase of sketching began in a process."""
     if PHASE not in recording.strings:
@@ -288,6 +292,27 @@ def moved_apart(before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor]) -> 
     if not math.isfinite(difference) or not size:
         return INFINITE, size / (after[0].norm or 1.0)
     return difference / size, size / (after[0].norm or 1.0)
+
+
+def times(changes: Sequence[tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]]) -> float | None:
+    """The number that golden's changes are to be multiplied by to give the candidate's; `None` where there is none.
+
+    Each change is the values before and after it; each pair is (golden, candidate).
+    """
+    ours, theirs = (
+        [
+            late - early
+            for before, after in changes
+            for late, early in zip(after[side].projections, before[side].projections, strict=True)
+        ]
+        for side in (0, 1)
+    )
+    size, common = sum(a * a for a in ours), sum(a * b for a, b in zip(ours, theirs, strict=True))
+    if not size or not math.isfinite(size) or not math.isfinite(common) or common <= 0:
+        return None
+    factor = common / size
+    rest = sum((b - factor * a) ** 2 for a, b in zip(ours, theirs, strict=True))
+    return factor if math.sqrt(rest) <= _PARALLEL * factor * math.sqrt(size) else None
 
 
 def _root_mean_square(first: Any, second: Any) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from pytest_traincheck.golden.course import Course, Rates
+from pytest_traincheck.optimizer_label import BY_HAND
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints
@@ -108,6 +109,8 @@ def _rates(process: Process, trained: Iterable[int]) -> tuple[tuple[Rates, int],
         rates: dict[int, float] = {}
         for group in np.unique(members.groups).tolist():
             rate = by_group.get((step.optimizer, group), 0)
+            if process.optimizer_class[step.optimizer] == BY_HAND:
+                continue
             row = int(variables.last(np.array([rate]), np.array([step.begin]))[0]) if rate else -1
             if row < 0:
                 return None
@@ -115,7 +118,7 @@ def _rates(process: Process, trained: Iterable[int]) -> tuple[tuple[Rates, int],
         names = variables.first_name[members.variables]
         for variable, group in dict(zip(names.tolist(), members.groups.tolist(), strict=True)).items():
             known = changes.setdefault(variable, [])
-            if variable in wanted and (not known or known[-1][1] != rates[group]):
+            if group in rates and variable in wanted and (not known or known[-1][1] != rates[group]):
                 known.append((number, rates[group]))
     return tuple(sorted(Counter(tuple(changes[variable]) for variable in wanted).items()))
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from pytest_traincheck.golden.recording import ENTRY, GRAD, TRAINING
-from pytest_traincheck.optimizer_label import models_in
+from pytest_traincheck.optimizer_label import BY_HAND, models_in
 from pytest_traincheck.replay.batches import paired_batches
 from pytest_traincheck.replay.calls import Calls
-from pytest_traincheck.replay.computed import INFINITE, Call, Computed, Tensor, apart, moved_apart
+from pytest_traincheck.replay.computed import INFINITE, Call, Computed, Tensor, apart, moved_apart, times
 from pytest_traincheck.replay.initial import initial_values
 from pytest_traincheck.replay.likeness import Likeness
 from pytest_traincheck.replay.point import Point
@@ -76,6 +77,10 @@ class Flow:
         yield from batches
         if not all(point.holds for point in batches):
             return
+        if self._golden.since and window == min(c.window for c in self._golden.calls.values() if c.kind == "autograd"):
+            goes_on = self._goes_on(window, start)
+            if goes_on is not None:
+                yield goes_on
         given = self._given(window, start)
         if given is None:
             yield None
@@ -158,6 +163,29 @@ class Flow:
             worst = max(worst, off)
         return worst
 
+    def _goes_on(self, window: int, start: tuple[float, float]) -> Point | None:
+        """What is not trained (averages, copies, target networks) when sketching begins again with golden's batch and
+        golden's values of all that is trained: its values owe nothing to steps that nobody has looked at.
+        """
+        trained = tuple(f"{root}." for step in self._steps_of(window) for root in models_in(step.optimizer))
+        call = min(self._events(window), default=-1)
+        counterpart = self._calls.pairs.get(call)
+        if not trained or counterpart is None or self._batches(window) is None:
+            return None
+        at = _settled(self._golden, start[0]), _settled(self._candidate, start[1])
+        excess = {}
+        for kind, name in self._golden.values:
+            values = self._values(kind, name, at) if kind == "parameter" else None
+            if values is None:
+                continue
+            off, allowed = apart(*values), agreement(epsilon(values[0].dtype) or epsilon("float32"))
+            if not name.startswith(trained):
+                excess[name] = off, allowed
+            elif off > allowed:
+                return None
+        golden, candidate = self._golden.calls[call], self._candidate.calls[counterpart]
+        return _worst("initial", golden, candidate, excess) if excess else None
+
     def _batches(self, window: int) -> float | None:
         """Distance of the batches of a step: what loaders gave, or the largest input of the first forward pass."""
         ours, theirs = (
@@ -195,6 +223,26 @@ class Flow:
             found = [given[slot]] if slot in given else list(given.values())
             off = min((apart(inputs[slot], tensor) for tensor in found), default=INFINITE)
             return off if off <= agreement(epsilon(inputs[slot].dtype)) else self._beside(call, slot, given)
+        return self._anchor_of_functions(window)
+
+    def _anchor_of_functions(self, window: int) -> float | None:
+        """The same where functions are all that there is: distance of what tells examples apart among their inputs, as
+        long as one such input is golden's; None where none is.
+        """
+        calls = [
+            call
+            for call in self._golden.calls.values()
+            if call.window == window and call.kind == "function" and call.parent < 0 and call.flags & GRAD
+        ]
+        if any(call.flags & ENTRY for call in self._golden.calls.values()):
+            return None
+        for call in calls:
+            given = self._candidate.inputs.get(self._calls.pairs.get(call.index, -1), {})
+            for slot, tensor in self._golden.inputs.get(call.index, {}).items():
+                if slot in given and self._tells_examples(call, slot, tensor):
+                    off = apart(tensor, given[slot])
+                    if off <= agreement(epsilon(tensor.dtype)):
+                        return off
         return None
 
     def _beside(self, call: Call, different: str, given: Mapping[str, Tensor]) -> float | None:
@@ -313,7 +361,11 @@ class Flow:
         self._known.add(golden.optimizer)
         begin, end = (ours[0], theirs[0]), (golden.end, candidate.end)
         excess = {}
+        # An update by hand is seen together with what follows it, as averages do.
+        models = tuple(f"{root}." for root in models_in(golden.optimizer)) if golden.name == f"{BY_HAND}.step" else ()
         for name, value, moved, change in self._moved(("parameter",), begin, end):
+            if models and not name.startswith(models):
+                continue
             gradients = self._values("gradient", name, begin)
             noisy, negligible = 0.0, 0.0
             if gradients is not None:
@@ -325,7 +377,13 @@ class Flow:
             excess[name] = moved, _rounding(value, change) + signs + passed_on(given)
             self._stepped[name] = end
             self._drift = max(self._drift, moved)
-        return _worst("step", golden, candidate, excess)
+        worst = _worst("step", golden, candidate, excess)
+        return worst if worst.holds else replace(worst, factor=self._factor(tuple(excess), begin, end))
+
+    def _factor(self, names: tuple[str, ...], begin: tuple[float, float], end: tuple[float, float]) -> float | None:
+        """What golden's changes of these parameters are to be multiplied by to give the candidate's."""
+        values = [(self._values("parameter", name, begin), self._values("parameter", name, end)) for name in names]
+        return times([(early, late) for early, late in values if early is not None and late is not None])
 
     def _values(self, kind: str, name: str, at: tuple[float, float]) -> tuple[Tensor, Tensor] | None:
         """A variable on both sides; None where one does not have it."""
@@ -394,6 +452,9 @@ def _settled(side: Computed, at: float) -> float:
     one that is under way.
     """
     entries = [call for call in side.calls.values() if call.flags & ENTRY and call.end > at]
+    if not entries and not any(call.flags & ENTRY for call in side.calls.values()):
+        # Without a model variables are looked at when gradients have come.
+        return min((c.end for c in side.calls.values() if c.kind == "autograd" and c.end > at), default=side.last)
     return side.inside(entries[0]) if entries else side.last
 
 

@@ -23,6 +23,8 @@ class Point:
     names: tuple[str, ...] = ()
     beside: str = ""
     """Of a batch: the part of it that is golden's; empty where none says which examples it holds."""
+    factor: float | None = None
+    """Of an update: what all that moved moved by, in golden's moves; `None` where they are not parallel."""
 
     @property
     def holds(self) -> bool:

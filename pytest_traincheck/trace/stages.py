@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from pytest_traincheck.optimizer_label import BY_HAND
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints
 
@@ -48,8 +49,23 @@ def stages(process: Process) -> Ints:
             follows = (last_recorded >= 0) & (process.grad_mode == 1)
             outside = np.where(follows, recorded_stage[np.maximum(last_recorded, 0)], outside)
         result = np.where(inside, stage[np.maximum(last, 0)], outside)
+    elif any(process.optimizer_class[step.optimizer] == BY_HAND for step in process.steps):
+        _of_functions(process, result)
     result[process.type_codes.isin(TRAINING_TYPES)] = TRAIN
     return np.asarray(result, dtype=np.int64)
+
+
+def _of_functions(process: Process, result: Ints) -> None:
+    """The stages of a program that has neither a model nor an optimizer: what comes before the last `backward` and
+    records gradients is training, and what records none is evaluation; initialisation is set-up.
+    """
+    seq = process.events["seq"].astype(np.int64)
+    calls = process.is_call & ~process.type_codes.isin(["init"])
+    backward = seq[process.rows_of_type("autograd")]
+    began = seq[calls & process.type_codes.isin(["function", "data"])]
+    if len(backward) and len(began):
+        since = seq >= began.min()
+        result[since] = np.where((process.grad_mode[since] == 1) & (seq[since] <= backward.max()), TRAIN, EVAL)
 
 
 def shown(process: Process) -> Bools:

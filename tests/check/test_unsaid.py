@@ -50,13 +50,20 @@ def test_gradients_that_come_and_go_are_said(recorder: Recorder) -> None:
     assert gradients.startswith("No rule says which parameters of `AdamW[Net]` get gradients: ")
 
 
-def test_updates_by_hand_are_said_to_be_out_of_sight(recorder: Recorder) -> None:
-    def by_hand(t: Training) -> None:
+def test_updates_that_nobody_sees_are_said_to_be_out_of_sight(recorder: Recorder) -> None:
+    def unseen(t: Training) -> None:
         net = t.model()
         for _ in range(6):
             t.forward(net)
             t.backward(net)
 
-    golden = learn([recorder.tell(by_hand, seed=seed) for seed in (0, 1)], pipeline="story")
+    golden = learn([recorder.tell(unseen, seed=seed) for seed in (0, 1)], pipeline="story")
     (said,) = unsaid(golden)
     assert "no optimizer of `torch.optim` steps" in said
+
+
+def test_rates_of_updates_by_hand_are_said_to_be_out_of_sight() -> None:
+    golden = Golden("story", "", (), optimizers={"ByHand[Net]": {"class": "ByHand"}})
+    rates, *others = unsaid(golden)
+    assert rates.startswith("No rule says which learning rates `ByHand[Net]` has: the program makes the updates itself")
+    assert all("learning rates" not in text for text in others)

@@ -1,4 +1,4 @@
-"""Renewed: inputs that are drawn anew for every step, and those that are the same for the most part."""
+"""Renewed: inputs that are drawn anew for every step, those that are the same for the most part, and those that stay."""
 
 from __future__ import annotations
 
@@ -50,3 +50,35 @@ def test_where_golden_repeats_itself_nothing_is_learned(recorder: Recorder) -> N
 def test_other_inputs_are_not_judged(recorder: Recorder) -> None:
     golden = recorder.learn(given)
     assert not titles(recorder.judge(golden, lambda t: given(t, (0.9, 0.9, 0.9), path="positions")), "Renewed")
+
+
+STAYS = "The input `graph` of a model is the same in every training step."
+
+
+def stays(t: Training, same: Sequence[float] = (1.0,)) -> None:
+    """A training whose model is given all of the same as a step before, or not."""
+
+    def measured(step: int) -> None:
+        if step:
+            t.measure("stayed.graph", same[(step - 1) % len(same)])
+
+    Measured(forward=measured).tell(t)
+
+
+def test_an_input_that_is_always_the_same_is_a_rule(recorder: Recorder) -> None:
+    golden = recorder.learn(stays)
+    assert sentences(golden, "Renewed") == [STAYS]
+    assert not titles(recorder.judge(golden, stays), "Renewed")
+
+
+def test_a_graph_that_gets_more_loops_with_every_step(recorder: Recorder) -> None:
+    assert titles(recorder.judge(recorder.learn(stays), lambda t: stays(t, (0.0,))), "Renewed") == [
+        "In the golden run the input `graph` of the model was the same in every training step; in the candidate it has "
+        "other values than a step before: what it is made of is written to in place, or it is drawn or chosen again."
+    ]
+
+
+def test_an_input_that_changes_now_and_then_is_no_rule(recorder: Recorder) -> None:
+    """Several steps on one batch, and then the next."""
+    for same in ((1.0, 1.0, 0.0), (0.0,)):
+        assert not sentences(recorder.learn(lambda t, same=same: stays(t, same)), "Renewed")

@@ -9,6 +9,7 @@ import torch
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import number
 from ..graph import means, reached, terms
+from ..walk import sequence
 from .base import Named, observe
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Backward(Named):
     def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
         if _outermost():
             recorder.before_entry(state, ())  # the forward has looked at the names
+            recorder.by_hand.backward_begins(state, args[0] if args else None)
             recorder.look(state, recorder.enclosing(state), gradients=True)
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
@@ -37,6 +39,7 @@ class Backward(Named):
                 recorder.sketches.gradients(state, call)
             with quiet(state):
                 recorder.variables.look_at_gradients(recorder.emitter(state, call), full=True)
+            recorder.by_hand.backward_ends(state, call)
 
 
 class Grad(Named):
@@ -49,6 +52,19 @@ class Grad(Named):
         value = number(outputs) if recorder.measures.wanted else None
         if value is not None:
             recorder.measures.take(state, "grad.root", call, value)
+
+    def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
+        if _outermost():
+            recorder.by_hand.backward_begins(state, args[0] if args else None)
+
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
+        # What is differentiated once more is part of a loss and no update.
+        again = call.kwargs.get("create_graph") or any(item.requires_grad for item in tensors_of(result))
+        if _outermost() and not again:
+            inputs = args[1] if len(args) > 1 else call.kwargs.get("inputs")
+            given = zip(tensors_of(inputs), result, strict=False)
+            gradients = {id(tensor): gradient for tensor, gradient in given if gradient is not None}
+            recorder.by_hand.backward_ends(state, call, gradients)
 
 
 def _look_behind(recorder: Recorder, state: ThreadState, call: Call, loss: torch.Tensor) -> None:
@@ -66,6 +82,12 @@ def _look_behind(recorder: Recorder, state: ThreadState, call: Call, loss: torch
     if sets:
         text = "; ".join(f"{leaves} ({elements} elements)" for leaves, elements in sets)
         take(state, f"loss.reach={text}", call)
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """A tensor, or those in a list or tuple."""
+    items = [value] if isinstance(value, torch.Tensor) else sequence(value) or ()
+    return [item for item in items if isinstance(item, torch.Tensor)]
 
 
 def _outermost() -> bool:

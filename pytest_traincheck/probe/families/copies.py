@@ -24,7 +24,10 @@ def install(probe: Probe) -> None:
     """Observe the methods, and `torch.clone`."""
 
     def entered(source: Any, *_: Any, **__: Any) -> Any:
-        return source if probe.recorder is not None and probe.recorder.measures.early else None
+        recorder = probe.recorder
+        if recorder is None or not (recorder.measures.early or recorder.by_hand.notes_copies):
+            return None
+        return source
 
     def left(converts: bool, source: Any, result: Any) -> None:
         if probe.recorder is not None:

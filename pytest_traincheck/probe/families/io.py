@@ -47,6 +47,13 @@ class Save(Named):
         self._left = (recorder, self._left[1] - len(found) - len(left_out))
 
 
+class LoadFile(Named):
+    """What was trained by hand may go on from a file."""
+
+    def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
+        recorder.by_hand.loading(state)
+
+
 def _found_among(roots: Iterable[Root], tensors: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[Slot, int]]:
     """Which of these tensors, given with their names, are parameters and buffers of modules or copies of them: where
     they are, and the content hash of each. Call under `quiet()`.
@@ -113,4 +120,4 @@ def _tensors(value: Any, name: str, depth: int, seen: set[int]) -> Iterator[tupl
 def install(probe: Probe) -> None:
     """Observe both functions."""
     observe(probe, torch.save, Save())
-    observe(probe, torch.load, Named("torch.load", "io"))
+    observe(probe, torch.load, LoadFile("torch.load", "io"))

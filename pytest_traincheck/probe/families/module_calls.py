@@ -99,6 +99,8 @@ def _open(
             return None  # made by a compiler, not by the user
         entry = not state.modules and not transparent and torch._C._current_graph_task_id() == -1
         if entry:
+            if recorder.by_hand.waits:
+                recorder.by_hand.about_to(state, "module")
             recorder.measures.entered(state)
             recorder.evaluations.entered(state)
             recorder.before_entry(state, (named.root,) if named.root is not None else ())
