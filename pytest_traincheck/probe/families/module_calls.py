@@ -128,6 +128,8 @@ def _open(
                 _measure_data(recorder, state, call, module, named.root.id, names.named((module, *args), kwargs))
         elif recorder.measures.early and call.flags & TRAINING:
             recorder.measures.passed_on(state, call, args, kwargs, lambda: names.named((module, *args), kwargs))
+        if entry and named.root is not None and named.root.slots and recorder.measures.given.wants(call):
+            recorder.measures.given.to_model(recorder.measures, state, call, names.named((module, *args), kwargs))
         return call
     except BaseException as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
         state.modules = open_modules
