@@ -70,11 +70,17 @@ class Batches:
         """Whether none or most of the numbers are of a sort; `None` where neither is so, or too little was seen."""
         values = self.facts[sort]
         known = ~np.isnan(values) & (self.new | repeated)
-        if self.sizes[known].sum() < LEAST_ROWS:
+        if self.sizes[known].sum() < LEAST_ROWS or (sort == "zero" and self.counts):
             return None
         share = float((values[known] * self.sizes[known]).sum() / self.sizes[known].sum())
         low, high = _LIMITS[sort]
         return "none" if share <= low else "most" if share >= high else None
+
+    @property
+    def counts(self) -> bool:
+        """Whether these are whole numbers, and not flags: that one of them is 0 says no more than any other."""
+        low, high = (self.facts[which] for which in EXTREMES)
+        return bool(((low < 0) | (high > 1)).any())
 
     def extreme(self, which: Extreme) -> int | None:
         """The extreme of all batches of whole numbers; `None` where too few were seen."""

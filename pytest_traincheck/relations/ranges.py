@@ -240,7 +240,8 @@ def _alike(process: Process, owner: str, given: str) -> tuple[Sort, ...]:
     """The sorts of which evaluation and training both have none, or both most."""
     found = batches(process)
     trained, evaluated = found.get((owner, given, TRAIN)), found[owner, given, EVAL]
-    if trained is None:
+    # Tokens may be those that a model has just chosen itself.
+    if trained is None or (trained.counts and not is_loss(owner)):
         return ()
     pairs = ((sort, trained.share(sort), evaluated.share(sort)) for sort in SORTS)
     return tuple(sort for sort, one, other in pairs if one is not None and one == other)
