@@ -10,6 +10,8 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.relations import along
+from pytest_traincheck.relations.along import Along
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.loss_shapes import shape_examples, shapes_of_losses
@@ -120,7 +122,7 @@ class AsTargets(Claim):
     api: str
 
 
-Claims = LossInput | TargetShift | Pattern | Content | AsTargets
+Claims = LossInput | TargetShift | Pattern | Content | AsTargets | Along
 
 
 class DataFlow:
@@ -129,12 +131,21 @@ class DataFlow:
     """
 
     name = "DataFlow"
-    claims: ClassVar[tuple[type[Claim], ...]] = (LossInput, TargetShift, Pattern, Content, AsTargets)
+    claims: ClassVar[tuple[type[Claim], ...]] = (
+        LossInput,
+        TargetShift,
+        Pattern,
+        Content,
+        AsTargets,
+        Along,
+    )
 
     def layer(self, claim: Claims) -> int:
         return 1
 
     def meaning(self, rule: Invariant[Claims]) -> Meaning:
+        if isinstance(rule.claim, Along):
+            return along.meaning(rule.claim)
         return Meaning(
             Place.LOSS,
             brings=frozenset({Change.LOSS_INPUT}),
@@ -150,6 +161,9 @@ class DataFlow:
                 yield Hypothesis(
                     self.name, "torch.nn.functional", LossInput(value), scope=Scope.PINNED, family=f"{INPUT} {value}"
                 )
+            for (api, stage), sizes in along.sizes(process).items():
+                if len(sizes) <= along.MOST:
+                    yield Hypothesis(self.name, api, Along(api, stage, tuple(sorted(sizes))), scope=Scope.PINNED)
             for api in shapes_of_losses(process):
                 yield Hypothesis(self.name, api, AsTargets(api), scope=Scope.PINNED)
             rows = process.measures(SHIFT)
@@ -178,6 +192,8 @@ class DataFlow:
             return f"Loss functions are given {WORDS[claim.value]}{when}."
         if isinstance(claim, TargetShift):
             return f"The targets of the loss are the model's input {_ahead(claim.value)}{when}."
+        if isinstance(claim, Along):
+            return f"`{subject}` {along.said(claim)}{when}."
         if isinstance(claim, AsTargets):
             return f"`{subject}` is given its input in the shape of the targets{when}."
         if isinstance(claim, Pattern):
@@ -214,16 +230,10 @@ class DataFlow:
                 value=seen,
                 common_cause=claim.of,
             )
+        if isinstance(claim, Along):
+            return along.finding(claim, seen)
         if isinstance(claim, AsTargets):
-            return Finding(
-                f"In the golden run `{claim.api}` was given its input in the shape of the targets; in the candidate "
-                f"it is {seen}: one is repeated along the other, so that numbers are compared that do not belong "
-                "together.",
-                "input in the shape of the targets",
-                f"input {seen}",
-                value=seen,
-                common_cause=claim.of,
-            )
+            return _other_shape(claim, seen)
         if isinstance(claim, Pattern):
             was = _pattern(claim)
             now = "they do not" if claim.of == "pattern.input" else _otherwise(claim)
@@ -242,6 +252,18 @@ class DataFlow:
             # Layers that are given the same mask.
             common_cause=claim.of,
         )
+
+
+def _other_shape(claim: AsTargets, seen: str) -> Finding:
+    return Finding(
+        f"In the golden run `{claim.api}` was given its input in the shape of the targets; in the candidate "
+        f"it is {seen}: one is repeated along the other, so that numbers are compared that do not belong "
+        "together.",
+        "input in the shape of the targets",
+        f"input {seen}",
+        value=seen,
+        common_cause=claim.of,
+    )
 
 
 def _shaping_of(api: str) -> str:
@@ -316,6 +338,8 @@ def _examples(process: Process, position: int, claim: Claims) -> Examples:
         return _input_examples(process, position, claim)
     if isinstance(claim, TargetShift):
         return _shift_examples(process, position, claim)
+    if isinstance(claim, Along):
+        return along.examples(process, position, claim)
     if isinstance(claim, AsTargets):
         return shape_examples(process, position, claim.api)
     if isinstance(claim, Pattern):
