@@ -16,6 +16,7 @@ from . import numerics
 from .advance import Advance
 from .context import Call, ThreadState, quiet, unobservable
 from .feedback import FED_BACK, Feedback
+from .given import Given
 from .holdings import STORED, Holdings
 from .renewal import Renewal
 from .storages import Counts, Remembered, remembered
@@ -33,8 +34,6 @@ FIRST_STEPS = 2
 """The same for measures of every module call."""
 INPUT = "input.rms."
 """Prefix of the measures of a model's inputs; the path of the tensor among the arguments follows."""
-ROWS = "input.rows."
-"""Prefix of the number of its rows; beside it stand shares of them, as `input.negative.`."""
 _INPUTS = 8
 _DEPTH = 3
 """How many inputs of a model are measured, and how deep in containers they are looked for."""
@@ -52,6 +51,7 @@ class Measures:
         self._renewal = Renewal()
         self._holdings = Holdings()
         self._feedback = Feedback()
+        self.given = Given()
         self._data: dict[int, tuple[Remembered, float]] = {}
         """Inputs of the model that was called last, and their root mean square."""
         self.waiting: list[tuple[str, Call, Slot, float, int]] = []
@@ -279,14 +279,8 @@ class Measures:
         held = [(id(tensor), remembered(tensor), rms) for _, tensor, rms in found]
         self._forget_data()
         self._data = {key: (item, rms) for key, item, rms in held if item is not None}
-        for path, tensor, rms in found:
+        for path, _, rms in found:
             self.take(state, f"{INPUT}{path}", call, rms)
-            with quiet(state):
-                shares = numerics.shares_of_rows(tensor) or {}
-            if shares:
-                self.take(state, f"{ROWS}{path}", call, float(tensor.shape[0]))
-            for name, share in shares.items():
-                self.take(state, f"input.{name}.{path}", call, share)
 
     def passed_on(self, state: ThreadState, call: Call, args: Any, kwargs: Any, named: Callable[[], Any]) -> None:
         """The same for a part of a model that is given its model's very input: it may be the whole elsewhere."""

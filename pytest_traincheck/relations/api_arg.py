@@ -252,7 +252,11 @@ def _set_at(run: Run, examples: Examples, place: int) -> str:
 
 def _is_meaningful(api: str, argument: str) -> bool:
     # The weights of the classes are a choice, those of a layer are its parameters.
-    return argument in MEANINGFUL or (argument == "weight" and vocabulary.is_loss(api))
+    return argument in MEANINGFUL or (argument == "weight" and vocabulary.is_loss(api)) or _is_how_many(api, argument)
+
+
+def _is_how_many(api: str, argument: str) -> bool:
+    return api == "torch.topk" and argument == "k"
 
 
 def _scope(argument: str) -> Scope:
@@ -267,6 +271,7 @@ def _eligible(process: Process) -> Mapping[str, bool]:
             if (
                 kind in ARGUMENT_TYPES
                 or name in process.for_plug_ins
+                or _is_how_many(name, "k")
                 or (
                     kind == "function"
                     and (name in vocabulary.LAYER_FUNCTIONS or name in vocabulary.EMBEDDING or vocabulary.is_loss(name))

@@ -12,7 +12,7 @@ import numpy as np
 
 from pytest_traincheck.relations import generation
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.claims import Items
+from pytest_traincheck.relations.claims import Items, Natural
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.distinct import before_training
 from pytest_traincheck.relations.meaning import Change, Meaning, Place
@@ -74,7 +74,17 @@ class ContextGoesOn(Claim):
     api: str
 
 
-Claims = RowsOfBatch | BatchSize | NewTokens | CallsAsAsked | ContextGoesOn
+@dataclass(frozen=True)
+class SizeAsAsked(Claim):
+    """What a call returns is as large as an argument says, in one dimension."""
+
+    of: Literal["size"] = field(default="size", init=False)
+    api: str
+    argument: str
+    dimension: Natural
+
+
+Claims = RowsOfBatch | BatchSize | NewTokens | CallsAsAsked | ContextGoesOn | SizeAsAsked
 
 
 class Bounded:
@@ -87,7 +97,14 @@ class Bounded:
     """
 
     name = "Bounded"
-    claims: ClassVar[tuple[type[Claim], ...]] = (RowsOfBatch, BatchSize, NewTokens, CallsAsAsked, ContextGoesOn)
+    claims: ClassVar[tuple[type[Claim], ...]] = (
+        RowsOfBatch,
+        BatchSize,
+        NewTokens,
+        CallsAsAsked,
+        ContextGoesOn,
+        SizeAsAsked,
+    )
 
     def layer(self, claim: Claims) -> int:
         return 1
@@ -111,6 +128,10 @@ class Bounded:
                     yield Hypothesis(self.name, api, CallsAsAsked(api, argument), scope=Scope.PINNED)
                 yield Hypothesis(self.name, api, ContextGoesOn(api), scope=Scope.PINNED)
 
+            for api, places in generation.sizes(process).items():
+                for argument, place in places:
+                    yield Hypothesis(self.name, api, SizeAsAsked(api, argument, place), scope=Scope.PINNED)
+
     def examples(self, claim: Claims, run: Run) -> Examples:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
@@ -121,6 +142,8 @@ class Bounded:
             return f"The batch size of training is {_either(claim.sizes)}{when}."
         if isinstance(claim, CallsAsAsked):
             return f"`{subject}` calls the model as often as its `{claim.argument}` says{when}."
+        if isinstance(claim, SizeAsAsked):
+            return f"`{subject}` returns as many {_along(claim)} as its `{claim.argument}` says{when}."
         if isinstance(claim, ContextGoesOn):
             return f"`{subject}` gives the model other tokens in each call than in the one before{when}."
         return f"`{subject}` returns no more new tokens than `{SIZE}`{when}."
@@ -151,6 +174,14 @@ class Bounded:
                 f"as many calls as `{argument}`",
                 seen,
             )
+        if isinstance(invariant.claim, SizeAsAsked):
+            along, argument = _along(invariant.claim), invariant.claim.argument
+            return Finding(
+                f"`{api}` returned as many {along} as its `{argument}` says in the golden run; in the candidate it "
+                f"returns {seen}.",
+                f"as many {along} as `{argument}`",
+                seen,
+            )
         if isinstance(invariant.claim, ContextGoesOn):
             return Finding(
                 f"`{api}` gave the model other tokens in each call in the golden run; in the candidate the input is "
@@ -171,11 +202,17 @@ def _examples(process: Process, position: int, claim: Claims) -> Examples:
         return _batches(process, position)
     if isinstance(claim, CallsAsAsked):
         return generation.calls_as_asked(process, position, claim.api, claim.argument)
+    if isinstance(claim, SizeAsAsked):
+        return generation.size_as_asked(process, position, claim.api, claim.argument, claim.dimension)
     if isinstance(claim, ContextGoesOn):
         return generation.contexts(process, position, claim.api)
     return (
         _configured(process, position, claim) if isinstance(claim, BatchSize) else _generated(process, position, claim)
     )
+
+
+def _along(claim: SizeAsAsked) -> str:
+    return ("rows", "columns")[claim.dimension] if claim.dimension < 2 else f"elements along {claim.dimension}"
 
 
 def _batches(process: Process, position: int) -> Examples:

@@ -10,8 +10,11 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.relations import along
+from pytest_traincheck.relations.along import Along
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import call_context
+from pytest_traincheck.relations.loss_shapes import shape_examples, shapes_of_losses
 from pytest_traincheck.relations.meaning import Change, Excuse, Meaning, Place
 from pytest_traincheck.relations.vocabulary import F
 from pytest_traincheck.rules.claims import Claim, Written
@@ -111,18 +114,38 @@ class Content(Claim):
     content: Digest
 
 
+@dataclass(frozen=True)
+class AsTargets(Claim):
+    """A loss function is given its input in the shape of the targets."""
+
+    of: Literal["loss.shape"] = field(default="loss.shape", init=False)
+    api: str
+
+
+Claims = LossInput | TargetShift | Pattern | Content | AsTargets | Along
+
+
 class DataFlow:
     """A loss gets what it got in golden: logits or probabilities; targets so many tokens ahead of the model's input; an
     embedding or a mask gets the same indices or flags in every call.
     """
 
     name = "DataFlow"
-    claims: ClassVar[tuple[type[Claim], ...]] = (LossInput, TargetShift, Pattern, Content)
+    claims: ClassVar[tuple[type[Claim], ...]] = (
+        LossInput,
+        TargetShift,
+        Pattern,
+        Content,
+        AsTargets,
+        Along,
+    )
 
-    def layer(self, claim: LossInput | TargetShift | Pattern | Content) -> int:
+    def layer(self, claim: Claims) -> int:
         return 1
 
-    def meaning(self, rule: Invariant[LossInput | TargetShift | Pattern | Content]) -> Meaning:
+    def meaning(self, rule: Invariant[Claims]) -> Meaning:
+        if isinstance(rule.claim, Along):
+            return along.meaning(rule.claim)
         return Meaning(
             Place.LOSS,
             brings=frozenset({Change.LOSS_INPUT}),
@@ -138,6 +161,11 @@ class DataFlow:
                 yield Hypothesis(
                     self.name, "torch.nn.functional", LossInput(value), scope=Scope.PINNED, family=f"{INPUT} {value}"
                 )
+            for (api, stage), sizes in along.sizes(process).items():
+                if len(sizes) <= along.MOST:
+                    yield Hypothesis(self.name, api, Along(api, stage, tuple(sorted(sizes))), scope=Scope.PINNED)
+            for api in shapes_of_losses(process):
+                yield Hypothesis(self.name, api, AsTargets(api), scope=Scope.PINNED)
             rows = process.measures(SHIFT)
             for shift in sorted(set(process.events["value"][rows].tolist())):
                 yield Hypothesis(
@@ -156,21 +184,25 @@ class DataFlow:
                         same = Content(content, place, Digest(digests.pop()))
                         yield Hypothesis(self.name, place, same, scope=Scope.PINNED)
 
-    def examples(self, claim: LossInput | TargetShift | Pattern | Content, run: Run) -> Examples:
+    def examples(self, claim: Claims, run: Run) -> Examples:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
-    def sentence(self, claim: LossInput | TargetShift | Pattern | Content, subject: str, when: str) -> str:
+    def sentence(self, claim: Claims, subject: str, when: str) -> str:
         if isinstance(claim, LossInput):
             return f"Loss functions are given {WORDS[claim.value]}{when}."
         if isinstance(claim, TargetShift):
             return f"The targets of the loss are the model's input {_ahead(claim.value)}{when}."
+        if isinstance(claim, Along):
+            return f"`{subject}` {along.said(claim)}{when}."
+        if isinstance(claim, AsTargets):
+            return f"`{subject}` is given its input in the shape of the targets{when}."
         if isinstance(claim, Pattern):
             return f"The {PATTERNS[claim.of]} of `{claim.module}` {_pattern(claim)}{when}."
         return f"The {CONTENTS[claim.of]} of `{claim.module}` {_are(claim)} the same in every call{when}."
 
     def finding(
         self,
-        invariant: Invariant[LossInput | TargetShift | Pattern | Content],
+        invariant: Invariant[Claims],
         run: Run,
         examples: Examples,
         broken: Ints,
@@ -198,6 +230,10 @@ class DataFlow:
                 value=seen,
                 common_cause=claim.of,
             )
+        if isinstance(claim, Along):
+            return along.finding(claim, seen)
+        if isinstance(claim, AsTargets):
+            return _other_shape(claim, seen)
         if isinstance(claim, Pattern):
             was = _pattern(claim)
             now = "they do not" if claim.of == "pattern.input" else _otherwise(claim)
@@ -216,6 +252,18 @@ class DataFlow:
             # Layers that are given the same mask.
             common_cause=claim.of,
         )
+
+
+def _other_shape(claim: AsTargets, seen: str) -> Finding:
+    return Finding(
+        f"In the golden run `{claim.api}` was given its input in the shape of the targets; in the candidate "
+        f"it is {seen}: one is repeated along the other, so that numbers are compared that do not belong "
+        "together.",
+        "input in the shape of the targets",
+        f"input {seen}",
+        value=seen,
+        common_cause=claim.of,
+    )
 
 
 def _shaping_of(api: str) -> str:
@@ -285,11 +333,15 @@ def _inputs(process: Process) -> tuple[Ints, Labels]:
     return process.memo("loss inputs", compute)
 
 
-def _examples(process: Process, position: int, claim: LossInput | TargetShift | Pattern | Content) -> Examples:
+def _examples(process: Process, position: int, claim: Claims) -> Examples:
     if isinstance(claim, LossInput):
         return _input_examples(process, position, claim)
     if isinstance(claim, TargetShift):
         return _shift_examples(process, position, claim)
+    if isinstance(claim, Along):
+        return along.examples(process, position, claim)
+    if isinstance(claim, AsTargets):
+        return shape_examples(process, position, claim.api)
     if isinstance(claim, Pattern):
         return _pattern_examples(process, position, claim)
     return _content_examples(process, position, claim)

@@ -274,3 +274,62 @@ def test_tensors_of_a_batch_that_are_the_same(watched: Watch) -> None:
             list(DataLoader(Augmented(), batch_size=12, collate_fn=collate))
 
     assert watched(load).values("batch.repeated") == [1.0, 0.0, 2.0, 0.0]
+
+
+# What is chosen
+
+
+def test_functions_that_choose(watched: Watch) -> None:
+    scores = torch.randn(4, 6)
+
+    def choose() -> None:
+        scores.topk(k=2)
+        torch.topk(scores, 3, dim=0)
+        scores.max(1)
+        torch.argmax(scores, dim=-1)
+        scores.sort(descending=True)
+        torch.cumsum(scores, 0)
+
+    calls = [call for call in watched(choose).calls if call.type == "choice"]
+    assert [(call.name, call.args["dim"]) for call in calls] == [
+        ("torch.topk", -1),
+        ("torch.topk", 0),
+        ("torch.max", 1),
+        ("torch.argmax", -1),
+        ("torch.sort", -1),
+        ("torch.cumsum", 0),
+    ]
+
+
+def test_what_sort_of_numbers_is_given(watched: Watch) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.out = nn.Linear(2, 1)
+
+        def forward(self, x: Any, there: Any) -> Any:
+            return self.out(x) * there.any(1, keepdim=True)
+
+    net = Net()
+    x = torch.tensor([[0.0, 4.0], [0.5, 4.0], [-2.0, 4.0], [-2.5, 4.0]])
+    there = torch.tensor([[True, False], [True, True], [True, False], [True, False]])
+
+    def run() -> None:
+        for _ in range(20):
+            F.mse_loss(net(x, there), torch.ones(4, 1)).backward()
+        net.eval()
+        with torch.no_grad():
+            net(x, there)
+
+    trace = watched(run)
+    number = {
+        item.measure.removeprefix("input."): item.value for item in trace.measures if item.measure.startswith("input.")
+    }
+    assert trace.values("input.rows.x") == [4.0] * 13, "twelve calls in training, and that of evaluation"
+    assert (number["negative.x"], number["above one.x"], number["below minus one.x"]) == (0.5, 1.0, 0.5)
+    assert (number["fractional.x"], number["zero.x"]) == (0.5, 0.125)
+    assert number["off centre.x"] == pytest.approx((1 + 16) / ((0.25 + 4 + 6.25) / 4 + 16))
+    assert (number["smallest.there"], number["largest.there"], number["zero.there"]) == (0.0, 1.0, 0.375)
+    assert (number["zero first.there"], number["zero last.there"]) == (0.0, 0.75)
+    assert trace.values("input.rows.target") == [4.0] * 12
+    assert len({item.digest for item in trace.measures if item.measure == "input.rows.x"}) == 1

@@ -88,6 +88,49 @@ def test_texts_that_end_early_in_golden_are_no_rule(recorder: Recorder) -> None:
     assert CALLS not in sentences(recorder.learn(lambda t: asked(t, calls=(6, 4))))
 
 
+def written(t: Training, calls: Sequence[int] = (6, 6), rows: int = 6, columns: Sequence[int] = (5, 5)) -> None:
+    """A training after which a function is asked for a number of calls, of rows and of columns."""
+    model = Measured().tell(t)
+    t.mode(model, False)
+    arguments = {"limit": 6, "width": 5, "tokens": tensor(1, 4, dtype="int64")}
+    with t.no_grad():
+        t.forward(model, line="evaluate")
+        for count, width in zip(calls, columns, strict=True):
+            with t.call("__main__.write", type="asked", args=arguments, returns=tensor(rows, width)):
+                t.measure("asked.calls", float(count))
+
+
+OFTEN = "`__main__.write` calls the model as often as its `limit` says, in evaluation."
+
+
+def test_functions_that_are_asked_for_a_number(recorder: Recorder) -> None:
+    golden = recorder.learn(written)
+    assert [text for text in sentences(golden, "Bounded") if "write" in text] == [
+        OFTEN,
+        "`__main__.write` returns as many columns as its `width` says, in evaluation.",
+        "`__main__.write` returns as many rows as its `limit` says, in evaluation.",
+    ]
+    assert not titles(recorder.judge(golden, written), "Bounded")
+    assert titles(recorder.judge(golden, lambda t: written(t, rows=4)), "Bounded") == [
+        "`__main__.write` returned as many rows as its `limit` says in the golden run; in the candidate it returns 4 "
+        "where 6 were asked for."
+    ]
+    ends_early = recorder.judge(golden, lambda t: written(t, calls=(6, 3), columns=(5, 2)))
+    assert not titles(ends_early, "Bounded")
+    always = recorder.judge(golden, lambda t: written(t, calls=(5, 3, 4, 3), columns=(4, 2, 3, 2)))
+    assert titles(always, "Bounded") == [
+        "`__main__.write` called the model as often as its `limit` says in the golden run; in the candidate it makes 5 "
+        "calls where 6 were asked for.",
+        "`__main__.write` returned as many columns as its `width` says in the golden run; in the candidate it "
+        "returns 4 where 5 were asked for.",
+    ]
+
+
+def test_what_is_asked_for_and_not_always_done_is_no_rule(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: written(t, calls=(6, 4)))
+    assert OFTEN not in sentences(golden)
+
+
 def test_a_context_that_stays_is_named(recorder: Recorder) -> None:
     golden = recorder.learn(asked)
     (title,) = titles(recorder.judge(golden, lambda t: asked(t, contexts=(0, 1, 2))), "Bounded")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from judgements import sentences, titles
-from trace_builder import Layer, digest_of
+from trace_builder import Layer, digest_of, tensor
 from training_story import DROPOUT, LINEAR, F, Measured, Recorder, Training
 
 from pytest_traincheck.rules.model import Scope
@@ -246,3 +246,36 @@ def test_words_are_no_pattern(recorder: Recorder) -> None:
     assert not sentences(recorder.learn(counting(-1)), "DataFlow")
     by_chance = looking_up(lambda _t, step: 0 if step == 2 else -1, "pattern.input")
     assert not sentences(recorder.learn(by_chance), "DataFlow")
+
+
+# Along which dimension
+
+
+def choosing(t: Training, *shapes: tuple[int, ...], dim: int | None = 1, api: str = "torch.topk") -> None:
+    """A training after which the best of scores are looked for."""
+    model = Measured().tell(t)
+    t.mode(model, False)
+    with t.no_grad():
+        t.forward(model, line="evaluate")
+        for shape in shapes:
+            with t.call(api, type="choice", args={"input": tensor(*shape), "dim": dim}):
+                pass
+
+
+def test_a_choice_among_so_many(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: choosing(t, (8, 64), (8, 10)))
+    assert "`torch.topk` goes over 10 or 64 numbers at a time, in evaluation." in sentences(golden, "DataFlow")
+    for shapes in (((8, 64), (8, 10)), ((1, 64), (3, 10)), ((8, 64), (8, 10), (8, 5)), ((8, 64),)):
+        assert not titles(recorder.judge(golden, lambda t, shapes=shapes: choosing(t, *shapes)), "DataFlow")
+    assert titles(recorder.judge(golden, lambda t: choosing(t, (8, 10), (1, 512))), "DataFlow") == [
+        "In the golden run `torch.topk` went over 10 or 64 numbers at a time, in evaluation; in the candidate it goes "
+        "over 512: along another dimension, or through all rows at once."
+    ]
+
+
+def test_choices_that_are_up_to_the_data(recorder: Recorder) -> None:
+    assert not sentences(recorder.learn(lambda t: choosing(t, *[(8, size) for size in range(5, 10)])), "DataFlow")
+    largest = recorder.learn(lambda t: choosing(t, (8, 64), dim=None, api="torch.max"))
+    assert not sentences(largest, "DataFlow"), "the largest of all is no choice"
+    (place,) = sentences(recorder.learn(lambda t: choosing(t, (8, 64), dim=None, api="torch.argmax")), "DataFlow")
+    assert place == "`torch.argmax` goes over 512 numbers at a time, in evaluation."

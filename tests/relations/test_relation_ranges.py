@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from judgements import sentences, violations
 
 torch = pytest.importorskip("torch")
 
-from real_training import Real, check, golden_of  # noqa: E402
+from real_training import CLASSES, Real, check, golden_of  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.data import TensorDataset  # noqa: E402
 
 NEGATIVE = "No row of the input `inputs` of `Net` holds a number below 0."
 
@@ -23,6 +26,13 @@ def halves(rows: int, columns: int) -> Any:
     return data
 
 
+def spotted(rows: int, columns: int) -> Any:
+    """The same with a spot on each."""
+    data = torch.rand(rows, columns)
+    data[:, 0] = -0.1
+    return data
+
+
 def said(golden: Any, draw: Callable[..., Any], folder: Path, **change: Any) -> list[str]:
     outcome = check(golden, Real(seed=7, draw=draw, **change), folder)
     return [item.title for item in violations(outcome, "Ranges")]
@@ -30,7 +40,8 @@ def said(golden: Any, draw: Callable[..., Any], folder: Path, **change: Any) -> 
 
 def test_pictures_from_zero_to_one(tmp_path: Path) -> None:
     golden = golden_of(Real(draw=torch.rand), tmp_path)
-    assert sorted(sentences(golden, "Ranges")) == [
+    of_inputs = [text for text in sorted(sentences(golden, "Ranges")) if "ow" in text and "targets" not in text]
+    assert of_inputs == [
         "Every second row or more of the input `inputs` of `Net` holds a number that is not whole.",
         "No row of the input `inputs` of `Net` holds a number above 1.",
         "No row of the input `inputs` of `Net` holds a number below -1.",
@@ -39,15 +50,179 @@ def test_pictures_from_zero_to_one(tmp_path: Path) -> None:
     assert not said(golden, torch.rand, tmp_path / "same")
     assert not said(golden, torch.rand, tmp_path / "few", batch_size=4), "8 rows in two steps say nothing"
     assert not said(golden, halves, tmp_path / "spots"), "a few rows break nothing"
-    (title,) = said(golden, lambda *size: torch.rand(*size) * 2 - 1, tmp_path / "signed")
+    title = said(golden, lambda *size: torch.rand(*size) * 2 - 1, tmp_path / "signed")[0]
     assert title == (
         "In the golden run no row of the input `inputs` of `Net` held a number below 0; in the candidate every "
         "second row or more does: it is scaled, shifted or rounded otherwise."
     )
-    assert len(said(golden, lambda *size: torch.randint(256, size).float(), tmp_path / "bytes")) == 2
+    assert len(said(golden, lambda *size: torch.randint(256, size).float(), tmp_path / "bytes")) >= 2
 
 
 def test_what_only_some_rows_hold_is_no_rule(tmp_path: Path) -> None:
     golden = golden_of(Real(draw=halves), tmp_path)
     assert NEGATIVE not in sentences(golden)
-    assert not said(golden, lambda *size: torch.rand(*size) - 0.5, tmp_path / "signed")
+    assert not said(golden, spotted, tmp_path / "signed")
+
+
+# In evaluation, and as targets
+
+
+def shifted(_inputs: Any) -> Any:
+    return torch.full_like(_inputs, -20)
+
+
+def test_training_data_that_is_prepared_otherwise_than_that_of_evaluation(tmp_path: Path) -> None:
+    golden = golden_of(Real(draw=torch.rand), tmp_path)
+    alike = "In evaluation the input `inputs` of `Net` is the same sort of numbers as in training."
+    assert alike in sentences(golden, "Ranges")
+    titles = said(golden, torch.rand, tmp_path / "shifted", noise=shifted)
+    assert (
+        "In the golden run the input `inputs` of `Net` was the same sort of numbers in evaluation as in training; in "
+        "the candidate, in evaluation, no row holds a number below 0 and no row holds a number below -1: it is "
+        "prepared otherwise than in training."
+    ) in titles
+    both = said(golden, lambda *size: torch.rand(*size) - 2, tmp_path / "both")
+    assert both
+    assert not [title for title in both if "in evaluation" in title], "what is shifted in both is one mistake"
+
+
+def test_columns_that_are_not_centred(tmp_path: Path) -> None:
+    golden = golden_of(Real(), tmp_path)
+    assert "The columns of the input `inputs` of `Net` are centred at 0." in sentences(golden, "Ranges")
+    assert not said(golden, torch.randn, tmp_path / "same")
+    assert not said(golden, lambda *size: torch.randn(*size) + 0.7, tmp_path / "little"), "not clearly off centre"
+    titles = said(golden, lambda *size: torch.randn(*size) + 3, tmp_path / "shifted")
+    assert (
+        "In the golden run the columns of the input `inputs` of `Net` were centred at 0; in the candidate the columns "
+        "are off centre, by more than they scatter: it is scaled, shifted or inverted otherwise."
+    ) in titles
+
+
+def from_one(inputs: Any, targets: Any) -> Any:
+    return TensorDataset(inputs, targets.clamp(max=CLASSES - 2) + 1)
+
+
+def from_zero(inputs: Any, targets: Any) -> Any:
+    return TensorDataset(inputs, targets.clamp(max=CLASSES - 2))
+
+
+def rare_zeros(inputs: Any, targets: Any) -> Any:
+    targets = targets.clamp(min=1, max=CLASSES - 2)
+    targets[:2] = 0
+    return TensorDataset(inputs, targets)
+
+
+def test_labels_that_are_counted_from_one(tmp_path: Path) -> None:
+    golden = golden_of(Real(batch_size=16, dataset=from_zero), tmp_path)
+    smallest = "The smallest number in the targets of `torch.nn.functional.cross_entropy` is 0."
+    assert smallest in sentences(golden, "Ranges")
+    assert not said(golden, torch.randn, tmp_path / "same", batch_size=16, dataset=from_zero)
+    assert not said(golden, torch.randn, tmp_path / "rare", batch_size=16, dataset=rare_zeros)
+    titles = said(golden, torch.randn, tmp_path / "one", batch_size=16, dataset=from_one)
+    assert titles[0] == (
+        "The smallest number in the targets of `torch.nn.functional.cross_entropy` was 0 in the golden run and is 1 in "
+        "the candidate: numbers stand for other things, are counted from another one on, or are not limited alike."
+    )
+    assert smallest not in sentences(golden_of(Real(batch_size=16, dataset=rare_zeros), tmp_path / "other"), "Ranges")
+
+
+def test_one_batch_that_comes_again_and_again_is_no_rule(tmp_path: Path) -> None:
+    golden = golden_of(Real(same_batch=True, batch_size=16, epochs=1, dataset=from_zero), tmp_path)
+    assert not [text for text in sentences(golden, "Ranges") if "smallest" in text or "largest" in text]
+
+
+class Reader(nn.Module):
+    """Takes the mean of the words that are there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(20, 8)
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, words: Any, there: Any) -> Any:
+        return self.head((self.words(words) * there.unsqueeze(2)).mean(1)).squeeze(1)
+
+
+@dataclass(frozen=True)
+class Texts(Real):
+    """Texts of unlike length, with a mask of where there are words."""
+
+    mask: Callable[[Any], Any] = lambda there: there
+    column: bool = False
+    """Whether targets are a column beside a vector."""
+
+    def __call__(self) -> None:
+        torch.manual_seed(self.seed)
+        net, places = Reader(), torch.arange(10)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(6):
+            there = self.mask(places < torch.randint(3, 10, (16, 1)))
+            targets = torch.randn(16, 1) if self.column else torch.randn(16)
+            loss = nn.functional.mse_loss(net(torch.randint(1, 20, (16, 10)), there), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("mask", "expected"),
+    [
+        pytest.param(
+            lambda there: ~there, "began with 0; in the candidate every second row or more does", id="inverted"
+        ),
+        pytest.param(torch.ones_like, "The smallest number in the input `there` of `Reader` was 0", id="all there"),
+        pytest.param(
+            lambda there: there.flip(1), "began with 0; in the candidate every", id="padded on the other side"
+        ),
+        pytest.param(lambda there: there.long(), "was bool in the golden run and is int64", id="another dtype"),
+    ],
+)
+def test_masks(tmp_path: Path, mask: Any, expected: str) -> None:
+    golden = golden_of(Texts(), tmp_path)
+    assert not violations(check(golden, Texts(seed=7), tmp_path / "same"), "Ranges")
+    titles = [item.title for item in violations(check(golden, Texts(seed=7, mask=mask), tmp_path / "other"), "Ranges")]
+    assert any(expected in title for title in titles), titles
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size")
+def test_targets_that_are_a_column_beside_a_vector(tmp_path: Path) -> None:
+    golden = golden_of(Texts(), tmp_path)
+    function = "torch.nn.functional.mse_loss"
+    assert f"`{function}` is given its input in the shape of the targets, in training." in sentences(golden, "DataFlow")
+    outcome = check(golden, Texts(seed=7, column=True), tmp_path / "column")
+    (found,) = violations(outcome, "DataFlow")
+    assert found.title == (
+        f"In the golden run `{function}` was given its input in the shape of the targets; in the candidate it is of "
+        "shape (16,) and the targets of shape (16, 1): one is repeated along the other, so that numbers are compared "
+        "that do not belong together."
+    )
+    assert not [
+        text for text in sentences(golden_of(Texts(column=True), tmp_path / "other"), "DataFlow") if "shape" in text
+    ]
+
+
+@dataclass(frozen=True)
+class Taught(Texts):
+    """Another model says what the targets are, without gradients."""
+
+    flipped: bool = False
+
+    def __call__(self) -> None:
+        torch.manual_seed(self.seed)
+        net, teacher = nn.Linear(4, 1), nn.Linear(4, 1)
+        nn.init.constant_(teacher.bias, -9.0 if self.flipped else 9.0)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(6):
+            inputs = torch.randn(16, 4)
+            with torch.no_grad():
+                targets = teacher(inputs)
+            loss = nn.functional.mse_loss(net(inputs), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+def test_what_models_answer_themselves_is_no_data(tmp_path: Path) -> None:
+    golden = golden_of(Taught(), tmp_path)
+    assert not [text for text in sentences(golden, "Ranges") if "targets" in text and "float32" not in text]
+    assert not violations(check(golden, Taught(seed=7, flipped=True), tmp_path / "flipped"), "Ranges")

@@ -72,6 +72,20 @@ FUNCTIONAL = (
 
 PRODUCTS = ("matmul", "bmm", "mm", "einsum", "addmm", "baddbmm")
 
+_CHOICES: dict[str, Callable[..., Any]] = {
+    "topk": lambda input, k, dim=-1, largest=True, sorted=True: ...,
+    "sort": lambda input, dim=-1, descending=False, stable=False: ...,
+    "argsort": lambda input, dim=-1, descending=False, stable=False: ...,
+    "argmax": lambda input, dim=None, keepdim=False: ...,
+    "argmin": lambda input, dim=None, keepdim=False: ...,
+    "max": lambda input, dim=None, keepdim=False: ...,
+    "min": lambda input, dim=None, keepdim=False: ...,
+    "cumsum": lambda input, dim, dtype=None: ...,
+}
+"""Functions that choose along one dimension, and what they are given. What they choose may turn on the last digit, so
+that calls of this type are compared with nothing.
+"""
+
 _SIGNATURES: dict[str, Callable[..., Any]] = {
     "linear": lambda input, weight, bias=None: ...,
     "bilinear": lambda input1, input2, weight, bias=None: ...,
@@ -135,6 +149,10 @@ def install(probe: Probe) -> None:
     masking = _family("masked_fill", Api("torch.Tensor.masked_fill", "function", "torch"))
     for owner, name in ((torch, "masked_fill"), (torch.Tensor, "masked_fill"), (torch.Tensor, "masked_fill_")):
         _observe(probe, owner, name, masking, _MASKED_FILL)
+    for name, signature in _CHOICES.items():
+        choice = TorchFunction(Api(f"torch.{name}", "choice", "torch"))
+        for owner in (torch, torch.Tensor):
+            _observe(probe, owner, name, choice, signature)
     for name in PRODUCTS:
         family = TorchFunction(Api(f"torch.{name}", "function", "torch"))
         _observe(probe, torch, name, family, _SIGNATURES.get(name))

@@ -36,13 +36,15 @@ class Loss(TorchFunction):
     """A loss function: its sum, how many targets it has and how many of them count, and what made its input."""
 
     plain = False
-    measuring = True
 
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
-        if not recorder.measures.wanted or unobservable():
+        measures, argument = recorder.measures, self.parameters.argument
+        target = argument(args, call.kwargs, "target")
+        if isinstance(target, torch.Tensor) and measures.given.wants(call):
+            measures.given.tensors(measures, state, call, [("target", target)])
+        if not measures.wanted or unobservable():
             return
-        argument = self.parameters.argument
-        given, target = (argument(args, call.kwargs, name) for name in ("input", "target"))
+        given = argument(args, call.kwargs, "input")
         if not isinstance(given, torch.Tensor) or not given.requires_grad or not isinstance(target, torch.Tensor):
             return
         take = recorder.measures.take

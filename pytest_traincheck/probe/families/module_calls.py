@@ -13,6 +13,7 @@ from ..modules import ModuleInfo
 from ..storages import remembered
 from ..walk import pairs, sequence
 from . import generation
+from .asked import Asked
 from .base import DisableTorchFunction, Parameters, call_key, is_compiling, watch
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def install(probe: Probe) -> None:
 
 
 def _observe_calls(probe: Probe) -> None:
+    asked = Asked(probe)
+
     def enter(module: torch.nn.Module, *args: Any, **kwargs: Any) -> tuple[torch.nn.Module, Call] | None:
         recorder = probe.recorder
         if recorder is None:
@@ -57,7 +60,12 @@ def _observe_calls(probe: Probe) -> None:
             del state.stack[open_calls:]
             state.modules = open_modules
             return None
-        return None if call is None else (module, call)
+        if call is None:
+            return None
+        if call.flags & ENTRY:
+            with unseen(recorder, "looking for functions around a model"):
+                asked.called(call)
+        return module, call
 
     def leave(token: tuple[torch.nn.Module, Call], result: Any) -> None:
         recorder = probe.recorder
@@ -130,6 +138,8 @@ def _open(
                 _measure_data(recorder, state, call, module, named.root.id, names.named((module, *args), kwargs))
         elif recorder.measures.early and call.flags & TRAINING:
             recorder.measures.passed_on(state, call, args, kwargs, lambda: names.named((module, *args), kwargs))
+        if entry and named.root is not None and named.root.slots and recorder.measures.given.wants(call):
+            recorder.measures.given.to_model(recorder.measures, state, call, names.named((module, *args), kwargs))
         return call
     except BaseException as error:  # noqa: BLE001 - a failure of the probe must never reach the user's code
         state.modules = open_modules
