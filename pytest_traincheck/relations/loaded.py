@@ -89,13 +89,13 @@ class Loaded:
         for process in run.processes:
             table = _Table.of(process)
             for root in table.roots:
-                names = _names(process, table, root)
+                names, subject = _names(process, table, root), table.loader(root)
                 if names is None or len(names):
-                    yield Hypothesis(self.name, SUBJECT, Loads(root, names), scope=Scope.PINNED)
-                if table.loads_earlier(root):
-                    yield Hypothesis(self.name, SUBJECT, LoadsCopies(root), scope=Scope.PINNED)
+                    yield Hypothesis(self.name, subject, Loads(root, names), scope=Scope.PINNED)
+                if subject == SUBJECT and table.loads_earlier(root):
+                    yield Hypothesis(self.name, subject, LoadsCopies(root), scope=Scope.PINNED)
                 for source in sorted({source for _, found in table.sources(root) for source in found}):
-                    yield Hypothesis(self.name, SUBJECT, LoadedFrom(root, source), scope=Scope.PINNED)
+                    yield Hypothesis(self.name, subject, LoadedFrom(root, source), scope=Scope.PINNED)
 
     def examples(self, claim: AnyClaim, run: Run) -> Examples:
         of = _sources if isinstance(claim, LoadedFrom) else _covering
@@ -103,20 +103,20 @@ class Loaded:
 
     def sentence(self, claim: AnyClaim, subject: str, when: str) -> str:
         if isinstance(claim, LoadedFrom):
-            return f"`load_state_dict` gives `{claim.root}` values that {_had(claim)}{when}."
+            return f"{_loader(subject)} gives `{claim.root}` values that {_had(claim)}{when}."
         if isinstance(claim, LoadsCopies):
             return (
-                f"What `load_state_dict` gives `{claim.root}` has not changed since `state_dict()` returned it{when}."
+                f"What {_loader(subject)} gives `{claim.root}` has not changed since `state_dict()` returned it{when}."
             )
-        return f"`load_state_dict` loads {_all(claim)}{when}."
+        return f"{_loader(subject)} loads {_all(claim)}{when}."
 
     def finding(self, invariant: Invariant[AnyClaim], run: Run, examples: Examples, broken: Ints) -> Finding:
-        claim = invariant.claim
+        claim, loader = invariant.claim, _loader(invariant.subject)
         first = int(broken[0])
         seen = examples.observed[first] if examples.observed is not None else "?"
         if isinstance(claim, LoadedFrom):
             return Finding(
-                f"In the golden run `load_state_dict` gave `{claim.root}` values that {_had(claim)}; in the candidate "
+                f"In the golden run {loader} gave `{claim.root}` values that {_had(claim)}; in the candidate "
                 f"{seen}: another state is saved or loaded.",
                 f"values that {_had(claim)}",
                 seen,
@@ -125,7 +125,7 @@ class Loaded:
         names = variable_names(run, examples, broken)
         if isinstance(claim, LoadsCopies):
             return Finding(
-                f"In the golden run `load_state_dict` gave `{claim.root}` values of an earlier time; in the candidate "
+                f"In the golden run {loader} gave `{claim.root}` values of an earlier time; in the candidate "
                 f"what it gives {listed(names)} was kept without a copy and has changed since `state_dict()` returned "
                 "it.",
                 "values of an earlier time",
@@ -139,11 +139,15 @@ class Loaded:
         else:
             how = f"in the candidate it is given nothing for {listed(names)}: keys are missing or have other names"
         return Finding(
-            f"In the golden run `load_state_dict` loaded {_all(claim)}; {how}.",
+            f"In the golden run {loader} loaded {_all(claim)}; {how}.",
             f"loads {_all(claim)}",
             f"{seen}: {listed(names)}",
             deviation=Deviation.LACKING,
         )
+
+
+def _loader(subject: str) -> str:
+    return "`load_state_dict`" if subject == SUBJECT else f"`{subject}`"
 
 
 def _all(claim: Loads) -> str:
@@ -184,6 +188,13 @@ class _Table:
         found = np.unique(Variables.of(self.process).root[self.variable]).tolist()
         return tuple(name for name in (self.process.names.roots[number] for number in found) if name)
 
+    def loader(self, root: str) -> str:
+        """What loads the model, where several functions load something the one that loads most of it."""
+        mine = self.below(root)
+        loading = mine.row[np.isin(mine.status, _LOADED)]
+        names, counts = np.unique(self.process.api.codes[loading], return_counts=True)
+        return self.process.api.values[int(names[np.argmax(counts)])] if len(names) else SUBJECT
+
     def below(self, root: str) -> _Table:
         """The lines of one model."""
         roots = Labels.of(Variables.of(self.process).root[self.variable], self.process.names.roots)
@@ -198,7 +209,7 @@ class _Table:
         """Whether a parameter was loaded with what one of some model had before, and has no longer."""
         mine = self.below(root)
         process = self.process
-        variables, events, history = Variables.of(process), process.events, _history(process)
+        variables, events, history = Variables.of(process), process.events, history_of(process)
         for row, number in zip(mine.row.tolist(), mine.variable.tolist(), strict=True):
             begin = int(events["seq"][row])
             digest = _loaded(variables, events, number, int(events["end"][row]))
@@ -295,7 +306,7 @@ def _sources_of(table: _Table) -> Iterator[tuple[int, frozenset[str]]]:
     process = table.process
     variables, events, names = Variables.of(process), process.events, process.names
     parameters = variables.kind.isin(["parameter"])
-    history = _history(process)
+    history = history_of(process)
     for occasion in np.unique(table.occasion).tolist():
         mine = (table.occasion == occasion) & np.isin(table.status, _LOADED) & parameters[table.variable]
         if not mine.any():
@@ -321,7 +332,7 @@ def _loaded(variables: Variables, events: Any, variable: int, seq: int) -> int:
     return int(events["digest"][row]) if row >= 0 and int(events["new"][row]) == fmt.NONZERO else 0
 
 
-def _history(process: Process) -> Mapping[int, Sequence[tuple[int, int, int]]]:
+def history_of(process: Process) -> Mapping[int, Sequence[tuple[int, int, int]]]:
     """For each content that a parameter had or was saved with: the model, the row that says so, and the parameter."""
 
     def compute() -> Mapping[int, Sequence[tuple[int, int, int]]]:

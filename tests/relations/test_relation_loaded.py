@@ -251,3 +251,37 @@ def test_what_golden_leaves_out_may_be_left_out(tmp_path: Path) -> None:
     assert not violations(judged(golden, with_a_new_head, tmp_path, seed=4))
     outcome = judged(golden, with_a_new_head, tmp_path, kept=("norm.",))
     assert "it is given nothing for `Tagger#1.words.weight`:" in titles(outcome, "Loaded")[0]
+
+
+# Another library
+
+
+def by_checkpoint(seed: int, folder: Path, left_out: str = "nothing") -> None:
+    import torch.distributed.checkpoint as checkpoint
+
+    torch.manual_seed(seed)
+    first = Tagger()
+    train(first)
+    checkpoint.save({"model": first.state_dict()}, checkpoint_id=folder / f"file{seed}")
+    train(first)
+    second = Tagger()
+    state = {key: value for key, value in second.state_dict().items() if not key.startswith(left_out)}
+    checkpoint.load({"model": state}, checkpoint_id=folder / f"file{seed}")
+    second.load_state_dict(state, strict=False)
+    train(second)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_what_reads_into_the_tensors_that_it_is_given(tmp_path: Path) -> None:
+    golden = learned(lambda seed: by_checkpoint(seed, tmp_path), tmp_path)
+    loads = "`torch.distributed.checkpoint.state_dict_loader.load`"
+    assert sentences(golden, "Loaded") == [
+        f"{loads} gives `Tagger#1` values that `Tagger` had.",
+        f"{loads} loads all parameters and buffers of `Tagger#1`.",
+    ]
+    assert not judged(golden, lambda seed: by_checkpoint(seed, tmp_path / "same"), tmp_path, seed=4).incidents
+    outcome = judged(golden, lambda seed: by_checkpoint(seed, tmp_path / "head", "head"), tmp_path / "wrong", seed=0)
+    assert titles(outcome, "Loaded") == [
+        f"In the golden run {loads} loaded all parameters and buffers of `Tagger#1`; in the candidate it is given "
+        "nothing for `Tagger#1.head.weight`, `Tagger#1.head.bias`: keys are missing or have other names."
+    ]
