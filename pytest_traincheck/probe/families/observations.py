@@ -1,4 +1,4 @@
-"""Functions that plug-ins and descriptions of libraries name. They are observed like our own, as soon as their module was
+"""Functions that plug-ins and descriptions of libraries name. They are observed like our own, once their module was
 imported.
 """
 
