@@ -12,6 +12,7 @@ import numpy as np
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.loaded_state import attributes_of, looked_at, value_at
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -65,7 +66,18 @@ class LoadsCopies(Claim):
     root: str
 
 
-AnyClaim = Loads | LoadedFrom | LoadsCopies
+@dataclass(frozen=True)
+class HasState(Claim):
+    """Buffers of a model, by the patterns of their names, that are loaded: where they are plain attributes, which no
+    state has, these are what they are in the model whose values are loaded.
+    """
+
+    root: str
+    source: str
+    state: Annotated[tuple[str, ...], Items(1, _MOST)]
+
+
+AnyClaim = Loads | LoadedFrom | LoadsCopies | HasState
 
 
 class Loaded:
@@ -77,7 +89,7 @@ class Loaded:
     """
 
     name = "Loaded"
-    claims: ClassVar[tuple[type[Claim], ...]] = (Loads, LoadedFrom, LoadsCopies)
+    claims: ClassVar[tuple[type[Claim], ...]] = (Loads, LoadedFrom, LoadsCopies, HasState)
 
     def layer(self, claim: AnyClaim) -> int:
         return 1
@@ -96,14 +108,19 @@ class Loaded:
                     yield Hypothesis(self.name, subject, LoadsCopies(root), scope=Scope.PINNED)
                 for source in sorted({source for _, found in table.sources(root) for source in found}):
                     yield Hypothesis(self.name, subject, LoadedFrom(root, source), scope=Scope.PINNED)
+                    buffers = _buffers(process, table.below(root))
+                    if source != root and 0 < len(buffers) <= _MOST:
+                        yield Hypothesis(self.name, subject, HasState(root, source, buffers), scope=Scope.PINNED)
 
     def examples(self, claim: AnyClaim, run: Run) -> Examples:
-        of = _sources if isinstance(claim, LoadedFrom) else _covering
+        of = _sources if isinstance(claim, LoadedFrom) else _of_state if isinstance(claim, HasState) else _covering
         return Examples.concatenate([of(process, number, claim) for number, process in enumerate(run.processes)])
 
     def sentence(self, claim: AnyClaim, subject: str, when: str) -> str:
         if isinstance(claim, LoadedFrom):
             return f"{_loader(subject)} gives `{claim.root}` values that {_had(claim)}{when}."
+        if isinstance(claim, HasState):
+            return f"{listed(claim.state)} of `{claim.root}` come to it with what is loaded of `{claim.source}`{when}."
         if isinstance(claim, LoadsCopies):
             return (
                 f"What {_loader(subject)} gives `{claim.root}` has not changed since `state_dict()` returned it{when}."
@@ -121,6 +138,16 @@ class Loaded:
                 f"values that {_had(claim)}",
                 seen,
                 value=seen,
+            )
+        if isinstance(claim, HasState):
+            shown = [examples.observed[place] for place in broken.tolist()] if examples.observed is not None else []
+            return Finding(
+                f"In the golden run {listed(claim.state)} were buffers, and `{claim.root}` got them with the state of "
+                f"`{claim.source}`; in the candidate {listed(shown)} of `{claim.root}` is not what it is in "
+                f"`{claim.source}`: a plain attribute is not saved and not loaded.",
+                "buffers, which are saved and loaded",
+                f"plain attributes: {listed(shown)}",
+                deviation=Deviation.LACKING,
             )
         names = variable_names(run, examples, broken)
         if isinstance(claim, LoadsCopies):
@@ -280,6 +307,46 @@ def _covering(process: Process, position: int, claim: Any) -> Examples:
         table.variable,
         {"rank": rank_label(process, len(table.row))},
         Labels.of(table.status, [_SEEN[status] for status in sorted(_SEEN)]),
+    )
+
+
+def _buffers(process: Process, table: _Table) -> tuple[str, ...]:
+    """Patterns of the names of the buffers that are loaded."""
+    kinds = Variables.of(process).kind.isin(["buffer"])
+    mine = table.variable[np.isin(table.status, _LOADED) & kinds[table.variable]]
+    return tuple(sorted({pattern(name) for name in plain_names(process, mine)}))
+
+
+def _of_state(process: Process, position: int, claim: Any) -> Examples:
+    """One example for each of these buffers that is loaded, and for each plain attribute of such a name."""
+    table = _Table.of(process).below(claim.root)
+    if claim.source not in process.names.roots:
+        return EMPTY
+    ours, theirs = (attributes_of(process, root) for root in (claim.root, claim.source))
+    found: list[tuple[int, int, bool, str]] = []
+    for occasion in np.unique(table.occasion).tolist():
+        mine = table.occasion == occasion
+        row = int(table.row[mine].max())
+        for name, number in zip(plain_names(process, table.variable[mine]), table.variable[mine].tolist(), strict=True):
+            if pattern(name) in claim.state:
+                found.append((row, number, True, name))
+        if row not in looked_at(process):
+            continue
+        seq = int(process.events["seq"][row])
+        for name in ours:
+            values = value_at(ours, name, seq), value_at(theirs, name, seq)
+            if pattern(name) in claim.state and None not in values:
+                found.append((row, 0, values[0] == values[1], name))
+    if not found:
+        return EMPTY
+    size = len(found)
+    return Examples(
+        np.array([holds for _, _, holds, _ in found], dtype=bool),
+        np.full(size, position),
+        np.array([row for row, _, _, _ in found], dtype=np.int64),
+        np.array([number for _, number, _, _ in found], dtype=np.int64),
+        {"rank": rank_label(process, size)},
+        Labels.of(np.arange(size), [name for _, _, _, name in found]),
     )
 
 

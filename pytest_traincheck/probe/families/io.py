@@ -55,6 +55,7 @@ class Save(_Stored):
         if within or not self.room(recorder) or unobservable():
             return
         recorder.variables.refresh()
+        recorder.attributes.stored(state, call, recorder.measures)
         saved = self.tensors(args, call)
         with quiet(state):
             found = _found_among(recorder.modules.roots, saved)
@@ -74,6 +75,7 @@ class LoadInto(_Stored):
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         recorder.look(state, recorder.emitter(state, call), values=True)
+        recorder.attributes.stored(state, call, recorder.measures)
         if not self.room(recorder) or unobservable():
             return
         roots = recorder.modules.roots

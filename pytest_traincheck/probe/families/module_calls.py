@@ -113,6 +113,8 @@ def _open(
             call.flags |= TRAINING
         if entry:
             call.flags |= ENTRY
+            if not torch.is_grad_enabled():
+                recorder.attributes.evaluate(state, call, recorder.measures)
         # A wrapper is not an open module for what it wraps, which stays the entry call with and without it.
         call.opens = 1 - transparent
         state.modules += call.opens
