@@ -116,11 +116,14 @@ def _from_elsewhere(process: Process) -> Iterator[tuple[str, str, First]]:
     def compute() -> list[tuple[str, str, First]]:
         variables, names = Variables.of(process), process.names
         counts, written = (_said(process, name) for name in (INITIALISED, OVERWRITTEN))
+        first = Beginnings.of(process).first
+        drawn = {number for number in first if counts.get(number) != 0 and number not in written}
+        contents = {first[number].digest for number in drawn}
         found = []
-        for number, item in Beginnings.of(process).first.items():
-            drawn = counts.get(number) != 0 and number not in written
+        for number, item in first.items():
             root = names.roots[int(variables.root[number])]
-            if root and not drawn and item.spread > VARIED and item.elements >= ENOUGH:
+            # A copy of what was drawn, as a teacher may be, is drawn as well.
+            if root and item.digest not in contents and item.spread > VARIED and item.elements >= ENOUGH:
                 found.append((root, names.variables[number], item))
         return found
 
