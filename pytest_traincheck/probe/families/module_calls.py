@@ -101,6 +101,7 @@ def _open(
         if entry:
             recorder.measures.entered(state)
             recorder.evaluations.entered(state)
+            recorder.sketches.enter(state)
             recorder.before_entry(state, (named.root,) if named.root is not None else ())
             if recorder.values_moved and not torch.is_grad_enabled():
                 recorder.values_moved = False
@@ -216,6 +217,7 @@ def _close(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call
             if recorder.sketches.wanted:
                 recorder.sketches.closing(state, call, result)
             if call.flags & ENTRY:
+                recorder.sketches.leave()
                 _look_at_buffers(recorder, state, module, call)
                 recorder.evaluations.returned(state, call)
             if call.flags & TRAINING and torch.is_grad_enabled():
