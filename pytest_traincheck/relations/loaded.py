@@ -12,7 +12,7 @@ import numpy as np
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.loaded_state import attributes_of, looked_at, value_at
+from pytest_traincheck.relations.loaded_state import attributes_of, looked_at, users_modules, value_at
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -108,7 +108,7 @@ class Loaded:
                     yield Hypothesis(self.name, subject, LoadsCopies(root), scope=Scope.PINNED)
                 for source in sorted({source for _, found in table.sources(root) for source in found}):
                     yield Hypothesis(self.name, subject, LoadedFrom(root, source), scope=Scope.PINNED)
-                    buffers = _buffers(process, table.below(root))
+                    buffers = _buffers(process, table.below(root), root)
                     if source != root and 0 < len(buffers) <= _MOST:
                         yield Hypothesis(self.name, subject, HasState(root, source, buffers), scope=Scope.PINNED)
 
@@ -143,8 +143,8 @@ class Loaded:
             shown = [examples.observed[place] for place in broken.tolist()] if examples.observed is not None else []
             return Finding(
                 f"In the golden run {listed(claim.state)} were buffers, and `{claim.root}` got them with the state of "
-                f"`{claim.source}`; in the candidate {listed(shown)} of `{claim.root}` is not what it is in "
-                f"`{claim.source}`: a plain attribute is not saved and not loaded.",
+                f"`{claim.source}`; in the candidate {listed(shown)} of `{claim.root}` differ from those of "
+                f"`{claim.source}`: plain attributes are not saved and not loaded.",
                 "buffers, which are saved and loaded",
                 f"plain attributes: {listed(shown)}",
                 deviation=Deviation.LACKING,
@@ -310,11 +310,13 @@ def _covering(process: Process, position: int, claim: Any) -> Examples:
     )
 
 
-def _buffers(process: Process, table: _Table) -> tuple[str, ...]:
-    """Patterns of the names of the buffers that are loaded."""
+def _buffers(process: Process, table: _Table, root: str) -> tuple[str, ...]:
+    """Patterns of the names of the buffers that are loaded, of modules of the user's own."""
     kinds = Variables.of(process).kind.isin(["buffer"])
     mine = table.variable[np.isin(table.status, _LOADED) & kinds[table.variable]]
-    return tuple(sorted({pattern(name) for name in plain_names(process, mine)}))
+    of_users = users_modules(process, root)
+    names = plain_names(process, mine)
+    return tuple(sorted({pattern(name) for name in names if name.rpartition(".")[0] in of_users}))
 
 
 def _of_state(process: Process, position: int, claim: Any) -> Examples:
@@ -333,7 +335,7 @@ def _of_state(process: Process, position: int, claim: Any) -> Examples:
         if row not in looked_at(process):
             continue
         seq = int(process.events["seq"][row])
-        for name in ours:
+        for name in sorted(ours):
             values = value_at(ours, name, seq), value_at(theirs, name, seq)
             if pattern(name) in claim.state and None not in values:
                 found.append((row, 0, values[0] == values[1], name))

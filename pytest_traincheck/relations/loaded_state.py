@@ -46,6 +46,16 @@ def attributes_of(process: Process, root: str) -> Named:
     return process.memo("attributes beside the state", compute).get(root, {})
 
 
+def users_modules(process: Process, root: str) -> frozenset[str]:
+    """Paths of the modules of a model whose classes are the user's: what a library's keep is not up to them."""
+    users = {symbol["name"] for symbol in process.raw.symbols["api"][1:] if symbol.get("library") == "user"}
+    return frozenset(
+        str(module.get("path", ""))
+        for module in process.raw.symbols["mod"][1:]
+        if module.get("class") in users and process.names.roots[module.get("root", 0)] == root
+    )
+
+
 def value_at(known: Named, name: str, seq: int) -> str | None:
     """The value that an attribute had at a time; `None` where it was not there."""
     times, values = known.get(name, (np.empty(0, dtype=np.int64), ()))
