@@ -23,6 +23,8 @@ LIMIT = 100_000
 
 _NAME = r"[^\W\d]\w*"
 _DOTTED = re.compile(rf"{_NAME}(\.{_NAME})*")
+_NO_TEXTS = frozenset({"name", "wrappers", "observations"})
+"""Fields of a framework that are no tuples of names."""
 _TARGET = re.compile(rf"{_DOTTED.pattern}:{_DOTTED.pattern}")
 
 
@@ -114,18 +116,30 @@ def _framework(given: Given, item: object) -> Framework:
         raise PluginError(
             f"{given.owner}: {item!r} is no framework. Return instances of `pytest_traincheck.api.Framework`."
         )
-    texts = {field.name: getattr(item, field.name) for field in fields(item) if field.name not in ("name", "wrappers")}
+    texts = {field.name: getattr(item, field.name) for field in fields(item) if field.name not in _NO_TEXTS}
     wrong = next((name for name, value in texts.items() if not _are_texts(value)), "")
     if not isinstance(item.name, str) or not _DOTTED.fullmatch(item.name):
         wrong = "name"
     elif not isinstance(item.wrappers, (list, tuple)) or not all(map(_is_wrapper, item.wrappers)):
         wrong = "wrappers"
+    elif not isinstance(item.observations, (list, tuple)) or not all(map(_is_observation, item.observations)):
+        wrong = "observations"
     if wrong:
         raise PluginError(
             f"{given.owner}: `{wrong}` of the framework {item.name!r} is not usable. `name` is what is imported, "
-            "`wrappers` are instances of `pytest_traincheck.api.Wrapper`, and all else are tuples of names."
+            "`wrappers` are instances of `pytest_traincheck.api.Wrapper`, `observations` of "
+            "`pytest_traincheck.api.Observation`, and all else are tuples of names."
         )
-    return Framework(item.name, wrappers=tuple(item.wrappers), **{name: tuple(value) for name, value in texts.items()})
+    return Framework(
+        item.name,
+        wrappers=tuple(item.wrappers),
+        observations=tuple(_observation(given, observation) for observation in item.observations),
+        **{name: tuple(value) for name, value in texts.items()},
+    )
+
+
+def _is_observation(item: object) -> bool:
+    return isinstance(item, Observation)
 
 
 def _is_wrapper(item: object) -> bool:

@@ -27,7 +27,13 @@ class Net(nn.Module):
     """Two layers, a normalisation and dropout, and a way back that shares the weight of the first layer."""
 
     def __init__(
-        self, drop: float = 0.1, tied: bool = True, initialised: int = 1, act: Any = torch.tanh, heat: float = 1.0
+        self,
+        drop: float = 0.1,
+        tied: bool = True,
+        initialised: int = 1,
+        act: Any = torch.tanh,
+        heat: float = 1.0,
+        head: Any = None,
     ) -> None:
         super().__init__()
         self.first = nn.Linear(INPUTS, HIDDEN, bias=False)
@@ -42,6 +48,8 @@ class Net(nn.Module):
             nn.init.xavier_uniform_(self.head.weight)
         if tied:
             self.back.weight = self.first.weight
+        if head is not None:
+            self.head.weight = nn.Parameter(head(CLASSES, HIDDEN))
 
     def forward(self, inputs: Any) -> Any:
         logits = self.head(self.drop(self.act(self.norm(self.first(inputs)))))

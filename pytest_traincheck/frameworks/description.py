@@ -22,21 +22,6 @@ class Wrapper:
     """Whether what is inside runs compiled, where nobody sees it, so that a call of the wrapper stands for it."""
 
 
-@dataclass(frozen=True)
-class Framework:
-    """What is particular to one library. Classes are known by name, and only where the library is loaded."""
-
-    name: str
-    """As it is imported: `accelerate`, `torch.distributed`. All of its classes lie below the first part."""
-    versions: tuple[str, ...] = ()
-    """Modules whose `__version__` a trace records, where they are loaded."""
-    wrappers: tuple[Wrapper, ...] = ()
-    parallel: tuple[str, ...] = ()
-    """How the names of modules begin whose calls make ranks train together, as rules name them."""
-    samplers: tuple[str, ...] = ()
-    """Samplers, as `MODULE.CLASS`, that share out or leave out what comes from the one in them, in its order."""
-
-
 class CallType(str, Enum):
     """What an observed function does to a training: the type of its calls in a trace."""
 
@@ -46,6 +31,10 @@ class CallType(str, Enum):
     """It changes gradients before a step."""
     UPDATE = "update"
     """It moves parameters outside of optimizers, as an average of weights does."""
+    SAVE = "save"
+    """It writes into a file what models hold. Its first named argument is the state, a module, or a container."""
+    LOAD = "load"
+    """It writes into the tensors of its first named argument what it reads from a file."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +63,20 @@ class Observation:
     def api(self) -> str:
         """What rules and traces call it."""
         return f"{self.module}.{self.path}"
+
+
+@dataclass(frozen=True)
+class Framework:
+    """What is particular to one library. Classes are known by name, and only where the library is loaded."""
+
+    name: str
+    """As it is imported: `accelerate`, `torch.distributed`. All of its classes lie below the first part."""
+    versions: tuple[str, ...] = ()
+    """Modules whose `__version__` a trace records, where they are loaded."""
+    wrappers: tuple[Wrapper, ...] = ()
+    parallel: tuple[str, ...] = ()
+    """How the names of modules begin whose calls make ranks train together, as rules name them."""
+    samplers: tuple[str, ...] = ()
+    """Samplers, as `MODULE.CLASS`, that share out or leave out what comes from the one in them, in its order."""
+    observations: tuple[Observation, ...] = ()
+    """Functions of the library that are observed wherever it is loaded: those that save or load what models hold."""

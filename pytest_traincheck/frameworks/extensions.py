@@ -80,5 +80,6 @@ def _observation(item: Mapping[str, Any]) -> Observation:
 
 def _framework(item: Mapping[str, Any]) -> Framework:
     wrappers = tuple(Wrapper(**wrapper) for wrapper in item.get("wrappers", ()))
-    texts = {name: tuple(value) for name, value in item.items() if name not in ("name", "wrappers")}
-    return Framework(item["name"], wrappers=wrappers, **texts)
+    observations = tuple(_observation(observation) for observation in item.get("observations", ()))
+    texts = {name: tuple(value) for name, value in item.items() if name not in ("name", "wrappers", "observations")}
+    return Framework(item["name"], wrappers=wrappers, observations=observations, **texts)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .description import Framework, Wrapper
+from .description import CallType, Framework, Observation, Wrapper
+
+_SAVING, _LOADING = (f"torch.distributed.checkpoint.state_dict_{what}" for what in ("saver", "loader"))
 
 FRAMEWORK = Framework(
     "torch.distributed",
@@ -12,4 +14,9 @@ FRAMEWORK = Framework(
         Wrapper("FullyShardedDataParallel", inner="_fsdp_wrapped_module", short="FSDP"),
     ),
     parallel=("torch.distributed.", "torch.nn.parallel."),
+    observations=(
+        Observation(f"{_SAVING}:save", ("state_dict",), CallType.SAVE),
+        Observation(f"{_SAVING}:async_save", ("state_dict",), CallType.SAVE),
+        Observation(f"{_LOADING}:load", ("state_dict",), CallType.LOAD),
+    ),
 )

@@ -60,8 +60,10 @@ TRAINING, GRAD, ENTRY = 1, 2, 4
 one of set-up, before there is an optimizer).
 """
 
-PHASE = "phase"
-"""Slot of a sketch that stands where sketching began again, with an optimizer that was made later."""
+PHASE, EVALUATION = "phase", "phase.evaluation"
+"""Slots of sketches that stand where sketching began again: with an optimizer that was made later, or for the first
+calls of an evaluation.
+"""
 
 CHOSEN, DRAWN = "fetch.chosen", "fetch.drawn"
 """Slots of hashes of how a batch was made: of which examples, and with which random numbers; of size 1 where a worker

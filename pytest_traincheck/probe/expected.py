@@ -1,4 +1,4 @@
-"""Modules whose functions plug-ins want observed, waited for from the start of the process.
+"""Modules whose functions are observed, waited for from the start of the process.
 
 Such a module may be what imports torch, and with it the probe. By then it is being executed, and nothing could be
 called when that has ended. So each is waited for before, by a callback that does nothing, to which the probe adds its
@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import os
 
-from ..frameworks.extensions import VARIABLE, Extensions
+from ..frameworks.built_in import built_in
+from ..frameworks.extensions import NONE, VARIABLE, Extensions
 from .imports import after_import
 
 
 def expect_from_environment() -> None:
-    """As the launcher asks by a variable. Raises as `Extensions.from_text` does where it says nonsense."""
-    for observation in Extensions.from_text(os.environ[VARIABLE]).observations:
-        after_import(observation.module, _nothing)
+    """As the launcher asks by a variable, and as the libraries that are known have it. Raises as `Extensions.from_text`
+    does where the variable says nonsense.
+    """
+    told = Extensions.from_text(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else NONE
+    frameworks = (*built_in(), *told.frameworks)
+    for observation in (*told.observations, *(item for framework in frameworks for item in framework.observations)):
+        # What lies below torch cannot be what imports it.
+        if observation.module.partition(".")[0] != "torch":
+            after_import(observation.module, _nothing)
 
 
 def _nothing() -> None:

@@ -138,7 +138,10 @@ class Probe:
         names = {
             FRAMEWORK + item.name
             for item in used
-            if item.samplers or item.parallel or not recorder.modules.wrapped.isdisjoint(item.wrappers)
+            if item.samplers
+            or item.parallel
+            or item.observations
+            or not recorder.modules.wrapped.isdisjoint(item.wrappers)
         }
         digests = self.extensions.digests
         return {

@@ -6,6 +6,7 @@ They are taken in the first few optimizer steps only, so that long runs pay for 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ STEPS = 8
 """Optimizer steps (of the optimizer that has taken most) in which measures are taken."""
 LIMIT = 100_000
 """Measures of a process in which they end without any step: one that only evaluates would take them for ever."""
+LATE_LOOKS = 10_000
+"""Measures of the first looks at parameters that come when the others have ended."""
 FIRST_STEPS = 2
 """The same for measures of every module call."""
 INPUT = "input.rms."
@@ -47,7 +50,10 @@ class Measures:
         self._numbers: dict[str, int] = {}
         self._steps: dict[int, int] = {}
         self._taken = 0
+        self._late_looks = LATE_LOOKS
         self._initialised = Counts()
+        self._drawn = Counts()
+        """What tensors looked like when they had been initialised, see `_mark`."""
         self._renewal = Renewal()
         self._holdings = Holdings()
         self._feedback = Feedback()
@@ -125,6 +131,21 @@ class Measures:
 
         return write
 
+    def of_first_looks(self, state: ThreadState, parent: Call | None) -> Callable[[str, int, float], None] | None:
+        """The same for what is seen for the first time. A model may be made, or read from a file, when measures have
+        ended: then there is room for some more, and behind that `None`.
+        """
+        if self.wanted:
+            return self.of_variables(state, parent)
+        if self._late_looks <= 0 or self._taken >= LIMIT:
+            return None
+
+        def write(name: str, var: int, value: float) -> None:
+            self._late_looks -= 1
+            self.take(state, name, parent, value, var=var)
+
+        return write
+
     def of_slot(
         self, state: ThreadState, name: str, call: Call, slot: Slot, value: float = math.nan, digest: int = 0
     ) -> None:
@@ -148,6 +169,10 @@ class Measures:
     def initialised(self, tensor: torch.Tensor) -> None:
         """Count a call of an initializer on a tensor."""
         self._initialised.add(tensor)
+        self._note(tensor)
+
+    def _note(self, tensor: torch.Tensor) -> None:
+        self._drawn.add(tensor, _mark(tensor) - self._drawn.of(tensor))
 
     def filled(self, tensor: torch.Tensor) -> None:
         """Count a draw of random numbers into the whole memory of a tensor: `weight.data.normal_()` initialises too,
@@ -158,16 +183,24 @@ class Measures:
             return
         if readable.nbytes == readable.untyped_storage().nbytes():
             self._initialised.add(readable)
+            self._note(readable)
 
     def converted(self, source: torch.Tensor, result: torch.Tensor) -> None:
         """What a tensor becomes by another dtype or device was initialised as often."""
         count = self._initialised.of(source)
         if count and not self._initialised.of(result):
             self._initialised.add(result, count)
+            if self._drawn.of(source) == _mark(source):
+                self._note(result)
 
     def initialisations(self, tensor: torch.Tensor) -> int:
         """How often a tensor has been initialised: by `torch.nn.init`, or by drawing into it."""
         return self._initialised.of(tensor)
+
+    def overwritten(self, tensor: torch.Tensor) -> bool:
+        """Whether something else was written into a tensor since it was initialised."""
+        mark = self._drawn.of(tensor)
+        return bool(mark) and mark != _mark(tensor)
 
     def content_of(self, state: ThreadState, name: str, call: Call, value: Any) -> None:
         """Write the hash of a tensor or of a container of tensors."""
@@ -300,3 +333,13 @@ class Measures:
             found = numerics.rms_and_mean(tensor)
         if found is not None:
             self.take(state, "activation.rms", call, found[0])
+
+
+def _mark(tensor: torch.Tensor) -> int:
+    """Tells one content of a tensor from another, as far as a kilobyte of memory does; elsewhere its version."""
+    readable = content.local(tensor)
+    if readable is None or readable.layout is not torch.strided or tensor.is_inference():
+        return 0
+    if readable.is_cpu and readable.is_contiguous() and (pointer := readable.data_ptr()):
+        return zlib.crc32(content.sample(pointer, readable.nbytes)) + 1
+    return int(tensor._version) + 1

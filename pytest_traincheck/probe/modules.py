@@ -42,7 +42,7 @@ def _nothing() -> None:
 class ModuleInfo:
     """What is known about one live module."""
 
-    __slots__ = ("api", "cls", "entries", "mod", "path", "plain", "ref", "root", "wrapper")
+    __slots__ = ("api", "cls", "entries", "mod", "path", "plain", "ref", "root", "tensors", "told", "wrapper")
 
     def __init__(self, module: torch.nn.Module, ref: _Ref, wrapper: Wrapper | None) -> None:
         self.ref = ref
@@ -55,6 +55,10 @@ class ModuleInfo:
         self.entries = -1
         self.plain: dict[str, Any] = {}
         """How many entries the module had, and its plain attributes, when they were last looked at."""
+        self.tensors: dict[str, str] = {}
+        """Hashes of the tensors among its plain attributes."""
+        self.told = 0
+        """The `mod` of which these were written: a model that becomes part of another one has another."""
 
 
 class Root:

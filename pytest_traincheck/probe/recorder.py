@@ -227,9 +227,11 @@ class Recorder:
                 enclosing = state.stack[-1] if state.stack else None
                 self.variables.look_at_new(
                     self.enclosing(state),
-                    self.measures.of_variables(state, enclosing) if self.measures.wanted else None,
-                    self.measures.initialisations,
+                    self.measures.of_first_looks(state, enclosing),
+                    self.measures if self.measures.wanted else None,
                 )
+                if not self.measures.wanted:
+                    self.variables.forget_samples()
             if self.measures.waiting:
                 self.measures.write_waiting(state)
 

@@ -3,7 +3,8 @@
 One row a tensor (see `docs/trace-format.md`): inputs and results of modules, functions and `backward`; parameters,
 buffers and gradients wherever they have changed; the state of the global random generators whenever it has; and every
 call that draws random numbers. A script that trains one model after the other makes an optimizer when sketches have
-ended: they begin again, as another phase. Nothing here keeps a tensor alive.
+ended: they begin again, as another phase. So they do for the first two calls of an evaluation, a few times: when the
+first one comes behind the sketched steps, and when a model was loaded. Nothing here keeps a tensor alive.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ steps of its critic.
 VARIABLE = "TRAINCHECK_REPLAY_STEPS"
 PHASES = 3
 """How often sketches begin, counting the first time."""
+EVALUATIONS = 3
+"""How often they begin again with an evaluation."""
+CALLS = 2
+"""Calls of whole models that are sketched then."""
 LIMIT = 100_000
 """Rows of a process after which no more are written: one that takes no step would go on for ever."""
 
@@ -81,6 +86,11 @@ class Sketches:
         self._random: dict[str, int] = {}
         self._advance = Advance()
         self._phases_left = PHASES - 1
+        self._evaluations_left = EVALUATIONS
+        self._evaluates = True
+        """Whether the next evaluation is one to be sketched."""
+        self._calls_left = 0
+        """Calls of whole models that are yet to be sketched in an evaluation; 0 while training is sketched, too."""
         self._for_calls = self._for_variables = SECONDS
         self._batches_left = BATCHES
         self.wanted = self._steps > 0
@@ -95,19 +105,50 @@ class Sketches:
 
     def met_optimizer(self, state: ThreadState) -> None:
         """An optimizer has been made: what it trains is sketched too."""
+        self.train()
         if self.wanted or not self._steps or not self._phases_left or unobservable():
             return
         self._phases_left -= 1
         self._taken.clear()
+        self._begin(state, "phase")
+
+    def _begin(self, state: ThreadState, slot: str) -> None:
         self._random.clear()
         self._batches_left = BATCHES
         self.wanted = True
         with quiet(state):
-            self._write(None, self._slot("phase", None, ()), 0, _NO_NUMBERS)
+            self._write(None, self._slot(slot, None, ()), 0, _NO_NUMBERS)
+
+    def loaded(self) -> None:
+        """A model was loaded: what it computes with these values is sketched."""
+        self._evaluates = True
+
+    def enter(self, state: ThreadState) -> None:
+        """A whole model is called: an evaluation may begin here, or training go on."""
+        if torch.is_grad_enabled():
+            self.train()
+        elif self._evaluates and not self.wanted and self._taken and self._evaluations_left and not unobservable():
+            self._evaluates = False
+            self._evaluations_left -= 1
+            self._calls_left = CALLS
+            self._begin(state, "phase.evaluation")
+
+    def leave(self) -> None:
+        """A whole model returns."""
+        if self._calls_left:
+            self._calls_left -= 1
+            if not self._calls_left:
+                self._pause()
+
+    def train(self) -> None:
+        """Training goes on: what is sketched of an evaluation ends here."""
+        if self._calls_left:
+            self._calls_left = 0
+            self._pause()
 
     def end(self) -> None:
         """Nothing more is wanted, whatever comes."""
-        self._phases_left = 0
+        self._phases_left = self._evaluations_left = self._calls_left = 0
         self._pause()
 
     def _pause(self) -> None:

@@ -6,7 +6,7 @@ import math
 import struct
 import zlib
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -22,6 +22,18 @@ Emit = Callable[[int, int, int, int, float], None]
 """Writes a change: var id, old state, new state, digest, value."""
 Measure = Callable[[str, int, float], None]
 """Writes a measure of a variable: name, var id, number."""
+
+
+class Made(Protocol):
+    """What knows how the values of tensors came about."""
+
+    def initialisations(self, tensor: torch.Tensor) -> int:
+        """How often a tensor has been initialised."""
+        ...
+
+    def overwritten(self, tensor: torch.Tensor) -> bool:
+        """Whether something else was written into it since."""
+        ...
 
 
 DRIFT = "parameter.drift"
@@ -258,9 +270,7 @@ class Variables:
             self._every = every
         return every
 
-    def look_at_new(
-        self, emit: Emit, measure: Measure | None = None, initialisations: Callable[[torch.Tensor], int] | None = None
-    ) -> None:
+    def look_at_new(self, emit: Emit, measure: Measure | None = None, made: Made | None = None) -> None:
         """First look at whatever has not been seen: initial states, and numbers about them where `measure` is given."""
         self.unseen = False
         for slot in self.slots():
@@ -269,7 +279,7 @@ class Variables:
             self._look(slot.var, tensor, emit, full=True, finite=True)
             self._look_at_flag(slot, tensor, emit)
             if measure is not None and slot.var.kind == "parameter" and slot.var.first is None:
-                self._measure_initial(slot.var, tensor, measure, initialisations)
+                self._measure_initial(slot.var, tensor, measure, made)
             grad = slot.grad
             if grad is None or grad.state != content.UNSEEN or not tensor.is_leaf or not tensor.requires_grad:
                 continue
@@ -301,7 +311,7 @@ class Variables:
         var: Var,
         tensor: torch.Tensor,
         measure: Measure,
-        initialisations: Callable[[torch.Tensor], int] | None,
+        made: Made | None,
     ) -> None:
         found = numerics.rms_and_mean(tensor)
         if found is None:
@@ -309,8 +319,10 @@ class Variables:
         number = self.id_of(var, tensor)
         measure("parameter.rms", number, found[0])
         measure("parameter.mean", number, found[1])
-        if initialisations is not None:
-            measure("parameter.initialised", number, float(initialisations(tensor)))
+        if made is not None:
+            measure("parameter.initialised", number, float(made.initialisations(tensor)))
+            if made.overwritten(tensor):
+                measure("parameter.overwritten", number, 1.0)
         var.elements = numerics.sample(tensor)
         readable = content.local(tensor)
         pointer = readable.data_ptr() if readable is not None and readable.is_cpu else 0

@@ -1,4 +1,6 @@
-"""Begins: what parameters begin with: the values of others, an input of a model, elements that differ or are equal."""
+"""Begins: what parameters begin with: values that others have or had, an input of a model, elements that differ or are
+equal.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.beginnings import CONSTANT, ENOUGH, VARIED, Beginnings, First, parameter_rows, prefixes
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label, variable_context
-from pytest_traincheck.relations.loaded import pattern
+from pytest_traincheck.relations.loaded import history_of, pattern
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -35,6 +37,17 @@ class BeginsAs(Claim):
     begins: Literal["copy"] = field(default="copy", init=False)
     of: str
     copy: str
+
+
+@dataclass(frozen=True)
+class BeginsAsTrained(Claim):
+    """The parameters of a model begin with values that another one had later than at its beginning: they were trained
+    and saved, or kept, and come from there by whatever way.
+    """
+
+    begins: Literal["trained"] = field(default="trained", init=False)
+    of: str
+    model: str
 
 
 @dataclass(frozen=True)
@@ -63,7 +76,7 @@ class BeginsVaried(Claim):
     names: Annotated[tuple[str, ...], Items(1, _MOST)]
 
 
-AnyClaim = BeginsAs | BeginsAsShown | BeginsApart | BeginsVaried
+AnyClaim = BeginsAs | BeginsAsTrained | BeginsAsShown | BeginsApart | BeginsVaried
 
 
 class Begins:
@@ -75,7 +88,7 @@ class Begins:
     """
 
     name = "Begins"
-    claims: ClassVar[tuple[type[Claim], ...]] = (BeginsAs, BeginsAsShown, BeginsApart, BeginsVaried)
+    claims: ClassVar[tuple[type[Claim], ...]] = (BeginsAs, BeginsAsTrained, BeginsAsShown, BeginsApart, BeginsVaried)
 
     def layer(self, claim: AnyClaim) -> int:
         return 3  # a state that is not loaded, or a call that never comes, says more
@@ -85,7 +98,7 @@ class Begins:
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
-            for claim in (*_copies(process), *_shown(process), *_varied(process)):
+            for claim in (*_copies(process), *_trained_elsewhere(process), *_shown(process), *_varied(process)):
                 yield Hypothesis(self.name, SUBJECT, claim, scope=Scope.PINNED)
             if len(_trained(process)) > 1:
                 yield Hypothesis(self.name, SUBJECT, BeginsApart(), scope=Scope.PINNED)
@@ -96,6 +109,8 @@ class Begins:
     def sentence(self, claim: AnyClaim, subject: str, when: str) -> str:
         if isinstance(claim, BeginsAs):
             return f"`{claim.copy}` begins with the values of `{claim.of}`{when}."
+        if isinstance(claim, BeginsAsTrained):
+            return f"`{claim.model}` begins with values that `{claim.of}` had after training{when}."
         if isinstance(claim, BeginsAsShown):
             return f"`{claim.parameter}` begins with {_place(claim)}{when}."
         if isinstance(claim, BeginsApart):
@@ -111,6 +126,13 @@ class Begins:
                 f"In the golden run `{claim.copy}` began with the values of `{claim.of}`; in the candidate it begins "
                 f"with values of its own ({names}): it is no copy.",
                 f"a copy of `{claim.of}`",
+                f"other values: {names}",
+            )
+        if isinstance(claim, BeginsAsTrained):
+            return Finding(
+                f"In the golden run `{claim.model}` began with values that `{claim.of}` had after training; in the "
+                f"candidate it begins with others ({names}): they are drawn by themselves, or another state is loaded.",
+                f"values that `{claim.of}` had",
                 f"other values: {names}",
             )
         if isinstance(claim, BeginsAsShown):
@@ -153,6 +175,43 @@ def _copies(process: Process) -> Iterator[BeginsAs]:
         mine, others = begun.below(copy), begun.below(of)
         if mine and all(key in others and begun.equal(item, others[key]) for key, item in mine.items()):
             yield BeginsAs(of, copy)
+
+
+def _trained_elsewhere(process: Process) -> Iterator[BeginsAsTrained]:
+    """Models all of whose parameters have values that another one had, which are neither those of its beginning nor
+    what it has by then.
+    """
+    copies = {(claim.of, claim.copy) for claim in _copies(process)}
+    by_root: dict[str, list[First]] = {}
+    for root, item in _telling(process):
+        by_root.setdefault(root, []).append(item)
+    for root, items in by_root.items():
+        sources = [_had(process, item) for item in items]
+        for source in sorted(set.intersection(*map(set, sources))):
+            if source != root and (source, root) not in copies and any(later[source] for later in sources):
+                yield BeginsAsTrained(source, root)
+
+
+def _telling(process: Process) -> Iterator[tuple[str, First]]:
+    """Root and first look of the parameters that are no constants, and have enough elements to be told apart."""
+    roots = Variables.of(process).root
+    for number, item in Beginnings.of(process).first.items():
+        root = process.names.roots[int(roots[number])]
+        if root and item.spread > VARIED and item.elements >= ENOUGH and item.digest:
+            yield root, item
+
+
+def _had(process: Process, item: First) -> Mapping[str, bool]:
+    """The models that had the content of a parameter before it was first looked at; whether later than at first."""
+    first = Beginnings.of(process).first
+    found: dict[str, bool] = {}
+    for root, row, variable in history_of(process).get(item.digest, ()):
+        name = process.names.roots[root]
+        if name and row < item.row and variable != item.variable:
+            known = first.get(variable)
+            later = known is not None and known.digest != item.digest
+            found[name] = found.get(name, False) or later
+    return found
 
 
 def _shown(process: Process) -> Iterator[BeginsAsShown]:
@@ -201,6 +260,11 @@ def _examples(process: Process, position: int, claim: AnyClaim) -> Examples:
         mine, others = begun.below(claim.copy), begun.below(claim.of)
         both = [key for key in mine if key in others]
         return _table(process, position, {mine[key]: begun.equal(mine[key], others[key]) for key in both})
+    if isinstance(claim, BeginsAsTrained):
+        if claim.of not in process.names.roots:
+            return EMPTY  # no model is recognised as golden's source
+        telling = (item for root, item in _telling(process) if root == claim.model)
+        return _table(process, position, {item: claim.of in _had(process, item) for item in telling})
     if isinstance(claim, BeginsAsShown):
         return _table(process, position, _as_shown(process, claim))
     if isinstance(claim, BeginsApart):

@@ -12,6 +12,7 @@ import numpy as np
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.loaded_state import attributes_of, looked_at, users_modules, value_at
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -65,7 +66,18 @@ class LoadsCopies(Claim):
     root: str
 
 
-AnyClaim = Loads | LoadedFrom | LoadsCopies
+@dataclass(frozen=True)
+class HasState(Claim):
+    """Buffers of a model, by the patterns of their names, that are loaded: where they are plain attributes, which no
+    state has, these are what they are in the model whose values are loaded.
+    """
+
+    root: str
+    source: str
+    state: Annotated[tuple[str, ...], Items(1, _MOST)]
+
+
+AnyClaim = Loads | LoadedFrom | LoadsCopies | HasState
 
 
 class Loaded:
@@ -77,7 +89,7 @@ class Loaded:
     """
 
     name = "Loaded"
-    claims: ClassVar[tuple[type[Claim], ...]] = (Loads, LoadedFrom, LoadsCopies)
+    claims: ClassVar[tuple[type[Claim], ...]] = (Loads, LoadedFrom, LoadsCopies, HasState)
 
     def layer(self, claim: AnyClaim) -> int:
         return 1
@@ -89,43 +101,58 @@ class Loaded:
         for process in run.processes:
             table = _Table.of(process)
             for root in table.roots:
-                names = _names(process, table, root)
+                names, subject = _names(process, table, root), table.loader(root)
                 if names is None or len(names):
-                    yield Hypothesis(self.name, SUBJECT, Loads(root, names), scope=Scope.PINNED)
-                if table.loads_earlier(root):
-                    yield Hypothesis(self.name, SUBJECT, LoadsCopies(root), scope=Scope.PINNED)
+                    yield Hypothesis(self.name, subject, Loads(root, names), scope=Scope.PINNED)
+                if subject == SUBJECT and table.loads_earlier(root):
+                    yield Hypothesis(self.name, subject, LoadsCopies(root), scope=Scope.PINNED)
                 for source in sorted({source for _, found in table.sources(root) for source in found}):
-                    yield Hypothesis(self.name, SUBJECT, LoadedFrom(root, source), scope=Scope.PINNED)
+                    yield Hypothesis(self.name, subject, LoadedFrom(root, source), scope=Scope.PINNED)
+                    buffers = _buffers(process, table.below(root), root)
+                    if source != root and 0 < len(buffers) <= _MOST:
+                        yield Hypothesis(self.name, subject, HasState(root, source, buffers), scope=Scope.PINNED)
 
     def examples(self, claim: AnyClaim, run: Run) -> Examples:
-        of = _sources if isinstance(claim, LoadedFrom) else _covering
+        of = _sources if isinstance(claim, LoadedFrom) else _of_state if isinstance(claim, HasState) else _covering
         return Examples.concatenate([of(process, number, claim) for number, process in enumerate(run.processes)])
 
     def sentence(self, claim: AnyClaim, subject: str, when: str) -> str:
         if isinstance(claim, LoadedFrom):
-            return f"`load_state_dict` gives `{claim.root}` values that {_had(claim)}{when}."
+            return f"{_loader(subject)} gives `{claim.root}` values that {_had(claim)}{when}."
+        if isinstance(claim, HasState):
+            return f"{listed(claim.state)} of `{claim.root}` come to it with what is loaded of `{claim.source}`{when}."
         if isinstance(claim, LoadsCopies):
             return (
-                f"What `load_state_dict` gives `{claim.root}` has not changed since `state_dict()` returned it{when}."
+                f"What {_loader(subject)} gives `{claim.root}` has not changed since `state_dict()` returned it{when}."
             )
-        return f"`load_state_dict` loads {_all(claim)}{when}."
+        return f"{_loader(subject)} loads {_all(claim)}{when}."
 
     def finding(self, invariant: Invariant[AnyClaim], run: Run, examples: Examples, broken: Ints) -> Finding:
-        claim = invariant.claim
+        claim, loader = invariant.claim, _loader(invariant.subject)
         first = int(broken[0])
         seen = examples.observed[first] if examples.observed is not None else "?"
         if isinstance(claim, LoadedFrom):
             return Finding(
-                f"In the golden run `load_state_dict` gave `{claim.root}` values that {_had(claim)}; in the candidate "
+                f"In the golden run {loader} gave `{claim.root}` values that {_had(claim)}; in the candidate "
                 f"{seen}: another state is saved or loaded.",
                 f"values that {_had(claim)}",
                 seen,
                 value=seen,
             )
+        if isinstance(claim, HasState):
+            shown = [examples.observed[place] for place in broken.tolist()] if examples.observed is not None else []
+            return Finding(
+                f"In the golden run {listed(claim.state)} were buffers, and `{claim.root}` got them with the state of "
+                f"`{claim.source}`; in the candidate {listed(shown)} of `{claim.root}` differ from those of "
+                f"`{claim.source}`: plain attributes are not saved and not loaded.",
+                "buffers, which are saved and loaded",
+                f"plain attributes: {listed(shown)}",
+                deviation=Deviation.LACKING,
+            )
         names = variable_names(run, examples, broken)
         if isinstance(claim, LoadsCopies):
             return Finding(
-                f"In the golden run `load_state_dict` gave `{claim.root}` values of an earlier time; in the candidate "
+                f"In the golden run {loader} gave `{claim.root}` values of an earlier time; in the candidate "
                 f"what it gives {listed(names)} was kept without a copy and has changed since `state_dict()` returned "
                 "it.",
                 "values of an earlier time",
@@ -139,11 +166,15 @@ class Loaded:
         else:
             how = f"in the candidate it is given nothing for {listed(names)}: keys are missing or have other names"
         return Finding(
-            f"In the golden run `load_state_dict` loaded {_all(claim)}; {how}.",
+            f"In the golden run {loader} loaded {_all(claim)}; {how}.",
             f"loads {_all(claim)}",
             f"{seen}: {listed(names)}",
             deviation=Deviation.LACKING,
         )
+
+
+def _loader(subject: str) -> str:
+    return "`load_state_dict`" if subject == SUBJECT else f"`{subject}`"
 
 
 def _all(claim: Loads) -> str:
@@ -184,6 +215,13 @@ class _Table:
         found = np.unique(Variables.of(self.process).root[self.variable]).tolist()
         return tuple(name for name in (self.process.names.roots[number] for number in found) if name)
 
+    def loader(self, root: str) -> str:
+        """What loads the model, where several functions load something the one that loads most of it."""
+        mine = self.below(root)
+        loading = mine.row[np.isin(mine.status, _LOADED)]
+        names, counts = np.unique(self.process.api.codes[loading], return_counts=True)
+        return self.process.api.values[int(names[np.argmax(counts)])] if len(names) else SUBJECT
+
     def below(self, root: str) -> _Table:
         """The lines of one model."""
         roots = Labels.of(Variables.of(self.process).root[self.variable], self.process.names.roots)
@@ -198,7 +236,7 @@ class _Table:
         """Whether a parameter was loaded with what one of some model had before, and has no longer."""
         mine = self.below(root)
         process = self.process
-        variables, events, history = Variables.of(process), process.events, _history(process)
+        variables, events, history = Variables.of(process), process.events, history_of(process)
         for row, number in zip(mine.row.tolist(), mine.variable.tolist(), strict=True):
             begin = int(events["seq"][row])
             digest = _loaded(variables, events, number, int(events["end"][row]))
@@ -272,6 +310,48 @@ def _covering(process: Process, position: int, claim: Any) -> Examples:
     )
 
 
+def _buffers(process: Process, table: _Table, root: str) -> tuple[str, ...]:
+    """Patterns of the names of the buffers that are loaded, of modules of the user's own."""
+    kinds = Variables.of(process).kind.isin(["buffer"])
+    mine = table.variable[np.isin(table.status, _LOADED) & kinds[table.variable]]
+    of_users = users_modules(process, root)
+    names = plain_names(process, mine)
+    return tuple(sorted({pattern(name) for name in names if name.rpartition(".")[0] in of_users}))
+
+
+def _of_state(process: Process, position: int, claim: Any) -> Examples:
+    """One example for each of these buffers that is loaded, and for each plain attribute of such a name."""
+    table = _Table.of(process).below(claim.root)
+    if claim.source not in process.names.roots:
+        return EMPTY
+    ours, theirs = (attributes_of(process, root) for root in (claim.root, claim.source))
+    found: list[tuple[int, int, bool, str]] = []
+    for occasion in np.unique(table.occasion).tolist():
+        mine = table.occasion == occasion
+        row = int(table.row[mine].max())
+        for name, number in zip(plain_names(process, table.variable[mine]), table.variable[mine].tolist(), strict=True):
+            if pattern(name) in claim.state:
+                found.append((row, number, True, name))
+        if row not in looked_at(process):
+            continue
+        seq = int(process.events["seq"][row])
+        for name in sorted(ours):
+            values = value_at(ours, name, seq), value_at(theirs, name, seq)
+            if pattern(name) in claim.state and None not in values:
+                found.append((row, 0, values[0] == values[1], name))
+    if not found:
+        return EMPTY
+    size = len(found)
+    return Examples(
+        np.array([holds for _, _, holds, _ in found], dtype=bool),
+        np.full(size, position),
+        np.array([row for row, _, _, _ in found], dtype=np.int64),
+        np.array([number for _, number, _, _ in found], dtype=np.int64),
+        {"rank": rank_label(process, size)},
+        Labels.of(np.arange(size), [name for _, _, _, name in found]),
+    )
+
+
 def _sources(process: Process, position: int, claim: Any) -> Examples:
     """One example for each occasion on which some model is known to have had before what is loaded."""
     if claim.source not in process.names.roots:
@@ -295,7 +375,7 @@ def _sources_of(table: _Table) -> Iterator[tuple[int, frozenset[str]]]:
     process = table.process
     variables, events, names = Variables.of(process), process.events, process.names
     parameters = variables.kind.isin(["parameter"])
-    history = _history(process)
+    history = history_of(process)
     for occasion in np.unique(table.occasion).tolist():
         mine = (table.occasion == occasion) & np.isin(table.status, _LOADED) & parameters[table.variable]
         if not mine.any():
@@ -321,7 +401,7 @@ def _loaded(variables: Variables, events: Any, variable: int, seq: int) -> int:
     return int(events["digest"][row]) if row >= 0 and int(events["new"][row]) == fmt.NONZERO else 0
 
 
-def _history(process: Process) -> Mapping[int, Sequence[tuple[int, int, int]]]:
+def history_of(process: Process) -> Mapping[int, Sequence[tuple[int, int, int]]]:
     """For each content that a parameter had or was saved with: the model, the row that says so, and the parameter."""
 
     def compute() -> Mapping[int, Sequence[tuple[int, int, int]]]:

@@ -1,4 +1,4 @@
-"""Saved: what of a model `torch.save` is given in the course of a run."""
+"""Saved: what of a model is given to `torch.save`, or another function that saves, in the course of a run."""
 
 from __future__ import annotations
 
@@ -54,25 +54,29 @@ class Saved:
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
-            _, variable, saved = _saved(process)
+            calls, variable, saved = _saved(process)
             roots = Labels.of(Variables.of(process).root[variable], process.names.roots)
             for root, mine in roots.groups(np.arange(len(variable))).items():
                 names = _names(process, variable[mine], saved[mine])
                 if root and (names is None or 0 < len(names) <= _MOST):
-                    yield Hypothesis(self.name, SUBJECT, Saves(root, names), scope=Scope.PINNED)
+                    subject = _saver(process, calls[mine], saved[mine])
+                    yield Hypothesis(self.name, subject, Saves(root, names), scope=Scope.PINNED)
 
     def examples(self, claim: Saves, run: Run) -> Examples:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
     def sentence(self, claim: Saves, subject: str, when: str) -> str:
-        return f"`torch.save` saves {_all(claim)} in a run{when}."
+        return f"`{subject}` saves {_all(claim)} in a run{when}."
 
     def finding(self, invariant: Invariant[Saves], run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         names = listed(variable_names(run, examples, broken))
+        first = int(broken[0])
+        saver = run.processes[int(examples.process[first])].api[int(examples.row[first])]
+        instead = "it is" if saver == invariant.subject else f"`{saver}` is"
         return Finding(
-            f"In the golden run `torch.save` was given {_all(claim)}; in the candidate it is given others of that "
-            f"model, and never {names}.",
+            f"In the golden run `{invariant.subject}` was given {_all(claim)}; in the candidate {instead} given others "
+            f"of that model, and never {names}.",
             f"saves {_all(claim)}",
             f"left out: {names}",
             deviation=Deviation.LACKING,
@@ -93,6 +97,13 @@ def _names(process: Process, variable: Ints, saved: Bools) -> tuple[str, ...] | 
     for name, is_saved in zip(plain_names(process, variable), saved.tolist(), strict=True):
         found[pattern(name)] = found.get(pattern(name), True) and is_saved
     return tuple(sorted(name for name, is_saved in found.items() if is_saved))
+
+
+def _saver(process: Process, calls: Ints, saved: Bools) -> str:
+    """The function that saves most of it."""
+    known = calls[saved & (calls >= 0)]
+    names, counts = np.unique(process.api.codes[known], return_counts=True)
+    return process.api.values[int(names[np.argmax(counts)])] if len(names) else SUBJECT
 
 
 def _saved(process: Process) -> tuple[Ints, Ints, Bools]:

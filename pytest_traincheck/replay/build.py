@@ -9,7 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from pytest_traincheck.golden.recording import CALLS, CHOSEN, DRAWN, ENTRY, GRAD, PHASE, SKETCHES, TRAINING, Recording
+from pytest_traincheck.golden.recording import (
+    CALLS,
+    CHOSEN,
+    DRAWN,
+    ENTRY,
+    EVALUATION,
+    GRAD,
+    PHASE,
+    SKETCHES,
+    TRAINING,
+    Recording,
+)
 from pytest_traincheck.replay.fetches import Fetch, fetches
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -17,6 +28,7 @@ from pytest_traincheck.trace.labels import Ints
 from pytest_traincheck.trace.reader import read_sketches
 from pytest_traincheck.trace.stages import INIT
 
+PHASES = (PHASE, EVALUATION)
 LEFT = "left"
 """Slot of what a collective leaves, as the probe writes it."""
 KINDS = ("module", "function", "autograd", "optimizer", "clip", "scaler", "scheduler", "data", "init", "collective")
@@ -77,7 +89,7 @@ def _record(run: Run) -> Recorded | None:
 
 def _intervals(process: Process, found: np.ndarray[Any, Any]) -> tuple[Ints, Ints]:
     """When each phase of sketching began and when its last sketch was taken."""
-    slots = [number for number, slot in enumerate(process.raw.symbols["slot"]) if slot.get("name") == PHASE]
+    slots = [number for number, slot in enumerate(process.raw.symbols["slot"]) if slot.get("name") in PHASES]
     at = found["at"].astype(np.int64)
     begins = np.concatenate([[0], at[np.isin(found["slot"], slots)]])
     ends = at[np.append(np.searchsorted(at, begins[1:]) - 1, len(at) - 1)]

@@ -10,7 +10,7 @@ import numpy as np
 from pytest_traincheck.golden.recording import GRAD, Recording
 from pytest_traincheck.replay.build import Recorded, record
 from pytest_traincheck.replay.calls import Calls, Compared, Status
-from pytest_traincheck.replay.computed import Call, Computed, phases
+from pytest_traincheck.replay.computed import Call, Computed, of_training, paired_phases
 from pytest_traincheck.replay.difference import Difference, first_within, first_within_step
 from pytest_traincheck.replay.flow import Flow
 from pytest_traincheck.replay.parting import Parting, parting
@@ -100,12 +100,13 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
     unstable = frozenset(golden.unstable)
     for process in sorted(set(golden.calls["process"].tolist())):
         recordings = golden, candidate.recording
-        for phase in range(min(len(phases(recording, process)) for recording in recordings)):
-            sides = [Computed(recording, process, phase) for recording in recordings]
+        for numbers in paired_phases(golden, candidate.recording, process):
+            sides = [Computed(recording, process, phase) for recording, phase in zip(recordings, numbers, strict=True)]
             calls = Calls(sides[0], sides[1], platform, candidate.workers, golden.repeated)
             claims += _claims(calls, candidate, process, unstable)
             made |= _made(calls, process) - unstable
-            found = parting(calls, process)
+            # An evaluation that is given something else, after steps that were not looked at, parts nothing.
+            found = parting(calls, process) if of_training(golden, process, numbers[0]) else None
             partings += [found] if found is not None else []
             for node in _nodes(calls):
                 nodes[node.path] = _worse(nodes.get(node.path), node)

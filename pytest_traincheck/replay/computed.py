@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_traincheck.golden.recording import CHOSEN, DRAWN, ENTRY, PHASE, Recording, Rows
+from pytest_traincheck.golden.recording import CHOSEN, DRAWN, ENTRY, EVALUATION, PHASE, Recording, Rows
 from pytest_traincheck.replay.fetches import Fetch
 
 INFINITE = math.inf
@@ -64,7 +64,7 @@ class Computed:
 
     def __init__(self, recording: Recording, process: int, phase: int = 0) -> None:
         strings = recording.strings
-        begins = [*phases(recording, process), INFINITE]
+        begins = [*(begin for begin, _ in phases(recording, process)), INFINITE]
         self.since, self._until = begins[phase : phase + 2]
         self.calls: dict[int, Call] = {}
         self.stepped: frozenset[str] = frozenset()
@@ -236,13 +236,30 @@ _PARALLEL = 1e-3
 """How far, of their size, changes may be from those of golden times one number."""
 
 
-def phases(recording: Recording, process: int) -> list[float]:
-    """When each phase of sketching began in a process."""
-    if PHASE not in recording.strings:
-        return [0.0]
+def phases(recording: Recording, process: int) -> list[tuple[float, str]]:
+    """When each phase of sketching began in a process, and its kind: `PHASE`, or `EVALUATION`."""
     sketches = recording.sketches
-    mine = (sketches["process"] == process) & (sketches["slot"] == recording.strings.index(PHASE))
-    return [0.0, *map(float, sketches["at"][mine].tolist())]
+    marks = {recording.strings.index(kind): kind for kind in (PHASE, EVALUATION) if kind in recording.strings}
+    mine = (sketches["process"] == process) & np.isin(sketches["slot"], list(marks))
+    found = zip(sketches["at"][mine].tolist(), sketches["slot"][mine].tolist(), strict=True)
+    return [(0.0, PHASE), *((float(at), marks[slot]) for at, slot in found)]
+
+
+def of_training(recording: Recording, process: int, phase: int) -> bool:
+    """Whether a phase is one of training."""
+    return phases(recording, process)[phase][1] == PHASE
+
+
+def paired_phases(one: Recording, other: Recording, process: int) -> list[tuple[int, int]]:
+    """Numbers of the phases of two recordings that are compared: the first of one kind with the first, and so on."""
+    found = []
+    for kind in (PHASE, EVALUATION):
+        ours, theirs = (
+            [number for number, (_, which) in enumerate(phases(recording, process)) if which == kind]
+            for recording in (one, other)
+        )
+        found += list(zip(ours, theirs, strict=False))
+    return found
 
 
 def _rows(table: Rows, process: int) -> Iterator[tuple[int, Any]]:

@@ -170,7 +170,7 @@ _SYMBOLS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
     "thread": {"name": _text},
     "measure": {"name": _text},
     "slot": {"name": _text, "dtype": _text, "shape": _sizes},
-    "attribute": {"values": _summaries, "seq": _whole},
+    "attribute": {"values": _summaries, "tensors": _versions, "seq": _whole},
 }
 """The fields of each kind that are no references; all of `_REQUIRED` must be there."""
 

@@ -26,6 +26,7 @@ PAPERLIB = Framework(
     wrappers=(Wrapper("Monitored", inner="network", short="Mon"),),
     parallel=("paperlib.Many",),
     samplers=("paperlib.data.Share",),
+    observations=(Observation("paperlib.files:write", ("weights",), CallType.SAVE),),
 )
 FOCAL = Observation("paperlib.losses:focal_loss", ("gamma",), CallType.CLIP)
 

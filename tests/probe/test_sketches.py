@@ -274,3 +274,47 @@ def test_no_tensor_is_kept_alive(tmp_path: Path) -> None:
         gc.collect()
         assert ref() is None
         assert out() is None
+
+
+def evaluated(model: Any, times: int) -> None:
+    with torch.no_grad():
+        for _ in range(times):
+            model.eval()(torch.randn(4, 3))
+
+
+def steps(model: Any, count: int) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(count):
+        optimizer.zero_grad()
+        model.train()(torch.randn(4, 3)).sum().backward()
+        optimizer.step()
+
+
+def test_two_calls_of_the_first_late_evaluation_and_of_a_loaded_model(tmp_path: Path) -> None:
+    with observe(tmp_path):
+        model = torch.nn.Linear(3, 2)
+        steps(model, 4)
+        for _ in range(3):
+            evaluated(model, 5)
+        other = torch.nn.Linear(3, 2)
+        other.load_state_dict(model.state_dict())
+        evaluated(other, 5)
+        for _ in range(sketches.EVALUATIONS):
+            other.load_state_dict(model.state_dict())
+            evaluated(other, 1)
+            steps(other, 1)
+    found = slots(tmp_path)
+    places = [number for number, name in enumerate(found) if name == "phase.evaluation"]
+    assert len(places) == sketches.EVALUATIONS
+    first = found[places[0] : places[1]]
+    assert first.count("in.input") == 2 * sketches.CALLS  # the model, and the function in it
+    assert found[places[1] : places[2]].count("in.input") == 2 * sketches.CALLS
+
+
+def test_an_evaluation_among_the_first_steps_begins_nothing(tmp_path: Path) -> None:
+    with observe(tmp_path):
+        model = torch.nn.Linear(3, 2)
+        evaluated(model, 2)
+        steps(model, 1)
+        evaluated(model, 2)
+    assert "phase.evaluation" not in slots(tmp_path)

@@ -113,6 +113,12 @@ BREAKS: dict[str, Break] = {
         {"noise": torch.randn_like},
     ),
     "EventContain": Break(Place.ARRIVAL, Deviation.DIFFERENT, {"after_backward": without_gradient}),
+    "Fixed": Break(
+        Place.INITIAL,
+        Deviation.DIFFERENT,
+        {"net": {"head": lambda *shape: 0.3 * torch.randn(shape)}},
+        {"net": {"head": lambda *shape: torch.arange(shape[0] * shape[1]).sin().view(shape) / 3}},
+    ),
     "Hyperparameter": Break(Place.CHOICE, Deviation.DIFFERENT, {"momentum": 0.5}),
     "Initialised": Break(Place.INITIAL, Deviation.TOO_OFTEN, {"net": {"initialised": 2}}),
     "Loaded": Break(Place.RESUMED, Deviation.LACKING, {"state": lambda net: dict(net.named_parameters())}),
@@ -157,7 +163,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Break], Golden
     found: dict[str, Golden] = {}
 
     def learned(wrong: Break) -> Golden:
-        key = ",".join(wrong.golden)
+        key = repr(wrong.golden)
         if key not in found:
             found[key] = golden_of(Real(**wrong.golden), tmp_path_factory.mktemp("golden"), seeds=SEEDS)
         return found[key]

@@ -159,3 +159,99 @@ def test_what_differs_between_seeds_is_no_rule(tmp_path: Path) -> None:
     runs = [recorded(loop(seed, by_seed(seed)), tmp_path / f"golden{seed}") for seed in (0, 1)]
     golden = learn(runs, pipeline="story")
     assert not [text for text in sentences(golden, "Attributes") if "threshold" in text]
+
+
+# In evaluation, and behind the last step
+
+
+def cool(net: Any, evaluating: bool) -> None:
+    net.cut.threshold = 1.0 if evaluating else 2.0
+
+
+def unchanged(_net: Any, _evaluating: bool) -> None:
+    """Evaluation changes nothing."""
+
+
+def served(
+    seed: int = 0,
+    around: Callable[[Any, bool], None] = unchanged,
+    heads: int = 4,
+    seen: Callable[[Any], None] = lambda _net: None,
+) -> Callable[[], None]:
+    """Trained, evaluated after every second step, and read into another model that only evaluates."""
+
+    def train() -> None:
+        torch.manual_seed(seed)
+        model = Net(heads=4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for step in range(12):
+            optimizer.zero_grad()
+            model(torch.randn(8, 6)).square().mean().backward()
+            optimizer.step()
+            if step % 4 == 3:
+                around(model, True)
+                with torch.no_grad():
+                    model.eval()(torch.randn(8, 6))
+                model.train()
+                around(model, False)
+        other = Net(heads=heads)
+        other.load_state_dict(model.state_dict())
+        seen(other)
+        with torch.no_grad():
+            other.eval()(torch.randn(8, 6))
+
+    return train
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    folder = tmp_path_factory.mktemp("serving")
+    return learn([recorded(served(seed), folder / f"golden{seed}") for seed in (0, 1)], pipeline="story")
+
+
+def found(golden: Golden, training: Callable[[], None], folder: Path) -> list[str]:
+    return [item.title for item in violations(check(golden, training, folder), "Attributes")]
+
+
+def test_what_holds_in_evaluation_is_learned(serving: Golden) -> None:
+    told = [rule for rule in sentences(serving, "Attributes") if "evaluation" in rule]
+    assert told == [
+        "In evaluation `heads`, `name`, `threshold` and 2 more of `Net` are what they are in training.",
+        "The attribute `heads` of `Net#1` is in evaluation 4.",
+        'The attribute `name` of `Net#1` is in evaluation "a cut".',
+        "The attribute `threshold` of `Net#1.cut` is in evaluation 2.",
+        'The attribute `way` of `Net#1.cut` is in evaluation "hard".',
+        "The attribute `window` of `Net#1.cut` is in evaluation (1, 2).",
+    ]
+
+
+def test_an_attribute_is_not_restored_where_a_model_is_loaded(serving: Golden, tmp_path: Path) -> None:
+    assert found(serving, served(5, heads=2), tmp_path) == [
+        "The attribute `heads` of `Net#1` was 4 in evaluation after 12 steps in the golden run and is 2 in the "
+        "candidate."
+    ]
+
+
+def test_an_attribute_is_set_for_an_evaluation_and_set_back(serving: Golden, tmp_path: Path) -> None:
+    assert found(serving, served(5, cool), tmp_path) == [
+        "The attribute `threshold` of `Net.cut` was in evaluation what it was in training in the golden run; in the "
+        "candidate it is 1 there, and 2 in training."
+    ]
+
+
+def test_what_golden_sets_for_an_evaluation(tmp_path: Path) -> None:
+    golden = learn([recorded(served(seed, cool), tmp_path / f"golden{seed}") for seed in (0, 1)], pipeline="story")
+    assert "The attribute `threshold` of `Net.cut`, `Net#1.cut` is" not in sentences(golden, "Attributes")
+    assert not found(golden, served(7, cool), tmp_path / "same")
+    assert found(golden, served(7), tmp_path / "other") == [
+        "The attribute `threshold` of `Net.cut` was 1 in evaluation after 4 steps in the golden run and is 2 in the "
+        "candidate."
+    ]
+
+
+def test_what_a_refactor_adds_or_leaves_out_in_evaluation(serving: Golden, tmp_path: Path) -> None:
+    def adds(net: Any) -> None:
+        net.seen = True
+        del net.heads
+
+    assert not found(serving, served(8, seen=adds), tmp_path)

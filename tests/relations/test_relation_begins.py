@@ -178,3 +178,78 @@ def test_a_constant_that_golden_has_is_no_rule(tmp_path: Path) -> None:
 )
 def test_what_two_names_do_not_share(one: str, other: str, found: tuple[str, str]) -> None:
     assert prefixes(one, other) == found
+
+
+# What comes from a file by a way of its own
+
+
+def arrays(model: Any) -> dict[str, Any]:
+    return {name: value.detach().numpy().copy() for name, value in model.named_parameters()}
+
+
+def by_numpy(state: Any, folder: Path) -> Any:
+    numpy = pytest.importorskip("numpy")
+    numpy.savez(folder / "weights.npz", **state)
+    fresh = critic()
+    with numpy.load(folder / "weights.npz") as read:
+        for name, value in fresh.named_parameters():
+            value.data.copy_(torch.from_numpy(read[name]))
+    return fresh
+
+
+def by_new_parameters(state: Any, _: Path) -> Any:
+    fresh = critic()
+    for name, value in state.items():
+        place, _, key = name.partition(".")
+        setattr(fresh[int(place)], key, nn.Parameter(torch.from_numpy(value.copy())))
+    return fresh
+
+
+def not_at_all(_state: Any, _: Path) -> Any:
+    return critic()
+
+
+def but_one_layer(state: Any, _: Path) -> Any:
+    fresh = critic()
+    fresh.load_state_dict(
+        {name: torch.from_numpy(value) for name, value in state.items() if name[0] == "2"}, strict=False
+    )
+    return fresh
+
+
+def deployed(seed: int, place: Path, read: Callable[[Any, Path], Any] = by_numpy, more: int = 0) -> None:
+    """Trained, written, and read into another model that is only evaluated, when the first steps are long over. The
+    model may be trained on, in between.
+    """
+    torch.manual_seed(seed)
+    model = critic()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for step in range(12 + more):
+        if step < 12:
+            state = arrays(model)
+        optimizer.zero_grad()
+        (model(torch.randn(6, 5)) - 1).square().mean().backward()
+        optimizer.step()
+    served = read(state if more else arrays(model), place).eval()
+    with torch.no_grad():
+        served(torch.randn(6, 5))
+
+
+@pytest.mark.parametrize(("read", "names"), [(not_at_all, "0.weight"), (but_one_layer, "0.weight")])
+@pytest.mark.parametrize("more", [0, 1], ids=["the last weights", "the best weights"])
+def test_a_model_is_not_what_was_trained(read: Any, names: str, more: int, tmp_path: Path) -> None:
+    def program(seed: int, read: Any = by_numpy) -> None:
+        deployed(seed, tmp_path, read, more)
+
+    golden = learned(program, tmp_path)
+    had = "had after training" if more else "begins with the values of"
+    assert [rule for rule in sentences(golden, "Begins") if had in rule] == [
+        "`Sequential#1` begins with values that `Sequential` had after training."
+        if more
+        else "`Sequential#1` begins with the values of `Sequential`."
+    ]
+    for seed in (0, 5):
+        assert not titles(judged(golden, program, tmp_path, seed, read=by_new_parameters), "Begins")
+    (title,) = titles(judged(golden, program, tmp_path, 4, read=read), "Begins")
+    assert title.startswith("In the golden run `Sequential#1` began with")
+    assert f"`Sequential#1.{names}`" in title

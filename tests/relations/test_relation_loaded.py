@@ -251,3 +251,107 @@ def test_what_golden_leaves_out_may_be_left_out(tmp_path: Path) -> None:
     assert not violations(judged(golden, with_a_new_head, tmp_path, seed=4))
     outcome = judged(golden, with_a_new_head, tmp_path, kept=("norm.",))
     assert "it is given nothing for `Tagger#1.words.weight`:" in titles(outcome, "Loaded")[0]
+
+
+# Another library
+
+
+def by_checkpoint(seed: int, folder: Path, left_out: str = "nothing") -> None:
+    import torch.distributed.checkpoint as checkpoint
+
+    torch.manual_seed(seed)
+    first = Tagger()
+    train(first)
+    checkpoint.save({"model": first.state_dict()}, checkpoint_id=folder / f"file{seed}")
+    train(first)
+    second = Tagger()
+    state = {key: value for key, value in second.state_dict().items() if not key.startswith(left_out)}
+    checkpoint.load({"model": state}, checkpoint_id=folder / f"file{seed}")
+    second.load_state_dict(state, strict=False)
+    train(second)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_what_reads_into_the_tensors_that_it_is_given(tmp_path: Path) -> None:
+    golden = learned(lambda seed: by_checkpoint(seed, tmp_path), tmp_path)
+    loads = "`torch.distributed.checkpoint.state_dict_loader.load`"
+    assert sentences(golden, "Loaded") == [
+        f"{loads} gives `Tagger#1` values that `Tagger` had.",
+        f"{loads} loads all parameters and buffers of `Tagger#1`.",
+    ]
+    assert not judged(golden, lambda seed: by_checkpoint(seed, tmp_path / "same"), tmp_path, seed=4).incidents
+    outcome = judged(golden, lambda seed: by_checkpoint(seed, tmp_path / "head", "head"), tmp_path / "wrong", seed=0)
+    assert titles(outcome, "Loaded") == [
+        f"In the golden run {loads} loaded all parameters and buffers of `Tagger#1`; in the candidate it is given "
+        "nothing for `Tagger#1.head.weight`, `Tagger#1.head.bias`: keys are missing or have other names."
+    ]
+
+
+# State that no file has
+
+
+class Whitened(nn.Module):
+    """Mixes columns in an order of its own, after the first batch has said how large they are."""
+
+    def __init__(self, kept: bool, table: bool) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(6))
+        self.mix = nn.Linear(6, 6)
+        order, ramp = torch.randperm(6), torch.arange(6.0)
+        if kept:
+            self.register_buffer("ready", torch.tensor(False))
+            self.register_buffer("order", order)
+        else:
+            self.ready = False
+            self.order = order
+        if table:
+            self.register_buffer("ramp", ramp)
+        else:
+            self.ramp = ramp
+
+    def forward(self, inputs: Any) -> Any:
+        if not self.ready:
+            self.scale.data.copy_(1 / inputs.std(0))
+            self.ready = torch.tensor(True) if isinstance(self.ready, torch.Tensor) else True
+        return self.mix((inputs * self.scale)[:, self.order]) + self.ramp
+
+
+def in_two_sittings(seed: int, kept: bool = True, table: bool = True) -> None:
+    torch.manual_seed(seed)
+    model = nn.Sequential(Whitened(kept, table))
+    for sitting in range(2):
+        if sitting:
+            file = io.BytesIO()
+            torch.save(model.state_dict(), file)
+            file.seek(0)
+            model = nn.Sequential(Whitened(kept, table))
+            model.load_state_dict(torch.load(file))
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.randn(8, 6)).square().mean().backward()
+            optimizer.step()
+
+
+@pytest.fixture(scope="module")
+def sittings(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    return learned(in_two_sittings, tmp_path_factory.mktemp("sittings"))
+
+
+def test_state_that_is_no_buffer_is_named(sittings: Golden, tmp_path: Path) -> None:
+    assert (
+        "`*.order`, `*.ramp`, `*.ready` of `Sequential#1` come to it with what is loaded of `Sequential`."
+        in sentences(sittings, "Loaded")
+    )
+    outcome = judged(sittings, in_two_sittings, tmp_path, seed=4, kept=False)
+    assert outcome.incidents[0].cause.title == (
+        "In the golden run `*.order`, `*.ramp`, `*.ready` were buffers, and `Sequential#1` got them with the state "
+        "of `Sequential`; in the candidate `0.order`, `0.ready` of `Sequential#1` differ from those of `Sequential`: "
+        "plain attributes are not saved and not loaded."
+    ), describe(outcome.incidents)
+
+
+def test_a_table_may_become_a_plain_attribute(sittings: Golden, tmp_path: Path) -> None:
+    for seed in (0, 4):
+        outcome = judged(sittings, in_two_sittings, tmp_path / str(seed), seed=seed, table=False)
+        assert not violations(outcome, "Loaded"), describe(outcome.incidents)

@@ -97,3 +97,101 @@ def test_half_of_an_adapter_is_not_saved(golden: Golden, tmp_path: Path) -> None
 def test_other_ways_to_save_the_same(golden: Golden, write: Write, seed: int, tmp_path: Path) -> None:
     outcome = judged(golden, write, tmp_path, seed)
     assert not violations(outcome, "Saved"), describe(outcome.incidents)
+
+
+# Other libraries
+
+
+class Tied(nn.Module):
+    """Two layers of one weight, a frozen one, and a normalisation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 6, bias=False)
+        self.stem = nn.Linear(6, 6).requires_grad_(False)
+        self.norm = nn.BatchNorm1d(6)
+        self.last = nn.Linear(6, 6, bias=False)
+        self.last.weight = self.first.weight
+
+    def forward(self, inputs: Any) -> Any:
+        return self.last(self.norm(self.stem(self.first(inputs))))
+
+
+def steps(model: Any) -> None:
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.01)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(4, 6)).square().mean().backward()
+        optimizer.step()
+
+
+def by_safetensors(model: Any, path: Path) -> None:
+    pytest.importorskip("safetensors.torch").save_model(model, str(path))
+
+
+def by_safetensors_as_copies(model: Any, path: Path) -> None:
+    state = {key: value.clone() for key, value in model.state_dict().items() if key != "last.weight"}
+    pytest.importorskip("safetensors.torch").save_file(state, str(path))
+
+
+def by_safetensors_what_is_trained(model: Any, path: Path) -> None:
+    state = {key: value.data for key, value in model.named_parameters() if value.requires_grad}
+    pytest.importorskip("safetensors.torch").save_file(state, str(path))
+
+
+def by_torch(model: Any, path: Path) -> None:
+    torch.save({"model": model.state_dict()}, path)
+
+
+def by_checkpoint(model: Any, path: Path) -> None:
+    import torch.distributed.checkpoint as checkpoint
+
+    checkpoint.save({"model": model.state_dict()}, checkpoint_id=path)
+
+
+def finished(seed: int, write: Callable[[Any, Path], None], path: Path) -> None:
+    torch.manual_seed(seed)
+    model = Tied()
+    steps(model)
+    write(model, path)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    folder = tmp_path_factory.mktemp("written")
+    runs = [
+        recorded(lambda seed=seed: finished(seed, by_safetensors, folder / f"file{seed}"), folder / f"golden{seed}")
+        for seed in (0, 1, 2)
+    ]
+    return learn(runs, pipeline="saving", seeds=(0, 1, 2))
+
+
+def wrote(golden: Golden, write: Callable[[Any, Path], None], folder: Path, seed: int) -> CheckOutcome:
+    run = recorded(lambda: finished(seed, write, folder / "file"), folder / "candidate")
+    return check_run(golden, run, same_spec=True)
+
+
+def test_a_file_of_safetensors_is_a_file(written: Golden) -> None:
+    assert sentences(written, "Saved") == [
+        "`safetensors.torch.save_model` saves all parameters and buffers of `Tied` in a run."
+    ]
+
+
+def test_frozen_layers_and_buffers_are_not_in_the_file(written: Golden, tmp_path: Path) -> None:
+    outcome = wrote(written, by_safetensors_what_is_trained, tmp_path, 4)
+    assert titles(outcome, "Saved") == [
+        "In the golden run `safetensors.torch.save_model` was given all parameters and buffers of `Tied`; in the "
+        "candidate `safetensors.torch.save_file` is given others of that model, and never `Tied.stem.weight`, "
+        "`Tied.stem.bias`, `Tied.norm.running_mean` and 2 more."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("write", "seed"), [(by_safetensors_as_copies, 0), (by_torch, 4), (by_checkpoint, 5)], ids=lambda item: str(item)
+)
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_another_library_writes_the_same(
+    written: Golden, write: Callable[[Any, Path], None], seed: int, tmp_path: Path
+) -> None:
+    outcome = wrote(written, write, tmp_path, seed)
+    assert not outcome.incidents, describe(outcome.incidents)

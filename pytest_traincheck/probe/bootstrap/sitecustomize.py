@@ -86,9 +86,8 @@ def _load_probe(run_dir: str) -> None:
             _note_failure(run_dir, error)
 
     imports.after_import("torch", install)
-    if os.environ.get("TRAINCHECK_EXTENSIONS"):
-        # Before any of them is imported: one that imports torch itself would be in the middle of it afterwards.
-        importlib.import_module(f"{_PACKAGE}.probe.expected").expect_from_environment()
+    # Before any of them is imported: one that imports torch itself would be in the middle of it afterwards.
+    importlib.import_module(f"{_PACKAGE}.probe.expected").expect_from_environment()
 
 
 _run_dir = os.environ.get("TRAINCHECK_TRACE_DIR")

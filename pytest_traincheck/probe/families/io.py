@@ -1,8 +1,10 @@
-"""`torch.save` and `torch.load`, and what of the models is saved."""
+"""`torch.save`, `torch.load` and what other libraries have in their place: what of the models is saved, and into which
+parameters is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +13,7 @@ from .. import digest as content
 from ..context import Call, ThreadState, quiet, unobservable
 from ..walk import pairs, sequence
 from .base import Named, observe
+from .loading import GIVEN, MISSING
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -23,20 +26,37 @@ _ROWS = 20_000
 _DEPTH = 6
 
 
-class Save(Named):
-    """Says which parameters and buffers are in what is saved, with which content, and which of their models are not."""
+class _Stored(Named):
+    """What has an argument that is a state, a module, or a container of such."""
 
-    def __init__(self) -> None:
-        super().__init__("torch.save", "io")
+    def __init__(self, name: str, kind: str, *, method: bool = False, argument: str = "obj") -> None:
+        super().__init__(name, kind, method=method)
+        self._argument = argument
         self._left: tuple[object, int] = (None, 0)
 
-    def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
+    def tensors(self, args: tuple[Any, ...], call: Call) -> list[tuple[str, torch.Tensor]]:
+        return list(_tensors(self.parameters.argument(args, call.kwargs, self._argument), "", _DEPTH, set()))
+
+    def room(self, recorder: Recorder) -> bool:
         if self._left[0] is not recorder:
             self._left = (recorder, _ROWS)
-        if self._left[1] <= 0 or unobservable():
+        return self._left[1] > 0
+
+    def spend(self, rows: int) -> None:
+        self._left = (self._left[0], self._left[1] - rows)
+
+
+class Save(_Stored):
+    """Says which parameters and buffers are in what is saved, with which content, and which of their models are not."""
+
+    def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
+        # One that writes by means of another is given everything, and the other perhaps tensor by tensor.
+        within = any(issubclass(type(outer.family), Save) for outer in state.stack if outer is not call)
+        if within or not self.room(recorder) or unobservable():
             return
         recorder.variables.refresh()
-        saved = list(_tensors(self.parameters.argument(args, call.kwargs, "obj"), "", _DEPTH, set()))
+        recorder.attributes.stored(state, call, recorder.measures)
+        saved = self.tensors(args, call)
         with quiet(state):
             found = _found_among(recorder.modules.roots, saved)
         for slot, digest in found:
@@ -44,7 +64,27 @@ class Save(Named):
         left_out = _left_out(recorder.modules.roots, [slot for slot, _ in found])
         for slot in left_out:
             recorder.measures.of_slot(state, "save.without", call, slot)
-        self._left = (recorder, self._left[1] - len(found) - len(left_out))
+        self.spend(len(found) + len(left_out))
+
+
+class LoadInto(_Stored):
+    """A function that reads into the tensors that it is given: says which parameters and buffers these are."""
+
+    def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
+        recorder.variables.refresh()
+
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
+        recorder.look(state, recorder.emitter(state, call), values=True)
+        recorder.attributes.stored(state, call, recorder.measures)
+        if not self.room(recorder) or unobservable():
+            return
+        roots = recorder.modules.roots
+        given = _found_at(roots, [tensor for _, tensor in self.tensors(args, call)])
+        missing = _left_out(roots, given)
+        for what, slots in ((GIVEN, given), (MISSING, missing)):
+            for slot in slots:
+                recorder.measures.of_slot(state, "load.given", call, slot, float(what))
+        self.spend(len(given) + len(missing))
 
 
 class LoadFile(Named):
@@ -60,15 +100,11 @@ def _found_among(roots: Iterable[Root], tensors: Iterable[tuple[str, torch.Tenso
 
     A copy has the name at the end of its own, and the content.
     """
-    places: dict[tuple[int, torch.Size], list[Slot]] = {}
-    names: dict[str, list[Slot]] = {}
-    for root in roots:
-        for slot in root.slots:
-            held = slot.tensor()
-            readable = content.local(held) if held is not None else None
-            if readable is not None and readable.layout is torch.strided and readable.numel():
-                places.setdefault((readable.data_ptr(), readable.shape), []).append(slot)
-                names.setdefault(slot.var.name.rpartition(".")[2], []).append(slot)
+    places = _places(roots)
+    names: dict[str, list[tuple[Slot, list[Slot]]]] = {}
+    for tied in places.values():
+        for slot in tied:
+            names.setdefault(slot.var.name.rpartition(".")[2], []).append((slot, tied))
     found = []
     for name, tensor in tensors:
         readable = content.local(tensor)
@@ -76,12 +112,34 @@ def _found_among(roots: Iterable[Root], tensors: Iterable[tuple[str, torch.Tenso
             continue
         hashed = content.digest(readable)
         slots = places.get((readable.data_ptr(), readable.shape)) or [
-            slot
-            for slot in names.get(name.rpartition(".")[2], ())
+            other
+            for slot, tied in names.get(name.rpartition(".")[2], ())
             if slot.var.digest == hashed and f".{name}".endswith(f".{slot.var.name}")
+            for other in tied  # who saves a copy under one of its names has saved it
         ]
         found += [(slot, hashed) for slot in slots]
     return found
+
+
+def _found_at(roots: Iterable[Root], tensors: Sequence[torch.Tensor]) -> list[Slot]:
+    """The parameters and buffers that these tensors are, or lie where they do."""
+    places = _places(roots)
+    readables = [content.local(tensor) for tensor in tensors]
+    strided = [readable for readable in readables if readable is not None and readable.layout is torch.strided]
+    found = [slot for readable in strided for slot in places.get((readable.data_ptr(), readable.shape), ())]
+    return list({id(slot): slot for slot in found}.values())
+
+
+def _places(roots: Iterable[Root]) -> dict[tuple[int, torch.Size], list[Slot]]:
+    """Where parameters and buffers lie, and what lies there under several names."""
+    places: dict[tuple[int, torch.Size], list[Slot]] = {}
+    for root in roots:
+        for slot in root.slots:
+            held = slot.tensor()
+            readable = content.local(held) if held is not None else None
+            if readable is not None and readable.layout is torch.strided and readable.numel():
+                places.setdefault((readable.data_ptr(), readable.shape), []).append(slot)
+    return places
 
 
 def _left_out(roots: Iterable[Root], saved: list[Slot]) -> list[Slot]:
@@ -119,5 +177,5 @@ def _tensors(value: Any, name: str, depth: int, seen: set[int]) -> Iterator[tupl
 
 def install(probe: Probe) -> None:
     """Observe both functions."""
-    observe(probe, torch.save, Save())
+    observe(probe, torch.save, Save("torch.save", "io"))
     observe(probe, torch.load, LoadFile("torch.load", "io"))

@@ -71,6 +71,8 @@ class Load(Mode):
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         super().after(recorder, state, call, args, result)
+        recorder.sketches.loaded()
+        recorder.attributes.stored(state, call, recorder.measures)
         found, self._found = self._found.get(call.seq), {}
         missing = getattr(result, "missing_keys", None)
         if found is None or type(missing) is not list:

@@ -111,6 +111,7 @@ def _open(
                 recorder.by_hand.about_to(state, "module")
             recorder.measures.entered(state)
             recorder.evaluations.entered(state)
+            recorder.sketches.enter(state)
             recorder.before_entry(state, (named.root,) if named.root is not None else ())
             if recorder.values_moved and not torch.is_grad_enabled():
                 recorder.values_moved = False
@@ -123,6 +124,8 @@ def _open(
             call.flags |= TRAINING
         if entry:
             call.flags |= ENTRY
+            if not torch.is_grad_enabled():
+                recorder.attributes.evaluate(state, call, recorder.measures)
         # A wrapper is not an open module for what it wraps, which stays the entry call with and without it.
         call.opens = 1 - transparent
         state.modules += call.opens
@@ -226,6 +229,7 @@ def _close(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call
             if recorder.sketches.wanted:
                 recorder.sketches.closing(state, call, result)
             if call.flags & ENTRY:
+                recorder.sketches.leave()
                 _look_at_buffers(recorder, state, module, call)
                 recorder.evaluations.returned(state, call)
             if call.flags & TRAINING and torch.is_grad_enabled():

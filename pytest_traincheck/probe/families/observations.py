@@ -1,4 +1,6 @@
-"""Functions that plug-ins name. They are observed like our own, as soon as the module that holds them was imported."""
+"""Functions that plug-ins and descriptions of libraries name. They are observed like our own, once their module was
+imported.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from ..targets import find
 from .averaging import Update
 from .base import Named, Parameters, observe, unseen_by
 from .clip import Clip
+from .io import LoadInto, Save
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -71,35 +74,57 @@ class _Update(_OfPlugIn, Update):
     """A function that moves parameters."""
 
 
+class _Save(_OfPlugIn, Save):
+    """A function that writes what models hold."""
+
+
+class _Load(_OfPlugIn, LoadInto):
+    """A function that reads into what it is given."""
+
+
 _FAMILIES: dict[CallType, type[_OfPlugIn]] = {
     CallType.OBSERVED: _Call,
     CallType.CLIP: _Clip,
     CallType.UPDATE: _Update,
 }
+_STORING: dict[CallType, type[_Save | _Load]] = {CallType.SAVE: _Save, CallType.LOAD: _Load}
 
 
 def install(probe: Probe) -> None:
     """Observe what is loaded now, and wait for the rest."""
-    for observation in probe.extensions.observations:
-        prepare = functools.partial(_prepare, probe, observation)
+    told = [(observation, True) for observation in probe.extensions.observations]
+    told += [(observation, False) for framework in probe.frameworks for observation in framework.observations]
+    for observation, by_plug_in in told:
+        prepare = functools.partial(_prepare, probe, observation, by_plug_in)
         after_import(observation.module, prepare)
         probe.on_removal(functools.partial(forget, prepare))
 
 
-def _prepare(probe: Probe, observation: Observation) -> None:
+def _prepare(probe: Probe, observation: Observation, by_plug_in: bool) -> None:
+    """Observe one function. What another version of a library does not have is missed by nobody but a plug-in."""
     api = observation.api
     with unseen_by(probe, f"preparing to observe {api}"):
         try:
             held, method = find(observation)
             function = getattr(held, "__func__", held)  # of a static or class method
-            family = _FAMILIES[observation.type](api, observation.type.value, method=method)
+            family = _made(observation, method)
             parameters = None
             if observation.arguments:
                 parameters = ChosenParameters(function, observation.arguments, method=method)
                 family.plain = False
             if observe(probe, function, family, parameters, name=api):
-                probe.observed.add(api)
-            elif api not in probe.patches.left_out:
+                probe.observed.update({api} if by_plug_in else ())
+            elif by_plug_in and api not in probe.patches.left_out:
                 raise NotObservable("it is observed already, and rules speak of it under another name")
         except NotObservable as error:
-            probe.patches.left_out[api] = str(error)
+            if by_plug_in:
+                probe.patches.left_out[api] = str(error)
+
+
+def _made(observation: Observation, method: bool) -> _OfPlugIn:
+    storing = _STORING.get(observation.type)
+    if storing is None:
+        return _FAMILIES[observation.type](observation.api, observation.type.value, method=method)
+    if not observation.arguments:
+        raise NotObservable("it does not say which argument is what is saved or read")
+    return storing(observation.api, "io", method=method, argument=observation.arguments[0])

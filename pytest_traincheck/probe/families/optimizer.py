@@ -150,6 +150,7 @@ class _Steps:
             return
         if recorder.measures.early:
             recorder.variables.adopt_copies()
+        recorder.sketches.train()
         recorder.before_entry(state)
         info = recorder.optimizers.info(optimizer)
         emit = recorder.enclosing(state)
