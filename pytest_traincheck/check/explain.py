@@ -16,16 +16,34 @@ def explain(violations: Sequence[Violation]) -> tuple[Incident, ...]:
     """Groups violations into incidents, ordered by first step and causality.
 
     A violation joins the first incident in which some violation explains it, see `causes.can_follow`; one that nothing
-    explains is an incident of its own.
+    explains is an incident of its own. What only explains is the cause of the incidents that it explains, and in none
+    where it had no effect.
     """
     groups: list[list[Violation]] = []
-    for violation in sorted(violations, key=_order):
+    ordered = sorted(violations, key=_order)
+    for violation in (item for item in ordered if not item.meaning.only_explains):
         home = next((group for group in groups if _belongs(violation, group)), None)
         if home is None:
             groups.append([violation])
         else:
             home.append(violation)
+    for violation in (item for item in ordered if item.meaning.only_explains):
+        groups = _explained(groups, violation)
     return tuple(_incident(rank, group) for rank, group in enumerate(groups, start=1))
+
+
+def _explained(groups: Sequence[list[Violation]], cause: Violation) -> list[list[Violation]]:
+    """The groups, with one root for those whose roots follow from it."""
+    home = next((group for group in groups if _belongs(cause, group)), None)
+    if home is not None:
+        return [[*group, cause] if group is home else group for group in groups]
+    follow = [group for group in groups if causes.comes_of_mode(group[0], cause)]
+    if not follow:
+        # Something else is behind the rest; of that it is a part where it explains a consequence.
+        home = next((group for group in groups if any(causes.comes_of_mode(item, cause) for item in group)), None)
+        return [[*group, cause] if group is home else group for group in groups]
+    merged = [cause, *sorted((item for group in follow for item in group), key=_order)]
+    return [merged if group is follow[0] else group for group in groups if group is follow[0] or group not in follow]
 
 
 def _belongs(violation: Violation, group: Sequence[Violation]) -> bool:

@@ -63,6 +63,8 @@ class Violation:
     deviation: Deviation = Deviation.DIFFERENT
     common_cause: str = ""
     """What is behind it, where that shows in several rules; empty where nobody knows."""
+    modules: tuple[str, ...] = ()
+    """Modules that are called in another way: what their calls do, and those of modules in them, follows from it."""
 
     @cached_property
     def meaning(self) -> Meaning:

@@ -148,6 +148,7 @@ def _violation_to_plain(violation: Violation, table: _Table) -> dict[str, Any]:
         "value": violation.value,
         "deviation": violation.deviation.value,
         "common_cause": violation.common_cause,
+        "modules": list(violation.modules),
     }
 
 
@@ -158,6 +159,7 @@ def _violation_from_plain(data: Mapping[str, Any], invariants: Sequence[Invarian
             "invariant": invariants[data["invariant"]],
             "ranks": tuple(data["ranks"]),
             "variables": tuple(data["variables"]),
+            "modules": tuple(data["modules"]),
             "deviation": Deviation(data["deviation"]),
         }
     )

@@ -208,6 +208,7 @@ class APIArg:
                 f"called {was}",
                 f"called {now}{_set_at(run, examples, int(broken[0])) if mode == 'training' else ''}",
                 value=seen,
+                modules=(model,) if mode == "training" else (),
             )
         return Finding(
             f"`{claim.api}({claim.argument})` was {claim.value} in the golden run and is {seen} in the candidate"

@@ -184,6 +184,8 @@ class Finding:
     deviation: Deviation = Deviation.DIFFERENT
     common_cause: str = ""
     """What is behind the finding, where that shows in several rules: findings that name the same are one incident."""
+    modules: tuple[str, ...] = ()
+    """Modules that are called in another way, with all that lies in them: what their calls do follows from it."""
 
 
 class Relation(Protocol[C]):
