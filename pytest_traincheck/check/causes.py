@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_traincheck.check.decisions import decided_together
+from pytest_traincheck.check.decisions import decided_together, handed_on
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.relations import relations
 from pytest_traincheck.relations.meaning import Change, Deviation, Place
+from pytest_traincheck.relations.settings import is_switch
 from pytest_traincheck.rules.model import Kind
 
 LATE_EFFECT = 3
@@ -201,6 +202,23 @@ def _calls_in_other_mode(cause: Violation, effect: Violation) -> bool:
         return False
     # What is not called has no place.
     return effect.deviation.is_absence or _lies_in(effect, cause.modules)
+
+
+def comes_of_value(effect: Violation, cause: Violation) -> bool:
+    """Whether something follows from a value that was set on modules: functions that are given it, and what a switch
+    turns on or off in them.
+    """
+    set_on_modules = cause.meaning.place is Place.CHOICE and cause.modules and cause.changed
+    if not set_on_modules or not cause.changed or (effect.step < cause.step and not effect.meaning.per_run):
+        return False
+    inside = _lies_in(effect, cause.modules)
+    if effect.changed:
+        # A loss may be computed outside of every module.
+        handed = handed_on(cause.changed, effect.changed) if inside else cause.changed == effect.changed
+        return handed and (inside or not effect.module) and effect.meaning.place is not Place.CHOICE
+    if effect.deviation is Deviation.DIFFERENT or effect.meaning.place not in (Place.FORWARD, Place.LOSS):
+        return False
+    return all(map(is_switch, cause.changed)) and (inside or (effect.deviation.is_absence and not effect.module))
 
 
 def comes_of_mode(effect: Violation, cause: Violation) -> bool:

@@ -216,4 +216,5 @@ def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Exa
         deviation=finding.deviation,
         common_cause=finding.common_cause,
         modules=finding.modules,
+        changed=finding.changed,
     )

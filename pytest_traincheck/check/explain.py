@@ -27,9 +27,23 @@ def explain(violations: Sequence[Violation]) -> tuple[Incident, ...]:
             groups.append([violation])
         else:
             home.append(violation)
+    for root in [group[0] for group in groups]:
+        groups = _gathered(groups, root)
     for violation in (item for item in ordered if item.meaning.only_explains):
         groups = _explained(groups, violation)
     return tuple(_incident(rank, group) for rank, group in enumerate(groups, start=1))
+
+
+def _gathered(groups: Sequence[list[Violation]], root: Violation) -> list[list[Violation]]:
+    """The groups, with what follows from a value that was set on modules below it, whichever was seen first."""
+    own = next((group for group in groups if group[0] is root), None)
+    follow = [group for group in groups if group is not own and causes.comes_of_value(group[0], root)]
+    if own is None or not follow:
+        return list(groups)
+    merged = [root, *sorted((item for group in (own, *follow) for item in group if item is not root), key=_order)]
+    joined = [own, *follow]
+    first = next(group for group in groups if group in joined)
+    return [merged if group is first else group for group in groups if group is first or group not in joined]
 
 
 def _explained(groups: Sequence[list[Violation]], cause: Violation) -> list[list[Violation]]:

@@ -149,6 +149,7 @@ def _violation_to_plain(violation: Violation, table: _Table) -> dict[str, Any]:
         "deviation": violation.deviation.value,
         "common_cause": violation.common_cause,
         "modules": list(violation.modules),
+        "changed": None if violation.changed is None else list(violation.changed),
     }
 
 
@@ -160,6 +161,7 @@ def _violation_from_plain(data: Mapping[str, Any], invariants: Sequence[Invarian
             "ranks": tuple(data["ranks"]),
             "variables": tuple(data["variables"]),
             "modules": tuple(data["modules"]),
+            "changed": None if data["changed"] is None else tuple(data["changed"]),
             "deviation": Deviation(data["deviation"]),
         }
     )

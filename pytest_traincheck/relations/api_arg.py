@@ -216,6 +216,7 @@ class APIArg:
             f"{claim.argument} = {claim.value}",
             f"{claim.argument} = {seen}",
             value=seen,
+            changed=(claim.value, seen),
             # Functions of one graph, under one autocast.
             common_cause=f"compiled, {claim.argument} = {seen}" if claim.compiled else "",
         )

@@ -73,7 +73,7 @@ def place_of_call(api: str) -> Place:
         return Place.FORWARD
     if vocabulary.is_loss(api):
         return Place.LOSS
-    if api.startswith(vocabulary.F):
+    if api.startswith(vocabulary.F) or api == vocabulary.MASKING:
         return Place.FORWARD
     if api.startswith(("torch.autograd.", "torch.Tensor.backward")):
         return Place.BACKWARD
