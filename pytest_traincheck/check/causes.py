@@ -6,10 +6,13 @@ update, and from there to copies, learning rates and other ranks. A violation is
 
 from __future__ import annotations
 
-from pytest_traincheck.check.decisions import decided_together
+from collections.abc import Iterable
+
+from pytest_traincheck.check.decisions import decided_together, handed_on
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.relations import relations
 from pytest_traincheck.relations.meaning import Change, Deviation, Place
+from pytest_traincheck.relations.settings import is_switch
 from pytest_traincheck.rules.model import Kind
 
 LATE_EFFECT = 3
@@ -94,6 +97,7 @@ def can_follow(effect: Violation, cause: Violation) -> bool:
         return False
     return (
         _shift_together(cause, effect)
+        or _calls_in_other_mode(cause, effect)
         or _trains_instead(cause, effect)
         or _nothing_to_schedule(cause, effect)
         or _comes_with_batches(cause, effect)
@@ -181,12 +185,67 @@ def _shift_together(cause: Violation, effect: Violation) -> bool:
     shared = _shared(cause, effect)
     if Change.MODE in shared:
         # The way a model is called decides what its layers are called with.
-        return _model_of(cause) == _model_of(effect) != ""
+        return _lies_in(effect, cause.modules)
     if cause.meaning.place is Place.HELD and Change.MODE in effect.meaning.comes_with and effect.module:
         # What is frozen is put into eval mode.
         return any(name.startswith(f"{effect.module}.") for name in cause.variables)
     # Windows end with steps: when the steps themselves are wrong, so is every count per window.
     return bool(shared - {Change.WINDOWS}) or (Change.WINDOWS in shared and not has_vanished(effect))
+
+
+def _calls_in_other_mode(cause: Violation, effect: Violation) -> bool:
+    """In another mode a module may call other functions: torch takes a faster way in eval mode where it can."""
+    if not cause.modules or effect.meaning.place is not Place.FORWARD:
+        return False
+    model = effect.meaning.model
+    if effect.deviation is Deviation.DIFFERENT or (model and not _is_of(model, cause.modules)):
+        return False
+    # What is not called has no place.
+    return effect.deviation.is_absence or _lies_in(effect, cause.modules)
+
+
+def comes_of_value(effect: Violation, cause: Violation) -> bool:
+    """Whether something follows from a value that was set on modules: functions that are given it, and what a switch
+    turns on or off in them.
+    """
+    set_on_modules = cause.meaning.place is Place.CHOICE and cause.modules and cause.changed
+    if not set_on_modules or not cause.changed or (effect.step < cause.step and not effect.meaning.per_run):
+        return False
+    inside = _lies_in(effect, cause.modules)
+    if effect.changed:
+        # A loss may be computed outside of every module.
+        handed = handed_on(cause.changed, effect.changed) if inside else cause.changed == effect.changed
+        return handed and (inside or not effect.module) and effect.meaning.place is not Place.CHOICE
+    if effect.deviation is Deviation.DIFFERENT or effect.meaning.place not in (Place.FORWARD, Place.LOSS):
+        return False
+    return all(map(is_switch, cause.changed)) and (inside or (effect.deviation.is_absence and not effect.module))
+
+
+def comes_of_mode(effect: Violation, cause: Violation) -> bool:
+    """Whether what modules do in another mode shows in a violation: functions and flags, numbers that are drawn,
+    buffers and results of theirs.
+    """
+    if Change.MODE not in cause.meaning.brings or (effect.step < cause.step and not effect.meaning.per_run):
+        return False
+    if effect.meaning.place is Place.DRAWS or _calls_in_other_mode(cause, effect):
+        return True
+    if effect.variables and all(_is_within(name, cause.modules) for name in effect.variables):
+        return effect.meaning.place is Place.STATISTICS
+    by_mode = Change.MODE in effect.meaning.comes_with or effect.meaning.conditional
+    return by_mode and _lies_in(effect, cause.modules)
+
+
+def _is_of(model: str, modules: Iterable[str]) -> bool:
+    return any(name.partition(".")[0] == model for name in modules)
+
+
+def _lies_in(effect: Violation, modules: Iterable[str]) -> bool:
+    """Whether something happened in one of these modules, or in what lies in them."""
+    return any(_is_within(place, modules) for place in effect.modules or (effect.module,))
+
+
+def _is_within(place: str, modules: Iterable[str]) -> bool:
+    return any(f"{place}.".startswith(f"{name}.") for name in modules)
 
 
 def _trains_instead(cause: Violation, effect: Violation) -> bool:

@@ -75,6 +75,13 @@ def _same_change(change: tuple[str, str], other: tuple[str, str]) -> bool:
     return factor is not None and factor_too is not None and math.isclose(factor, factor_too, rel_tol=_PRECISION)
 
 
+def handed_on(change: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether a value, as what it was and what it is now, may be the other or what that was computed from. What
+    equals the default of a function is not seen in its calls, so one side is enough.
+    """
+    return change[0] == other[0] or change[1] == other[1] or _same_change(change, other)
+
+
 def _factor(was: str, now: str) -> float | None:
     try:
         return float(now) / float(was)

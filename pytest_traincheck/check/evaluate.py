@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -87,14 +88,30 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
                 violations.append(violation)
     if replayed is not None and any(isinstance(table[item.invariant.relation], Replayed) for item in violations):
         covered = parted_at_deviation(covered, aligned.run, replayed)
+    incidents = explain(violations)
     return CheckOutcome(
-        tuple(verdicts),
-        explain(violations),
+        _settled(verdicts, violations, incidents),
+        incidents,
         _modules(replayed),
         aligned.renamed,
         covered,
         warnings_of(differing, golden),
     )
+
+
+def _settled(
+    verdicts: Sequence[InvariantVerdict], violations: Sequence[Violation], incidents: Sequence[Incident]
+) -> tuple[InvariantVerdict, ...]:
+    """The verdicts, where a rule that was broken and is in no incident held: nothing followed from it."""
+    reported = {id(item.invariant) for incident in incidents for item in incident.violations}
+    without = {id(item.invariant) for item in violations} - reported
+    return tuple(
+        replace(item, verdict=Verdict.HELD, reason=_NOTHING_FOLLOWS) if id(item.invariant) in without else item
+        for item in verdicts
+    )
+
+
+_NOTHING_FOLLOWS = "no other rule shows an effect of it"
 
 
 def _replayed(golden: Golden, run: Run) -> Comparison | None:
@@ -198,4 +215,6 @@ def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Exa
         value=finding.value,
         deviation=finding.deviation,
         common_cause=finding.common_cause,
+        modules=finding.modules,
+        changed=finding.changed,
     )

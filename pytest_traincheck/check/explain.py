@@ -16,16 +16,48 @@ def explain(violations: Sequence[Violation]) -> tuple[Incident, ...]:
     """Groups violations into incidents, ordered by first step and causality.
 
     A violation joins the first incident in which some violation explains it, see `causes.can_follow`; one that nothing
-    explains is an incident of its own.
+    explains is an incident of its own. What only explains is the cause of the incidents that it explains, and in none
+    where it had no effect.
     """
     groups: list[list[Violation]] = []
-    for violation in sorted(violations, key=_order):
+    ordered = sorted(violations, key=_order)
+    for violation in (item for item in ordered if not item.meaning.only_explains):
         home = next((group for group in groups if _belongs(violation, group)), None)
         if home is None:
             groups.append([violation])
         else:
             home.append(violation)
+    for root in [group[0] for group in groups]:
+        groups = _gathered(groups, root)
+    for violation in (item for item in ordered if item.meaning.only_explains):
+        groups = _explained(groups, violation)
     return tuple(_incident(rank, group) for rank, group in enumerate(groups, start=1))
+
+
+def _gathered(groups: Sequence[list[Violation]], root: Violation) -> list[list[Violation]]:
+    """The groups, with what follows from a value that was set on modules below it, whichever was seen first."""
+    own = next((group for group in groups if group[0] is root), None)
+    follow = [group for group in groups if group is not own and causes.comes_of_value(group[0], root)]
+    if own is None or not follow:
+        return list(groups)
+    merged = [root, *sorted((item for group in (own, *follow) for item in group if item is not root), key=_order)]
+    joined = [own, *follow]
+    first = next(group for group in groups if group in joined)
+    return [merged if group is first else group for group in groups if group is first or group not in joined]
+
+
+def _explained(groups: Sequence[list[Violation]], cause: Violation) -> list[list[Violation]]:
+    """The groups, with one root for those whose roots follow from it."""
+    home = next((group for group in groups if _belongs(cause, group)), None)
+    if home is not None:
+        return [[*group, cause] if group is home else group for group in groups]
+    follow = [group for group in groups if causes.comes_of_mode(group[0], cause)]
+    if not follow:
+        # Something else is behind the rest; of that it is a part where it explains a consequence.
+        home = next((group for group in groups if any(causes.comes_of_mode(item, cause) for item in group)), None)
+        return [[*group, cause] if group is home else group for group in groups]
+    merged = [cause, *sorted((item for group in follow for item in group), key=_order)]
+    return [merged if group is follow[0] else group for group in groups if group is follow[0] or group not in follow]
 
 
 def _belongs(violation: Violation, group: Sequence[Violation]) -> bool:

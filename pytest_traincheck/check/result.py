@@ -63,6 +63,10 @@ class Violation:
     deviation: Deviation = Deviation.DIFFERENT
     common_cause: str = ""
     """What is behind it, where that shows in several rules; empty where nobody knows."""
+    modules: tuple[str, ...] = ()
+    """Modules that are called in another way: what their calls do, and those of modules in them, follows from it."""
+    changed: tuple[str, str] | None = None
+    """What golden has and what the candidate has at this place, where that is one value that somebody set."""
 
     @cached_property
     def meaning(self) -> Meaning:

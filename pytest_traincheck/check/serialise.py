@@ -148,6 +148,8 @@ def _violation_to_plain(violation: Violation, table: _Table) -> dict[str, Any]:
         "value": violation.value,
         "deviation": violation.deviation.value,
         "common_cause": violation.common_cause,
+        "modules": list(violation.modules),
+        "changed": None if violation.changed is None else list(violation.changed),
     }
 
 
@@ -158,6 +160,8 @@ def _violation_from_plain(data: Mapping[str, Any], invariants: Sequence[Invarian
             "invariant": invariants[data["invariant"]],
             "ranks": tuple(data["ranks"]),
             "variables": tuple(data["variables"]),
+            "modules": tuple(data["modules"]),
+            "changed": None if data["changed"] is None else tuple(data["changed"]),
             "deviation": Deviation(data["deviation"]),
         }
     )

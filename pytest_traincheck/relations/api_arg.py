@@ -208,6 +208,7 @@ class APIArg:
                 f"called {was}",
                 f"called {now}{_set_at(run, examples, int(broken[0])) if mode == 'training' else ''}",
                 value=seen,
+                modules=(model,) if mode == "training" else (),
             )
         return Finding(
             f"`{claim.api}({claim.argument})` was {claim.value} in the golden run and is {seen} in the candidate"
@@ -215,6 +216,7 @@ class APIArg:
             f"{claim.argument} = {claim.value}",
             f"{claim.argument} = {seen}",
             value=seen,
+            changed=(claim.value, seen),
             # Functions of one graph, under one autocast.
             common_cause=f"compiled, {claim.argument} = {seen}" if claim.compiled else "",
         )

@@ -169,6 +169,8 @@ class Attributes:
             value=_text(now),
             # A model and its copies have the attribute from one line of code.
             common_cause=f"{claim.attribute} {was[step]} {now[step]}",
+            modules=tuple(_names(claim, [path for path, _, _ in differing])),
+            changed=(was[step], now[step]),
         )
 
 

@@ -184,6 +184,10 @@ class Finding:
     deviation: Deviation = Deviation.DIFFERENT
     common_cause: str = ""
     """What is behind the finding, where that shows in several rules: findings that name the same are one incident."""
+    modules: tuple[str, ...] = ()
+    """Modules that are called in another way, with all that lies in them: what their calls do follows from it."""
+    changed: tuple[str, str] | None = None
+    """What golden has and what the candidate has at this place, as texts, where that is one value that somebody set."""
 
 
 class Relation(Protocol[C]):

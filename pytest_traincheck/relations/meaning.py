@@ -73,7 +73,7 @@ def place_of_call(api: str) -> Place:
         return Place.FORWARD
     if vocabulary.is_loss(api):
         return Place.LOSS
-    if api.startswith(vocabulary.F):
+    if api.startswith(vocabulary.F) or api == vocabulary.MASKING:
         return Place.FORWARD
     if api.startswith(("torch.autograd.", "torch.Tensor.backward")):
         return Place.BACKWARD
@@ -196,6 +196,8 @@ class Meaning:
     """It is about forward passes in set-up, which are not looked at otherwise."""
     per_run: bool = False
     """Its examples are runs, not steps: where in a run it was broken is not known."""
+    only_explains: bool = False
+    """Broken by itself it is nothing wrong: it names what other rules, which show an effect, follow from."""
     between_steps: bool = False
     """It is about what comes after a step and before the next: numbers that the step is said to leave follow from it.
     """

@@ -47,6 +47,11 @@ class Setting:
         return text not in _NOTHING and not text.startswith(_SOMETHING)
 
 
+def is_switch(text: str) -> bool:
+    """Whether the text of a value is a flag, nothing or a word: what code decides by and does not compute with."""
+    return text in ("True", "False", "None") or text.startswith('"')
+
+
 def text_of(value: Any) -> str:
     """A value in six significant digits."""
     return f"{value:.6g}" if isinstance(value, float) and math.isfinite(value) else str(value)

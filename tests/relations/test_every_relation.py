@@ -126,6 +126,7 @@ BREAKS: dict[str, Break] = {
     "LossTerms": Break(
         Place.LOSS, Deviation.FEWER, {"second_term": lambda logits: logits.detach().square().mean()}, TWO_TERMS
     ),
+    "Modes": Break(Place.FORWARD, Deviation.DIFFERENT, {"evaluates_in": "train mode"}),
     "Moves": Break(Place.COPY, Deviation.LACKING, {"average_moves": False}),
     "Ranges": Break(Place.DATA, Deviation.DIFFERENT, {"draw": torch.rand}),
     "Periodic": Break(Place.OTHER, Deviation.TOO_OFTEN, {"follows": 2}, {"follows": 4}),
