@@ -84,6 +84,7 @@ class Sketches:
         self._known: dict[int, tuple[Remembered, Any, Sketch]] = {}
         self._noted: dict[int, Sketch] = {}
         self._random: dict[str, int] = {}
+        self._aside = False
         self._advance = Advance()
         self._phases_left = PHASES - 1
         self._evaluations_left = EVALUATIONS
@@ -220,7 +221,7 @@ class Sketches:
 
     def drawn(self, state: ThreadState, name: str, call: Call | None, generator: Any, result: Any) -> None:
         """A function has drawn random numbers from `generator` (none: the global one)."""
-        if unobservable() or not isinstance(result, torch.Tensor):
+        if unobservable() or self._aside or not isinstance(result, torch.Tensor):
             return
         with quiet(state):
             if generator is None:
@@ -342,8 +343,23 @@ class Sketches:
 
     # random generators
 
+    def hold_draws(self, state: ThreadState) -> bool:
+        """What is drawn from here on, until `count_draws`, is no draw of the program's. Whether that matters."""
+        if not self.wanted or unobservable():
+            return False
+        with quiet(state):
+            self._look_at_random(None)
+        self._aside = True
+        return True
+
+    def count_draws(self, state: ThreadState) -> None:
+        """Draws are the program's again."""
+        self._aside = False
+        with quiet(state):
+            self._look_at_random(None, "seed")
+
     def _look_at_random(self, call: Call | None, when: str = "rng") -> None:
-        """Write the states that are new; `before`: they were so when the call began."""
+        """Write the states that are new; `before`: they were so when the call began, `seed`: set aside."""
         function = call is not None and call.api.type == "function"
         states = numerics.torch_random_state() if function else numerics.random_states()
         for name, hashed in states.items():

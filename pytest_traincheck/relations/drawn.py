@@ -12,10 +12,12 @@ import numpy as np
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.drawn_beside import BESIDE, counts, drawn_beside
 from pytest_traincheck.relations.drawn_claims import (
     RATE,
     AnyClaim,
     DrawnAtAll,
+    DrawnBeside,
     DrawnByEvaluation,
     DrawnByExample,
     DrawnByStep,
@@ -23,7 +25,15 @@ from pytest_traincheck.relations.drawn_claims import (
     key,
 )
 from pytest_traincheck.relations.drawn_places import places_of
-from pytest_traincheck.relations.drawn_wording import of_calls, of_evaluation, of_examples, of_nothing, of_step, rule
+from pytest_traincheck.relations.drawn_wording import (
+    of_beside,
+    of_calls,
+    of_evaluation,
+    of_examples,
+    of_nothing,
+    of_step,
+    rule,
+)
 from pytest_traincheck.relations.draws import (
     GENERATORS,
     Generator,
@@ -49,6 +59,8 @@ RATES = 4
 """So many different numbers may be drawn for an example, by different loaders say; where there are more, chance decides
 how many they are.
 """
+_STEPS = 2
+"""Steps after the first that must draw nothing more before it is said that none does."""
 _MOST = 2.0**53
 """No run draws as many numbers, and a float counts them one by one up to here."""
 _STEP = re.compile(r"\d{1,9}\.\d{1,9}")
@@ -64,7 +76,7 @@ class Drawn:
 
     name = "Drawn"
     claims: ClassVar[tuple[type[Claim], ...]] = (
-        DrawnByStep, DrawnByEvaluation, DrawnByExample, DrawnAtAll, DrawnInCalls,
+        DrawnByStep, DrawnByEvaluation, DrawnByExample, DrawnAtAll, DrawnInCalls, DrawnBeside,
     )  # fmt: skip
 
     def layer(self, claim: AnyClaim) -> int:
@@ -81,13 +93,14 @@ class Drawn:
             yield self._hypothesis(DrawnByEvaluation(generator), f"evaluations {generator}")
             for other in (DrawnByExample(generator), DrawnAtAll(generator, "examples")):
                 yield self._hypothesis(other, f"examples {generator}")
+        yield self._hypothesis(DrawnBeside(), "beside torch")
         for process in run.processes:
             for api, calls in calls_that_draw(process).items():
                 if any(drew for _, drew in calls):
                     yield Hypothesis(self.name, api, DrawnInCalls(api), scope=Scope.PINNED)
 
     def _hypothesis(
-        self, claim: DrawnByStep | DrawnByEvaluation | DrawnByExample | DrawnAtAll, family: str
+        self, claim: DrawnByStep | DrawnByEvaluation | DrawnByExample | DrawnAtAll | DrawnBeside, family: str
     ) -> Hypothesis:
         return Hypothesis(self.name, SUBJECTS[claim.generator], claim, scope=Scope.PINNED, family=family)
 
@@ -101,6 +114,8 @@ class Drawn:
             return _fit_counts(claim, runs)
         if isinstance(claim, DrawnByExample):
             return _fit_rates(claim.generator, runs)
+        if isinstance(claim, DrawnBeside):
+            return _fit_beside(runs)
         if isinstance(claim, DrawnInCalls):
             calls = [_calls(claim, run) for run in runs]
             return _numbers({_ANY: 1.0}) if all(len(part) and part.holds.all() for part in calls) else None
@@ -111,6 +126,8 @@ class Drawn:
         if isinstance(claim, (DrawnByStep, DrawnByEvaluation)):
             counts = (numbers.low >= 0) & (numbers.low < _MOST) & (numbers.low == np.floor(numbers.low))
             return any(_STEP.fullmatch(name) for name in numbers.names) and bool(counts.all())
+        if isinstance(claim, DrawnBeside):
+            return BESIDE in numbers.position and 0 < numbers.low[numbers.position[BESIDE]] < _MOST
         prefix = RATE if isinstance(claim, DrawnByExample) else _ANY
         return any(name.startswith(prefix) for name in numbers.names)
 
@@ -124,6 +141,8 @@ class Drawn:
             return Examples.concatenate(parts)
         if isinstance(claim, DrawnByExample):
             return _fetches(claim, run)
+        if isinstance(claim, DrawnBeside):
+            return Examples.concatenate([_beside(process, at, claim) for at, process in enumerate(run.processes)])
         return _at_all(claim, run)
 
     def sentence(self, claim: AnyClaim, subject: str, when: str) -> str:
@@ -145,6 +164,8 @@ class Drawn:
             return of_examples(claim, [examples.observed[position] for position in broken.tolist()])
         if isinstance(claim, DrawnInCalls):
             return of_calls(claim, process.module_name(row))
+        if isinstance(claim, DrawnBeside):
+            return of_beside(claim)
         return of_nothing(claim)
 
 
@@ -152,12 +173,12 @@ def _version(run: Run) -> str:
     return str(run.processes[0].raw.meta.get("versions", {}).get("torch", "")) if run.processes else ""
 
 
-def _counts_alike(claim: DrawnByStep | DrawnByEvaluation | DrawnByExample, run: Run) -> bool:
+def _counts_alike(claim: DrawnByStep | DrawnByEvaluation | DrawnByExample | DrawnBeside, run: Run) -> bool:
     """Whether functions take as many numbers as in the golden runs: another torch may need others for the same. And
     whether workers make the batches, as there, or nobody but the process that trains.
     """
     names = claim.numbers.position
-    if claim.of == "steps" and (_WORKERS in names) != bool(run.workers):
+    if claim.of in ("steps", "beside") and (_WORKERS in names) != bool(run.workers):
         return False
     return claim.generator != "torch" or f"{_MADE_WITH}{_version(run)}" in names
 
@@ -186,6 +207,29 @@ def _fit_counts(claim: DrawnByStep | DrawnByEvaluation, runs: Sequence[Run]) -> 
     if runs[0].workers:
         found[_WORKERS] = 1.0
     return _numbers(found)
+
+
+def _fit_beside(runs: Sequence[Run]) -> Numbers | None:
+    found = drawn_beside(runs) if all(map(_one_training, runs)) else None
+    if found is None:
+        return None
+    found[f"{_MADE_WITH}{_version(runs[0])}"] = 1.0
+    return _numbers(found | ({_WORKERS: 1.0} if runs[0].workers else {}))
+
+
+def _beside(process: Process, position: int, claim: DrawnBeside) -> Examples:
+    """One example for a process, at its first step: whether any of its steps draws more."""
+    drawn, rows = counts(process), [step.row for step in process.lead_steps]
+    if len(drawn) < _STEPS or not rows:
+        return EMPTY
+    number = float(claim.numbers.low[claim.numbers.position[BESIDE]])
+    return Examples(
+        np.array([any(count > number for count in drawn.values())]),
+        np.array([position]),
+        np.array(rows[:1], dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+        {"rank": rank_label(process, 1)},
+    )
 
 
 def _counts(run: Run, claim: DrawnByStep | DrawnByEvaluation) -> dict[str, float]:

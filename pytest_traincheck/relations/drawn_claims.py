@@ -67,7 +67,15 @@ class DrawnInCalls(MeasuredClaim):
     generator: Literal["torch"] = field(default="torch", init=False)
 
 
-AnyClaim = DrawnByStep | DrawnByEvaluation | DrawnByExample | DrawnAtAll | DrawnInCalls
+@dataclass(frozen=True)
+class DrawnBeside(MeasuredClaim):
+    """Training steps draw more than the numbers that are as many in all golden runs."""
+
+    generator: Literal["torch"] = field(default="torch", init=False)
+    of: Literal["beside"] = field(default="beside", init=False)
+
+
+AnyClaim = DrawnByStep | DrawnByEvaluation | DrawnByExample | DrawnAtAll | DrawnInCalls | DrawnBeside
 
 
 def key(process: Process, step: int) -> str:

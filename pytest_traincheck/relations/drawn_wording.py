@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_traincheck.relations.base import Finding
+from pytest_traincheck.relations.base import Finding, listed
+from pytest_traincheck.relations.drawn_beside import BESIDE, WITH
 from pytest_traincheck.relations.drawn_claims import (
     WORDS,
     AnyClaim,
     DrawnAtAll,
+    DrawnBeside,
     DrawnByEvaluation,
     DrawnByExample,
     DrawnByStep,
@@ -35,6 +37,8 @@ def rule(claim: AnyClaim, when: str) -> str:
         )
     if isinstance(claim, DrawnByExample):
         return f"Workers draw as many numbers from {who} for each example as in the golden runs{when}."
+    if isinstance(claim, DrawnBeside):
+        return f"Training steps draw more numbers from {who} than those that are as many in all golden runs{when}."
     doing = "Training steps draw" if claim.within == "steps" else "Workers that make batches draw"
     return f"{doing} random numbers from {who}{when}."
 
@@ -108,6 +112,20 @@ def of_calls(claim: DrawnInCalls, module: str) -> Finding:
         f"none{where}.",
         "draws random numbers",
         "draws none",
+        deviation=Deviation.LACKING,
+    )
+
+
+def of_beside(claim: DrawnBeside) -> Finding:
+    """Steps that no longer draw what golden's draw in whatever number."""
+    names = [name.removeprefix(WITH) for name in claim.numbers.names if name.startswith(WITH)]
+    drawn = f" with {listed(names)}" if names else ""
+    number = plural(int(claim.numbers.low[claim.numbers.position[BESIDE]]), "other")
+    return Finding(
+        f"In the golden run every training step drew random numbers{drawn}, beside {number}; in the candidate no step "
+        f"draws more than those {number}, so they are drawn before the loop or not at all.",
+        f"drawn in every step{drawn}",
+        "not drawn in any step",
         deviation=Deviation.LACKING,
     )
 

@@ -21,6 +21,7 @@ from pytest_traincheck.golden.recording import (
     TRAINING,
     Recording,
 )
+from pytest_traincheck.replay.computed import GENERATOR
 from pytest_traincheck.replay.fetches import Fetch, fetches
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -103,9 +104,9 @@ def _of_idle_generators(process: Process, found: np.ndarray[Any, Any]) -> np.nda
     every process, so that recordings of equal runs would differ.
     """
     names = [str(slot.get("name", "")).partition(".") for slot in process.raw.symbols["slot"]]
-    generators = sorted({rest for head, _, rest in names if head in ("rng", "before")})
+    generators = sorted({rest for head, _, rest in names if head in GENERATOR})
     number = {name: place for place, name in enumerate(generators, start=1)}
-    of_slot = np.array([number[rest] if head in ("rng", "before") else 0 for head, _, rest in names], dtype=np.int64)
+    of_slot = np.array([number[rest] if head in GENERATOR else 0 for head, _, rest in names], dtype=np.int64)
     generator = of_slot[found["slot"]]
     idle = np.ones(len(generators) + 1, dtype=bool)
     idle[0] = False

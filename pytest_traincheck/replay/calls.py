@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -10,11 +10,14 @@ from functools import cached_property
 from pytest_traincheck.golden.recording import TRAINING
 from pytest_traincheck.replay.align import aligned
 from pytest_traincheck.replay.computed import INFINITE, Call, Computed, Tensor, apart
+from pytest_traincheck.replay.draws import Times, first_step, same_beginning, same_draws
 from pytest_traincheck.replay.passed_on import weighs_otherwise
 from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, epsilon, passed_on
 
 SCORES = "scores"
 """What of a module is not golden's where its result does not show it."""
+RANDOM, BEGINNING = "random", "beginning"
+"""Why a result owes nothing: other random numbers are drawn for it, or may have been before the first step."""
 
 
 class Status(Enum):
@@ -30,7 +33,8 @@ class Status(Enum):
 class Compared:
     """One golden call and its counterpart. `given` and `off` are relative distances of inputs and results.
 
-    `why` says for a call that cannot be compared what it was that differs: a slot, a variable, `arguments`, `random`;
+    `why` says for a call that cannot be compared what it was that differs: a slot, a variable, `arguments`, `random`,
+    `beginning` where other numbers were drawn before the first step, and the module may hold some of them;
     and of a module that deviates that it is not the result (`scores`): then `off` is about that.
     """
 
@@ -43,11 +47,9 @@ class Compared:
     why: str = ""
 
 
-def _within(first: Sequence[object], second: Sequence[object]) -> bool:
-    """Whether the shorter sequence is the longer one with some places left out: a compiled model draws unseen."""
-    short, long = sorted((first, second), key=len)
-    rest = iter(long)
-    return all(item in rest for item in short)
+def _pure(call: Call) -> bool:
+    """Whether all that a call computes with is known: a function or a module of torch's holds nothing of its own."""
+    return call.kind == "function" or (call.kind == "module" and call.name.startswith("torch.nn."))
 
 
 class Calls:
@@ -113,6 +115,8 @@ class Calls:
         off = max(apart(results[slot], others[slot]) for slot in results)
         allowed = allowance(eps, self._terms[golden.index], self._inside[golden.index]) + passed_on(given)
         status = Status.SAME if off == 0 else Status.DRIFTED if off <= allowed else Status.DEVIATES
+        if status is Status.DEVIATES and (why := self._owes_nothing(golden, candidate)):
+            return Compared(golden, candidate, Status.NOT_COMPARABLE, given, why=why)
         return Compared(golden, candidate, status, given, off, allowed)
 
     def _hidden(self, around: Compared, within: Compared) -> Compared | None:
@@ -122,7 +126,7 @@ class Calls:
             return None
         pair = within.golden, within.candidate
         apart = weighs_otherwise((self.golden, self.candidate), pair, eps, self.limit(within.golden.index))
-        if apart is None:
+        if apart is None or self._owes_nothing(around.golden, around.candidate):
             return None
         return replace(around, status=Status.DEVIATES, off=apart[0], allowed=apart[1], why=SCORES)
 
@@ -145,9 +149,17 @@ class Calls:
             if off > self.limit(golden.index):
                 return off, name
             given = max(given, off)
-        if not self.same_draws((golden.begin, candidate.begin), (golden.end, candidate.end)):
-            return given, "random"
         return given, ""
+
+    def _owes_nothing(self, golden: Call, candidate: Call) -> str:
+        """Why a result that is not golden's cannot be blamed on the code; empty where it can."""
+        if not self.same_draws((golden.begin, candidate.begin), (golden.end, candidate.end)):
+            return RANDOM
+        return "" if self.same_beginning or self._holds_nothing(golden) else BEGINNING
+
+    def _holds_nothing(self, golden: Call) -> bool:
+        children = (self.golden.calls[child] for child in self.golden.children.get(golden.index, []))
+        return _pure(golden) and all(child.kind != "module" for child in children)
 
     def limit(self, call: int) -> float:
         """Relative distance up to which the inputs of a golden call count as the same."""
@@ -187,16 +199,19 @@ class Calls:
             self._variable_distance[key] = apart(value, counterpart)
         return self._variable_distance[key]
 
-    def same_draws(self, after: tuple[float, float], until: tuple[float, float]) -> bool:
-        """Whether both drew the same random numbers in an interval; each pair is (golden, candidate)."""
-        draws, moved = self.golden.drawn(after[0], until[0])
-        others, states = self.candidate.drawn(after[1], until[1])
-        if moved.keys() != states.keys() or not _within(draws, others):
-            return False
-        return all(
-            (ours[0], ours[-1]) == (theirs[0], theirs[-1]) and _within(ours, theirs)
-            for ours, theirs in ((moved[name], states[name]) for name in moved)
-        )
+    def same_draws(self, after: Times, until: Times, *, fetched: bool = True) -> bool:
+        """Whether both drew the same random numbers in an interval."""
+        return same_draws(self.golden, self.candidate, after, until, fetched=fetched)
+
+    @cached_property
+    def begun(self) -> Times:
+        """When the first step began."""
+        return first_step(self.golden, self.candidate, dict(self.pairs))
+
+    @cached_property
+    def same_beginning(self) -> bool:
+        """Whether both drew the same random numbers before the first step."""
+        return same_beginning(self.golden, self.candidate, self.begun)
 
     # what golden's calls are made of
 

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,9 @@ CENTRED = "centred"
 """Slot of what a softmax weighs: its input, less what it ignores."""
 ROWS, PAIRS, ROW = "rows", "pairs", "row"
 """Slots of a batch: hashes of the rows of a tensor, and of the rows of two tensors that stand side by side; one row."""
+ASIDE = "seed"
+GENERATOR = ("rng", "before", ASIDE)
+"""How the slots begin of states of generators; the last one is of states that the seed of a loader's workers left."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,26 @@ class Call:
     flags: int
 
 
+class State(NamedTuple):
+    """A state of a generator."""
+
+    at: float
+    digest: int
+    words: int
+    """Numbers of 32 bits that were drawn since the state before; 0 where it was set, or nobody knows how many."""
+    aside: bool
+    """Whether the seed of a loader's workers was drawn, which is no draw of the program's."""
+
+
+class Move(NamedTuple):
+    """A generator went from one state to another."""
+
+    at: float
+    before: int
+    after: int
+    words: int
+
+
 class Computed:
     """What one process computed, from the beginning or since sketching began again with a later optimizer."""
 
@@ -93,7 +116,7 @@ class Computed:
         self.fetched: dict[int, Fetch] = {}
         """Batch -> how it was made, where that is known."""
         self.values: dict[tuple[str, str], list[Tensor]] = {}
-        self.random: dict[str, list[tuple[float, int]]] = {}
+        self.random: dict[str, list[State]] = {}
         self.draws: list[tuple[int, str, int]] = []
         self._read(recording, process)
 
@@ -107,10 +130,10 @@ class Computed:
                 continue
             slot = strings[slot_text]
             head, _, rest = slot.partition(".")
-            if head in ("rng", "before"):
+            if head in GENERATOR:
                 # A state that a call found when it began was there before it.
                 since = self.calls[call].begin - 0.5 if head == "before" and call in self.calls else at
-                self.random.setdefault(rest, []).append((since, digest))
+                self.random.setdefault(rest, []).append(State(since, digest, size, head == ASIDE))
             elif head == "draw":
                 self.draws.append((at, rest, size))
             elif head == "hyper":
@@ -215,21 +238,42 @@ class Computed:
         place = bisect_right(tensors, at, key=lambda tensor: tensor.at)
         return tensors[place - 1] if place else None
 
-    def drawn(self, after: float, until: float) -> tuple[tuple[tuple[str, int], ...], Mapping[str, tuple[int, ...]]]:
-        """What was drawn in an interval: the calls that drew with how many numbers, and for each generator that moved
-        the state it had and those it took.
+    def drawn(
+        self, after: float, until: float, *, fetched: bool = True
+    ) -> tuple[tuple[tuple[str, int], ...], Mapping[str, tuple[Move, ...]]]:
+        """What was drawn in an interval: the calls that drew with how many numbers, and how each generator moved that
+        did. Without `fetched`, what was drawn to make a loader's batches is left out.
         """
         low = bisect_right(self.draws, after, key=lambda draw: draw[0])
         high = bisect_right(self.draws, until, key=lambda draw: draw[0])
-        moved: dict[str, tuple[int, ...]] = {}
-        for name, states in self.random.items():
-            begin = bisect_left(states, after, key=lambda state: state[0])
-            end = bisect_right(states, until, key=lambda state: state[0])
-            new = states[max(begin, 1) : end]  # the first of all is what was found, not a move
-            if new:
-                before = states[max(begin, 1) - 1][1]
-                moved[name] = (before, *(digest for _, digest in new))
-        return tuple((name, size) for _, name, size in self.draws[low:high]), moved
+        draws = [
+            (name, size) for at, name, size in self.draws[low:high] if size and (fetched or not self._fetching(at))
+        ]
+        moved = {name: self.moves(name, after, until, fetched=fetched) for name in self.random}
+        return tuple(draws), {name: found for name, found in moved.items() if found}
+
+    def moves(self, generator: str, after: float, until: float, *, fetched: bool = True) -> tuple[Move, ...]:
+        """How a generator moved in an interval; the first state of all is what was found, and no move."""
+        states = self.random.get(generator, [])
+        begin = bisect_left(states, after, key=lambda state: state.at)
+        end = bisect_right(states, until, key=lambda state: state.at)
+        return tuple(
+            Move(state.at, states[place - 1].digest, state.digest, state.words)
+            for place, state in enumerate(states[max(begin, 1) : end], start=max(begin, 1))
+            if not state.aside and (fetched or not self._fetching(state.at))
+        )
+
+    def _fetching(self, at: float) -> bool:
+        """Whether a batch is being made."""
+        begins, ends = self._batches
+        place = bisect_right(begins, at) - 1
+        return place >= 0 and at <= ends[place]
+
+    @cached_property
+    def _batches(self) -> tuple[list[int], list[int]]:
+        """When the batches of loaders were begun and done."""
+        calls = sorted((call.begin, call.end) for call in self.calls.values() if call.kind == "data")
+        return [begin for begin, _ in calls], [end for _, end in calls]
 
 
 _PARALLEL = 1e-3

@@ -3,6 +3,9 @@
 What a step is given are its batches, the parameters and the random state; what it gives are, in this order, the
 losses that `backward` gets, the gradients after it, after unscaling, after clipping and before the step, the update of
 each parameter, and every other tracked variable. Each is looked at where everything before it was golden's.
+
+Where other random numbers were drawn, what agrees is golden's all the same, and the walk goes on behind it. What does
+not agree owes nothing then.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from pytest_traincheck.optimizer_label import BY_HAND, models_in
 from pytest_traincheck.replay.batches import paired_batches
 from pytest_traincheck.replay.calls import Calls
 from pytest_traincheck.replay.computed import INFINITE, Call, Computed, Tensor, apart, moved_apart, times
+from pytest_traincheck.replay.draws import Times, seeded_alike
 from pytest_traincheck.replay.initial import initial_values
 from pytest_traincheck.replay.likeness import Likeness
 from pytest_traincheck.replay.point import Point
@@ -45,17 +49,25 @@ class Flow:
         """How far apart an update of this step was, of those that are within their tolerance."""
         self._stepped: dict[str, tuple[float, float]] = {}
         """When an optimizer last moved a parameter."""
+        self._since: Times = calls.begun
+        """Since when draws count for the step that is looked at."""
         self._known: set[str] = set()
         """Optimizers whose every step so far could be compared: their state is golden's."""
+        self._astray = not calls.same_beginning
+        """Whether other random numbers have been drawn since the generators were set alike: what is made of them may be
+        in anything that follows.
+        """
 
     def points(self) -> Iterator[Point]:
-        """Everything that can be compared, in order of time; nothing after the first thing that deviates."""
+        """Everything that can be compared, in order of time; nothing after the first thing that deviates. Behind a step
+        that drew otherwise, the next that is given what golden's is.
+        """
         if not self._golden.since:
             yield from initial_values(self._golden, self._candidate)
         windows = sorted({call.window for call in self._golden.calls.values() if call.kind == "autograd"})
         comparable = True
         for window in windows:
-            if not comparable or self._broken:
+            if self._broken or not (comparable or self._astray):
                 return
             comparable = False
             for point in self._step(window):
@@ -73,7 +85,12 @@ class Flow:
     def _step(self, window: int) -> Iterator[Point | None]:
         """The points of one step in order; None where what follows cannot be compared."""
         start = self._start(window)
+        # Noise may be drawn between the first batch and the first forward pass.
+        self._since = start if _end_before(self._golden, window) else self._calls.begun
+        self._astray = self._astray and not self._seeded_alike(window)
         batches = list(paired_batches(self._calls, self._likeness, window, start))
+        if self._astray:
+            batches = [point for point in batches if point.holds]
         yield from batches
         if not all(point.holds for point in batches):
             return
@@ -92,31 +109,27 @@ class Flow:
             counterpart = self._calls.pairs.get(index)
             if golden.kind == "scheduler":
                 if counterpart is not None:
-                    yield from self._scheduled(golden, self._candidate.calls[counterpart], start, eps, given)
+                    yield from self._scheduled(golden, self._candidate.calls[counterpart], eps, given)
                 continue
             if counterpart is None:
                 yield None
                 return
             candidate = self._candidate.calls[counterpart]
-            if not self._calls.same_draws(start, (golden.end, candidate.end)):
-                yield None
-                return
+            until = golden.end, candidate.end
             if golden.kind == "autograd":
-                yield self._loss(golden, candidate, eps, given)
-                yield self._gradients(golden, candidate, eps, given)
+                yield self._owed(self._loss(golden, candidate, eps, given), until)
+                yield self._owed(self._gradients(golden, candidate, eps, given), until)
             elif golden.kind == "optimizer":
-                yield self._gradients(golden, candidate, eps, given)
+                yield self._owed(self._gradients(golden, candidate, eps, given), until)
                 yield self._update(golden, candidate, given)
                 if golden in steps[:-1]:
                     # A critic takes several steps for one of its generator, and may be clamped after each.
-                    between = self._variables(golden, candidate, start, (golden.end, candidate.end), given)
-                    if between is not None:
-                        yield between
+                    yield self._variables(golden, candidate, start, until, given)
             elif golden.arguments != candidate.arguments:
                 yield None
                 return
             else:
-                yield self._gradients(golden, candidate, eps, given)
+                yield self._owed(self._gradients(golden, candidate, eps, given), until)
         counterpart = self._calls.pairs.get(steps[-1].index) if steps else None
         if counterpart is None:
             yield None
@@ -124,7 +137,21 @@ class Flow:
         until = _begin_after(self._golden, window), _begin_after(self._candidate, window)
         yield self._variables(steps[-1], self._candidate.calls[counterpart], start, until, given)
 
-    def _start(self, window: int) -> tuple[float, float]:
+    def _seeded_alike(self, window: int) -> bool:
+        """Whether both set their generators to the same states in a step before they draw for its loss."""
+        backward = next((call for call in self._events(window) if self._golden.calls[call].kind == "autograd"), -1)
+        counterpart = self._calls.pairs.get(backward)
+        if counterpart is None or not self._calls.same_beginning:
+            return False
+        until = self._golden.calls[backward].end, self._candidate.calls[counterpart].end
+        return seeded_alike(self._golden, self._candidate, self._since, until)
+
+    def _owed(self, point: Point | None, until: Times) -> Point | None:
+        """A point that agrees, or that must because the same was drawn up to a time; None for any other."""
+        self._astray = self._astray or not self._calls.same_draws(self._since, until, fetched=False)
+        return None if point is not None and self._astray and not point.holds else point
+
+    def _start(self, window: int) -> Times:
         """Times of golden and candidate at which a step begins."""
         ours, theirs = _end_before(self._golden, window), _end_before(self._candidate, window)
         return (ours, theirs) if ours else (self._golden.begun, self._candidate.begun)
@@ -271,9 +298,7 @@ class Flow:
 
     # what a step gives
 
-    def _scheduled(
-        self, golden: Call, candidate: Call, start: tuple[float, float], eps: float, given: float
-    ) -> Iterator[Point]:
+    def _scheduled(self, golden: Call, candidate: Call, eps: float, given: float) -> Iterator[Point]:
         """The numbers that a scheduler is given. Metrics such as an accuracy jump where what they are computed from
         only drifts, so all that came before must be golden's exactly.
         """
@@ -281,12 +306,13 @@ class Flow:
         theirs = self._candidate.inputs.get(candidate.index, {})
         if not ours or ours.keys() != theirs.keys() or given or self._drift:
             return
-        if not self._calls.same_draws(start, (golden.end, candidate.end)):
-            return
+        until = golden.end, candidate.end
         off = {slot: apart(tensor, theirs[slot]) for slot, tensor in ours.items()}
         allowed = allowance(eps, _CALLS, _CALLS)
         names = tuple(slot.removeprefix("in.") for slot in off if off[slot] > allowed)
-        yield Point("told", golden, candidate, max(off.values()), allowed, names)
+        point = self._owed(Point("told", golden, candidate, max(off.values()), allowed, names), until)
+        if point is not None:
+            yield point
 
     def _loss(self, golden: Call, candidate: Call, eps: float, given: float) -> Point | None:
         ours = self._golden.inputs.get(golden.index, {})
@@ -377,8 +403,13 @@ class Flow:
             excess[name] = moved, _rounding(value, change) + signs + passed_on(given)
             self._stepped[name] = end
             self._drift = max(self._drift, moved)
-        worst = _worst("step", golden, candidate, excess)
-        return worst if worst.holds else replace(worst, factor=self._factor(tuple(excess), begin, end))
+        point = _worst("step", golden, candidate, excess)
+        if point.holds:
+            return point
+        # An update is made of values and gradients alone, but for what an optimizer draws itself.
+        if not self._calls.same_draws((golden.begin, candidate.begin), (golden.end, candidate.end)):
+            return None
+        return replace(point, factor=self._factor(tuple(excess), begin, end))
 
     def _factor(self, names: tuple[str, ...], begin: tuple[float, float], end: tuple[float, float]) -> float | None:
         """What golden's changes of these parameters are to be multiplied by to give the candidate's."""
@@ -419,13 +450,11 @@ class Flow:
         """
         begin = _settled(self._golden, start[0]), _settled(self._candidate, start[1])
         end = _settled(self._golden, until[0]), _settled(self._candidate, until[1])
-        if not self._calls.same_draws(start, end):
-            return None
         excess = {}
         extra = passed_on_by_signs(max(given, self._drift))
         for name, value, moved, change in self._moved(("parameter", "buffer"), begin, end):
             excess[name] = moved, _rounding(value, change) + extra
-        return _worst("variable", golden, candidate, excess)
+        return self._owed(_worst("variable", golden, candidate, excess), end)
 
 
 def _rounding(value: Tensor, change: float) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pytest_traincheck.golden.recording import ENTRY
 from pytest_traincheck.replay.calls import Calls, Compared, Status
-from pytest_traincheck.replay.computed import Call, Computed, apart
+from pytest_traincheck.replay.computed import Call, Computed, State, apart
 from pytest_traincheck.replay.roles import roles_of_batch
 from pytest_traincheck.replay.tolerance import agreement, allowance, epsilon
 from pytest_traincheck.trace.slots import argument, is_singular, parts_of_batch
@@ -129,16 +129,16 @@ def _random(calls: Calls, symptom: Compared) -> Iterator[_Cause]:
             _until(symptom, calls.golden, symptom.golden),
             _until(symptom, calls.candidate, symptom.candidate),
         )
-        states = [state for state in ours if state[0] <= until]
-        others = [state for state in theirs if state[0] <= other]
-        if not states or not others or states[-1][1] == others[-1][1]:
+        states = [state for state in ours if state.at <= until and not state.aside]
+        others = [state for state in theirs if state.at <= other and not state.aside]
+        if not states or not others or states[-1].digest == others[-1].digest:
             continue
-        kept = {digest: place for place, (_, digest) in enumerate(others)}
-        last = max((place for place, (_, digest) in enumerate(states) if digest in kept), default=-1)
-        place = kept[states[last][1]] if last >= 0 else -1
+        kept = {state.digest: place for place, state in enumerate(others)}
+        last = max((place for place, state in enumerate(states) if state.digest in kept), default=-1)
+        place = kept[states[last].digest] if last >= 0 else -1
         golden = states[last + 1] if last + 1 < len(states) else None
         candidate = others[place + 1] if place + 1 < len(others) else None
-        at = candidate[0] if candidate is not None else others[place][0]
+        at = candidate.at if candidate is not None else others[place].at
         seeded = last < 0 or not (_draw(calls.golden, golden) or _draw(calls.candidate, candidate))
         what = "the generator is seeded differently" if seeded else _draws(calls, golden, candidate)
         yield _Cause(at, _window(calls.candidate, at), f"random numbers of {_generator(name)}: {what}")
@@ -149,7 +149,7 @@ def _until(symptom: Compared, side: Computed, call: Call) -> float:
     return call.end if symptom.why == "random" else side.inside(call)
 
 
-def _draws(calls: Calls, golden: tuple[float, int] | None, candidate: tuple[float, int] | None) -> str:
+def _draws(calls: Calls, golden: State | None, candidate: State | None) -> str:
     ours, theirs = _draw(calls.golden, golden), _draw(calls.candidate, candidate)
     if theirs is None:
         assert ours is not None
@@ -163,14 +163,14 @@ def _draws(calls: Calls, golden: tuple[float, int] | None, candidate: tuple[floa
     return f"`{theirs[0]}` draws different numbers"
 
 
-def _draw(side: Computed, state: tuple[float, int] | None) -> tuple[str, int] | None:
+def _draw(side: Computed, state: State | None) -> tuple[str, int] | None:
     """Name and size of the draw that left a state, or the call in which it was drawn; None where it was set."""
     if state is None:
         return None
     for at, name, size in side.draws:
-        if state[0] < at <= state[0] + _NEXT_TO:
+        if state.at < at <= state.at + _NEXT_TO:
             return name, size
-    around = [call for call in side.calls.values() if call.begin < state[0] <= call.end + _NEXT_TO]
+    around = [call for call in side.calls.values() if call.begin < state.at <= call.end + _NEXT_TO]
     return (around[-1].module or around[-1].name, 0) if around else None
 
 

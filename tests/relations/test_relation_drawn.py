@@ -202,6 +202,35 @@ def test_one_seed_does_not_tell(record: Recorded) -> None:
     assert not sentences(record.golden(lambda _: Loop(7), (0, 1)), "Drawn"), "the program seeds itself"
 
 
+def mixed(seed: int, order: Callable[[int], Any]) -> Callable[[Any], Any]:
+    """Noise, and an order of as many places as the data of a seed have."""
+
+    def augment(batch: Any) -> Any:
+        return noisy(batch) + 0.01 * order(40 + 7 * seed)[:ROWS, None, None].float()
+
+    return augment
+
+
+def as_sorted(places: int) -> Any:
+    return torch.rand(places).argsort()
+
+
+def test_what_is_drawn_in_every_step_however_many(record: Recorded) -> None:
+    """Its number is another one in every golden run, and beside it the noise is drawn."""
+    golden = record.golden(lambda seed: Loop(seed, mixed(seed, torch.randperm), drop=0.0))
+    assert sentences(golden, "Drawn")[0] == (
+        "Training steps draw more numbers from torch's generator than those that are as many in all golden runs."
+    )
+    once = torch.arange(40)
+    (found, *_) = violations(record.judged(golden, Loop(0, mixed(0, lambda places: once), drop=0.0)), "Drawn")
+    assert found.title == (
+        "In the golden run every training step drew random numbers with `randperm`, beside 304 others; in the candidate "
+        "no step draws more than those 304 others, so they are drawn before the loop or not at all."
+    )
+    assert not violations(record.judged(golden, Loop(0, mixed(0, as_sorted), drop=0.0)), "Drawn")
+    assert not violations(record.judged(golden, Loop(3, mixed(3, torch.randperm), drop=0.0)), "Drawn")
+
+
 def test_seeds_of_loaders_and_initial_values_are_no_draws(record: Recorded) -> None:
     """A loader in order draws a seed for workers that it does not have."""
     golden = record.golden(lambda seed: Real(seed, shuffle=False))

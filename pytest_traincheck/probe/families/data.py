@@ -255,14 +255,18 @@ def _set_aside_seeds(probe: Probe) -> None:
 
     def entered(*_: Any, **__: Any) -> Any:
         recorder = probe.recorder
-        return None if recorder is None else recorder.measures.hold_draws(recorder.threads)
+        if recorder is None:
+            return None
+        return recorder.measures.hold_draws(recorder.threads), recorder.sketches.hold_draws(recorder.threads)
 
     def left(held: Any, _result: Any) -> None:
         recorder = probe.recorder
         if recorder is not None:
-            recorder.measures.count_draws(recorder.threads, held)
+            recorder.measures.count_draws(recorder.threads, held[0])
+            if held[1]:
+                recorder.sketches.count_draws(recorder.threads)
 
-    watch(probe, dataloader._BaseDataLoaderIter.__init__, entered, left)
+    watch(probe, dataloader._BaseDataLoaderIter.__init__, entered, left, lambda held: left(held, None))
 
 
 def install(probe: Probe) -> None:
