@@ -94,7 +94,8 @@ class Begins:
         return 3  # a state that is not loaded, or a call that never comes, says more
 
     def meaning(self, rule: Invariant[AnyClaim]) -> Meaning:
-        return Meaning(Place.INITIAL, words=_COPYING)
+        # That elements are equal is told last: whose values they are not says more.
+        return Meaning(Place.INITIAL, order=int(isinstance(rule.claim, BeginsVaried)), words=_COPYING)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -187,8 +188,8 @@ def _trained_elsewhere(process: Process) -> Iterator[BeginsAsTrained]:
         by_root.setdefault(root, []).append(item)
     for root, items in by_root.items():
         sources = [_had(process, item) for item in items]
-        for source in sorted(set.intersection(*map(set, sources))):
-            if source != root and (source, root) not in copies and any(later[source] for later in sources):
+        for source in sorted(set.intersection(*map(set, sources)) - {root}):
+            if (source, root) not in copies and all(had[source] for had in sources):
                 yield BeginsAsTrained(source, root)
 
 
@@ -202,15 +203,18 @@ def _telling(process: Process) -> Iterator[tuple[str, First]]:
 
 
 def _had(process: Process, item: First) -> Mapping[str, bool]:
-    """The models that had the content of a parameter before it was first looked at; whether later than at first."""
-    first = Beginnings.of(process).first
+    """The models that had the content of a parameter before it was first looked at; whether they had it later than at
+    their beginning, or have never had another one.
+    """
+    first, variables = Beginnings.of(process).first, Variables.of(process)
     found: dict[str, bool] = {}
     for root, row, variable in history_of(process).get(item.digest, ()):
         name = process.names.roots[root]
         if name and row < item.row and variable != item.variable:
             known = first.get(variable)
-            later = known is not None and known.digest != item.digest
-            found[name] = found.get(name, False) or later
+            last = int(variables.last(np.array([variable]), np.array([item.seq]))[0])
+            stays = last >= 0 and int(process.events["digest"][last]) == item.digest
+            found[name] = found.get(name, False) or stays or (known is not None and known.digest != item.digest)
     return found
 
 
@@ -264,7 +268,7 @@ def _examples(process: Process, position: int, claim: AnyClaim) -> Examples:
         if claim.of not in process.names.roots:
             return EMPTY  # no model is recognised as golden's source
         telling = (item for root, item in _telling(process) if root == claim.model)
-        return _table(process, position, {item: claim.of in _had(process, item) for item in telling})
+        return _table(process, position, {item: _had(process, item).get(claim.of, False) for item in telling})
     if isinstance(claim, BeginsAsShown):
         return _table(process, position, _as_shown(process, claim))
     if isinstance(claim, BeginsApart):
