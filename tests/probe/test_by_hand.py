@@ -1,4 +1,4 @@
-"""Parameters that a program changes itself after a `backward`: a training step, unless an optimizer of torch's is about."""
+"""Parameters that a program changes itself after a `backward`: a training step, where there is no optimizer."""
 
 from __future__ import annotations
 

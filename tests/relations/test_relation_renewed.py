@@ -1,4 +1,4 @@
-"""Renewed: inputs that are drawn anew for every step, those that are the same for the most part, and those that stay."""
+"""Renewed: inputs that are drawn anew for every step, that are the same for the most part, and that stay."""
 
 from __future__ import annotations
 

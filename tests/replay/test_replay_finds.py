@@ -289,11 +289,12 @@ def test_a_scheduler_that_is_told_another_metric(record: Record) -> None:
 
 
 def by_hand(rate: float) -> Any:
-    """A training without an optimizer: parameters are written to through `.data`."""
+    """A training whose optimizer does nothing: parameters are written to through `.data`."""
 
     def run() -> None:
         torch.manual_seed(0)
         net = torch.nn.Linear(4, 2)
+        torch.optim.SGD(net.parameters(), lr=0.1)
         data = torch.randn(4, 8, 4)
         for rows in data:
             net.zero_grad()
