@@ -32,6 +32,48 @@ def rms_and_mean(tensor: torch.Tensor) -> tuple[float, float] | None:
     return (rms, mean) if rms < float("inf") and mean == mean else None
 
 
+_MOST_MEASURED = 1 << 26
+_ENOUGH = 256
+"""Elements from which on the farthest of them tells an even distribution from one with tails."""
+_SQUARE = 512
+"""Vectors that are compared with one another, each with each."""
+_ROUNDING = 1e-4
+
+
+def shape_of_values(tensor: torch.Tensor, rms: float, mean: float) -> dict[str, float]:
+    """What drawn numbers are like beside their scale, by name, as far as it can be said: how far the farthest is from
+    the mean, in standard deviations; which row alone is all zero, -1 for none or several; 1 where the rows of a matrix,
+    or its columns if there are fewer, are of one length and at right angles to each other, else 0.
+    """
+    readable = _numbers(tensor)
+    deviation = max(rms * rms - mean * mean, 0.0) ** 0.5
+    if readable is None or deviation <= 1e-3 * rms or readable.numel() > _MOST_MEASURED:
+        return {}
+    data = readable.detach().float()
+    found = {}
+    if data.numel() >= _ENOUGH:
+        found["farthest"] = max(float(data.max()) - mean, mean - float(data.min())) / deviation
+    if data.dim() > 1 and len(data) > 1:
+        rows = data.reshape(len(data), -1)
+        empty = (rows == 0).all(1)
+        found["zero row"] = float(empty.nonzero()[0]) if int(empty.sum()) == 1 else -1.0
+        found["orthogonal"] = float(_is_orthogonal(rows if rows.shape[0] <= rows.shape[1] else rows.T))
+    return found
+
+
+def _is_orthogonal(rows: torch.Tensor) -> bool:
+    if not 1 < len(rows) <= _SQUARE or not _is_diagonal(rows[:2]):
+        return False
+    return _is_diagonal(rows)
+
+
+def _is_diagonal(rows: torch.Tensor) -> bool:
+    products = rows @ rows.T
+    size = float(products[0, 0])
+    rest = products - size * torch.eye(len(rows), device=rows.device)
+    return size > 0 and float(rest.abs().max()) <= _ROUNDING * size
+
+
 _WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _FEW_ROWS = 4
 """Rows from which on the mean of a column says something about the column."""

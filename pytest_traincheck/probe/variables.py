@@ -267,6 +267,8 @@ class Variables:
         number = self.id_of(var, tensor)
         measure("parameter.rms", number, found[0])
         measure("parameter.mean", number, found[1])
+        for name, value in numerics.shape_of_values(tensor, *found).items():
+            measure(f"parameter.{name}", number, value)
         if initialisations is not None:
             measure("parameter.initialised", number, float(initialisations(tensor)))
         var.elements = numerics.sample(tensor)
