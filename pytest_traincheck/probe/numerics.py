@@ -33,11 +33,55 @@ def rms_and_mean(tensor: torch.Tensor) -> tuple[float, float] | None:
     return (rms, mean) if rms < float("inf") and mean == mean else None
 
 
+_ENOUGH = 256
+"""Elements from which on the farthest of them tells an even distribution from one with tails."""
+_SQUARE = 512
+"""Vectors that are compared with one another, each with each."""
+_ROUNDING = 1e-4
+
+
+def shape_of_values(tensor: torch.Tensor, rms: float, mean: float) -> dict[str, float]:
+    """What drawn numbers are like beside their scale, by name, as far as it can be said: how far the farthest is from
+    the mean, in standard deviations; which row alone is all zero, -1 for none or several; 1 where the rows of a matrix,
+    or its columns if there are fewer, are of one length and at right angles to each other, else 0.
+    """
+    readable = _numbers(tensor)
+    deviation = max(rms * rms - mean * mean, 0.0) ** 0.5
+    if readable is None or deviation <= 1e-3 * rms:
+        return {}
+    data, found = readable.detach(), {}
+    if data.numel() >= _ENOUGH:
+        flat = data.reshape(-1)[:: -(-data.numel() // _MOST_ELEMENTS)] if data.is_contiguous() else data
+        low, high = torch.aminmax(flat)
+        found["farthest"] = max(float(high) - mean, mean - float(low)) / deviation
+    if data.dim() > 1 and len(data) > 1:
+        rows = data.reshape(len(data), -1)
+        begin = (rows[:, 0] == 0).nonzero()[:, 0][:_SQUARE]  # Few begin with 0 that are not all zero.
+        empty = begin[(rows[begin] == 0).all(1)]
+        found["zero row"] = float(empty[0]) if len(empty) == 1 else -1.0
+        found["orthogonal"] = float(_is_orthogonal(rows if rows.shape[0] <= rows.shape[1] else rows.T))
+    return found
+
+
+def _is_orthogonal(rows: torch.Tensor) -> bool:
+    if not 1 < len(rows) <= _SQUARE or not _is_diagonal(rows[:2]):
+        return False
+    return _is_diagonal(rows)
+
+
+def _is_diagonal(rows: torch.Tensor) -> bool:
+    rows = rows.float()
+    products = rows @ rows.T
+    size = float(products[0, 0])
+    rest = products - size * torch.eye(len(rows), device=rows.device)
+    return size > 0 and float(rest.abs().max()) <= _ROUNDING * size
+
+
 _WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _FEW_ROWS = 4
 """Rows from which on the mean of a column says something about the column."""
-_MOST_ELEMENTS = 1 << 20
-"""Of larger tensors as many are looked at, in evenly spaced rows."""
+_MOST_ELEMENTS, _MOST_ROWS = 1 << 16, 1 << 12
+"""Of larger tensors about as many are looked at, evenly spaced."""
 
 
 def sorts_of_numbers(tensor: torch.Tensor) -> tuple[int, int, dict[str, float]] | None:
@@ -54,22 +98,23 @@ def sorts_of_numbers(tensor: torch.Tensor) -> tuple[int, int, dict[str, float]] 
         return None
     data = readable.detach()
     count = data.shape[0]
-    rows = data[:: -(-data.numel() // _MOST_ELEMENTS)].reshape(-1, data.numel() // count)
+    rows = data[:: -(-count // _MOST_ROWS)]
+    rows = rows.reshape(len(rows), -1)
+    few = rows[:, :: -(-rows.numel() // _MOST_ELEMENTS)]
     if data.dtype.is_floating_point:
         if data.element_size() < 2:
             return None
-        rows = rows.float() if data.element_size() < 4 else rows
-        facts = _of_fractions(rows)
+        few = few.float() if data.element_size() < 4 else few
+        facts = _of_fractions(few)
     elif data.dtype not in _WHOLE:
         return None
     else:
-        rows = rows.to(torch.uint8) if data.dtype is torch.bool else rows
-        low, high = torch.aminmax(rows)
+        low, high = torch.aminmax(data.to(torch.uint8) if data.dtype is torch.bool else data)
         facts = {"smallest": float(low), "largest": float(high)}
         if rows.shape[1] > 1:
             facts["zero first"], facts["zero last"] = (float((rows[:, place] == 0).float().mean()) for place in (0, -1))
-    facts["zero"] = float((rows == 0).sum()) / rows.numel()
-    return count, _told_apart_by(rows), facts
+    facts["zero"] = float((few == 0).sum()) / few.numel()
+    return count, _told_apart_by(few), facts
 
 
 def _of_fractions(rows: torch.Tensor) -> dict[str, float]:

@@ -319,6 +319,8 @@ class Variables:
         number = self.id_of(var, tensor)
         measure("parameter.rms", number, found[0])
         measure("parameter.mean", number, found[1])
+        for name, value in numerics.shape_of_values(tensor, *found).items():
+            measure(f"parameter.{name}", number, value)
         if made is not None:
             measure("parameter.initialised", number, float(made.initialisations(tensor)))
             if made.overwritten(tensor):

@@ -72,6 +72,8 @@ class Batches:
         known = ~np.isnan(values) & (self.new | repeated)
         if self.sizes[known].sum() < LEAST_ROWS or (sort == "zero" and self.counts):
             return None
+        if sort == "off centre" and self.share("fractional", repeated) != "most":
+            return None  # Of ones and zeros that says how many there are, which is no matter of a centre.
         share = float((values[known] * self.sizes[known]).sum() / self.sizes[known].sum())
         low, high = _LIMITS[sort]
         return "none" if share <= low else "most" if share >= high else None

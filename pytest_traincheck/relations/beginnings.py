@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -20,6 +21,13 @@ all that a sum in single precision tells.
 """
 ENOUGH = 16
 """Elements that must be equal before that is no chance: few numbers of few values are the same now and then."""
+
+Shape = Literal["even", "with tails", "orthogonal", "not orthogonal"]
+EVEN, TAILS = 1.9, 2.3
+"""How far the farthest of at least 256 elements is from the mean, in standard deviations, at most where they are drawn
+evenly between two bounds, and at least where they are drawn with tails. Of as many normal ones none is beyond the first
+once in four million times.
+"""
 
 Content = tuple[int, float, float, float, float, float, float]
 """A sketch as far as it is content: size, norm, mean and projections."""
@@ -37,6 +45,10 @@ class First:
     spread: float
     """Variance of the elements in their mean square: 0 where all are equal, or zero."""
     zero: bool
+    shape: frozenset[Shape] = frozenset()
+    """How its numbers are distributed, as far as that is clear."""
+    zero_row: int | None = None
+    """The only row that is all zero, -1 for none or several; `None` where that was not looked at."""
 
 
 class Beginnings:
@@ -55,7 +67,8 @@ class Beginnings:
         process = self.process
         events, variables = process.events, Variables.of(process)
         numbers = {}
-        for name in ("parameter.rms", "parameter.mean"):
+        shaped = ("parameter.farthest", "parameter.orthogonal", "parameter.zero row")
+        for name in ("parameter.rms", "parameter.mean", *shaped):
             rows = process.measures(name)
             numbers[name] = dict(zip(events["args"][rows].tolist(), events["value"][rows].tolist(), strict=True))
         ids = variables.ids("parameter")
@@ -69,7 +82,10 @@ class Beginnings:
             state, digest = int(events["new"][row]), int(events["digest"][row])
             elements = int(np.prod(variables.symbols[variable].get("shape") or [1]))
             spread = max(0.0, 1 - (mean / rms) ** 2) if rms and state == fmt.NONZERO else 0.0
-            found[variable] = First(variable, row, seq, digest, elements, spread, zero=state == fmt.ZERO)
+            farthest, orthogonal, zero_row = (numbers[name].get(variable) for name in shaped)
+            shape = _shape(farthest, orthogonal) if spread > VARIED else frozenset()
+            empty = None if zero_row is None else int(zero_row)
+            found[variable] = First(variable, row, seq, digest, elements, spread, state == fmt.ZERO, shape, empty)
         return found
 
     def equal(self, one: First, other: First) -> bool:
@@ -143,6 +159,18 @@ class Beginnings:
         if content is None:
             return ()
         return tuple(dict.fromkeys((model, slot) for time, model, slot in self.shown.get(content, ()) if time < at))
+
+
+def _shape(farthest: float | None, orthogonal: float | None) -> frozenset[Shape]:
+    found: set[Shape] = set()
+    if orthogonal is not None:
+        found.add("orthogonal" if orthogonal else "not orthogonal")
+    if farthest is not None and not orthogonal:
+        if farthest <= EVEN:
+            found.add("even")
+        elif farthest >= TAILS:
+            found.add("with tails")
+    return frozenset(found)
 
 
 def _content(row: np.void) -> Content:

@@ -10,10 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
+from pytest_traincheck.relations import distribution
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.beginnings import CONSTANT, ENOUGH, VARIED, Beginnings, First, parameter_rows, prefixes
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label, variable_context
+from pytest_traincheck.relations.distribution import BeginsDistributed, BeginsWithEmptyRow, distributions
 from pytest_traincheck.relations.loaded import history_of, pattern
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
 from pytest_traincheck.rules.claims import Claim
@@ -76,19 +78,29 @@ class BeginsVaried(Claim):
     names: Annotated[tuple[str, ...], Items(1, _MOST)]
 
 
-AnyClaim = BeginsAs | BeginsAsTrained | BeginsAsShown | BeginsApart | BeginsVaried
+AnyClaim = (
+    BeginsAs | BeginsAsTrained | BeginsAsShown | BeginsApart | BeginsVaried | BeginsDistributed | BeginsWithEmptyRow
+)
 
 
 class Begins:
     """Before training a module begins as a copy of another one, or no parameter begins as another one does; a
     parameter begins with what a model was shown; parameters begin with elements that differ.
 
-    Nothing is said of how the values are distributed: that is for `Band`. These are facts without a band, equal to the
-    last bit in every seed.
+    Nothing is said of how large the values are: that is for `Band`. These are facts without a band, the same in every
+    seed.
     """
 
     name = "Begins"
-    claims: ClassVar[tuple[type[Claim], ...]] = (BeginsAs, BeginsAsTrained, BeginsAsShown, BeginsApart, BeginsVaried)
+    claims: ClassVar[tuple[type[Claim], ...]] = (
+        BeginsAs,
+        BeginsAsTrained,
+        BeginsAsShown,
+        BeginsApart,
+        BeginsVaried,
+        BeginsDistributed,
+        BeginsWithEmptyRow,
+    )
 
     def layer(self, claim: AnyClaim) -> int:
         return 3  # a state that is not loaded, or a call that never comes, says more
@@ -99,7 +111,14 @@ class Begins:
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
-            for claim in (*_copies(process), *_trained_elsewhere(process), *_shown(process), *_varied(process)):
+            drawn = distributions(_within_roots(process))
+            for claim in (
+                *_copies(process),
+                *_trained_elsewhere(process),
+                *_shown(process),
+                *_varied(process),
+                *drawn,
+            ):
                 yield Hypothesis(self.name, SUBJECT, claim, scope=Scope.PINNED)
             if len(_trained(process)) > 1:
                 yield Hypothesis(self.name, SUBJECT, BeginsApart(), scope=Scope.PINNED)
@@ -116,6 +135,8 @@ class Begins:
             return f"`{claim.parameter}` begins with {_place(claim)}{when}."
         if isinstance(claim, BeginsApart):
             return f"No two trained parameters begin with the same values{when}."
+        if isinstance(claim, (BeginsDistributed, BeginsWithEmptyRow)):
+            return f"{distribution.said(claim)}{when}."
         return f"The elements of {listed(claim.names)} of `{claim.root}` are not all equal at the beginning{when}."
 
     def finding(self, invariant: Invariant[AnyClaim], run: Run, examples: Examples, broken: Any) -> Finding:
@@ -151,6 +172,8 @@ class Begins:
                 seen,
                 deviation=Deviation.EXTRA,
             )
+        if isinstance(claim, (BeginsDistributed, BeginsWithEmptyRow)):
+            return distribution.finding(claim, names, seen)
         return Finding(
             f"In the golden run the elements of {names} differed at the beginning; in the candidate {seen}: a "
             "constant was written over what was drawn, or nothing was drawn.",
@@ -277,6 +300,9 @@ def _examples(process: Process, position: int, claim: AnyClaim) -> Examples:
         trained = _trained(process)
         texts = [f"begins with the values of `{twins[item]}`" if item in twins else "" for item in trained]
         return _table(process, position, {item: item not in twins for item in trained}, texts)
+    if isinstance(claim, (BeginsDistributed, BeginsWithEmptyRow)):
+        found = distribution.places(claim, _within_roots(process))
+        return _table(process, position, found, [distribution.observed(claim, item) for item in found])
     wanted = [item for root, name, item in _within_roots(process) if root == claim.root and name in claim.names]
     texts = ["they are all zero" if item.zero else "they are all equal" for item in wanted]
     return _table(process, position, {item: item.spread > CONSTANT for item in wanted}, texts)

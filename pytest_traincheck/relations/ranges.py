@@ -45,7 +45,12 @@ _OF_ALL: Mapping[Sort, tuple[str, str]] = {
     "off centre": ("the columns of {} {} centred at 0", "the columns of {} {} off centre, by more than they scatter"),
 }
 """What is said of all numbers together, where it is of none and where it is of most."""
-_IS: Mapping[Sort, tuple[str, str]] = {"zero": ("is", "was"), "off centre": ("are", "were")}
+_IS: Mapping[tuple[Sort, Share], tuple[str, str]] = {
+    ("zero", "none"): ("is", "was"),
+    ("zero", "most"): ("are", "were"),
+    ("off centre", "none"): ("are", "were"),
+    ("off centre", "most"): ("are", "were"),
+}
 _NOW: Mapping[Sort, tuple[str, str]] = {
     "zero": ("at most one number in three is 0", "at least two numbers in three are 0"),
     "off centre": ("the columns are centred at 0", "the columns are off centre, by more than they scatter"),
@@ -146,7 +151,7 @@ class Ranges:
             return f"The {claim.extreme} number in {what} is {claim.number}{when}."
         if claim.sort in _OF_ALL:
             said = _OF_ALL[claim.sort][SHARES.index(claim.share)]
-            return f"{_capital(said.format(what, _IS[claim.sort][0]))}{when}."
+            return f"{_capital(said.format(what, _IS[claim.sort, claim.share][0]))}{when}."
         rows = "No row" if claim.share == "none" else "Every second row or more"
         return f"{rows} of {what} {_does(claim.sort)}{when}."
 
@@ -186,7 +191,7 @@ class Ranges:
 def _of_rows(claim: RowsHold, seen: str) -> Finding:
     what, none = _input(claim), claim.share == "none"
     if claim.sort in _OF_ALL:
-        golden = _OF_ALL[claim.sort][SHARES.index(claim.share)].format(what, _IS[claim.sort][1])
+        golden = _OF_ALL[claim.sort][SHARES.index(claim.share)].format(what, _IS[claim.sort, claim.share][1])
         return Finding(
             f"In the golden run {golden}; in the candidate {seen}: it is scaled, shifted or inverted otherwise.",
             golden,

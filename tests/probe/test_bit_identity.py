@@ -313,6 +313,17 @@ while steps < 12:
             optimizer.load_state_dict(state)
 net.eval()
 print(net.generate(tokens[:2], max_new_tokens=5).tolist())
+
+def write(model, tokens, limit=3):
+    for _ in range(limit):
+        with torch.no_grad():
+            best = model(tokens)[:, -1].topk(3).values.sort(dim=1, descending=True).values
+            chosen = model(tokens)[:, -1].argmax(-1) + best.cumsum(1).max(1).indices
+        tokens = torch.cat([tokens, chosen.clamp(max=24)[:, None]], 1)[:, -8:]
+    return tokens
+
+for limit in (2, 3):
+    print(write(net, tokens[:2, :4], limit).tolist())
 print(np.random.rand(), random.random())
 show("shadow", *shadow.values())
 show("start", *start.values())

@@ -207,8 +207,8 @@ def test_activations_in_training(watched: Watch) -> None:
 
 
 def test_inputs_of_a_model_that_are_data(watched: Watch) -> None:
-    """Numbers, wherever they lie in the arguments; no tokens, no masks, and not what another model made. A part that
-    is given the same numbers is told of too.
+    """Numbers, wherever they lie in the arguments, tokens and masks for other measures, not what another model made. A
+    part that is given the same numbers is told of too.
     """
 
     class Takes(nn.Module):
@@ -231,7 +231,7 @@ def test_inputs_of_a_model_that_are_data(watched: Watch) -> None:
     found = {(item.path, item.measure) for item in trace.measures if item.measure.startswith("input.rms")}
     assert found == {("", "input.rms.batch.x"), ("inner", "input.rms.input")}
     others = {(item.path, item.measure.split(".", 2)[2]) for item in trace.measures if item.measure[:6] == "input."}
-    assert others == {("", "batch.x"), ("inner", "input")}
+    assert others == {("", "batch.x"), ("", "batch.mask"), ("", "tokens"), ("inner", "input")}
     for name in ("input.rms.batch.x", "input.rms.input"):
         assert trace.values(name) == pytest.approx([float(x.square().mean().sqrt())] * 2), "two steps"
 
@@ -283,3 +283,28 @@ def test_copies_that_are_thrown_away_or_live_in_a_module_are_not_tracked(watched
         assert teacher is not None
 
     assert [root["name"] for root in watched(train).all("root")] == ["Tiny", "Tiny"]
+
+
+def test_how_initial_values_are_distributed(watched: Watch) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.even = nn.Parameter(torch.linspace(-1, 1, 300))
+            self.tails = nn.Parameter(torch.cat([torch.linspace(-1, 1, 299), torch.tensor([9.0])]))
+            self.turned = nn.Parameter(nn.init.orthogonal_(torch.empty(6, 4)))
+            self.padded = nn.Parameter(torch.cat([torch.ones(2, 3), torch.zeros(1, 3)]))
+            self.constant = nn.Parameter(torch.ones(20, 20))
+
+        def forward(self, x: Any) -> Any:
+            return x * sum(parameter.sum() for parameter in self.parameters())
+
+    net = Net()
+    trace = watched(lambda: steps(net, lambda: net(torch.ones(2)).sum()))
+
+    def found(name: str) -> dict[str, float]:
+        measured = trace.measured(f"parameter.{name}")
+        return {item.name: item.value for item in measured if not item.name.startswith("group")}
+
+    assert found("farthest") == {"even": pytest.approx(1.73, abs=0.01), "tails": pytest.approx(11.6, abs=0.5)}
+    assert found("orthogonal") == {"turned": 1.0, "padded": 0.0}
+    assert found("zero row") == {"turned": -1.0, "padded": 2.0}

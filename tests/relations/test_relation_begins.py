@@ -253,3 +253,91 @@ def test_a_model_is_not_what_was_trained(read: Any, names: str, more: int, tmp_p
     (title,) = titles(judged(golden, program, tmp_path, 4, read=read), "Begins")
     assert title.startswith("In the golden run `Sequential#1` began with")
     assert f"`Sequential#1.{names}`" in title
+
+
+# How initial values are distributed
+
+
+class Reader(nn.Module):
+    """An embedding with padding, a recurrence and two layers, each begun in its own way."""
+
+    def __init__(self, padded: bool, recurrent: Any, first: Any, second: Any) -> None:
+        super().__init__()
+        self.words = nn.Embedding(12, 20, padding_idx=0 if padded else None)
+        self.recurrent = nn.Linear(20, 20, bias=False)
+        self.first, self.second = nn.Linear(20, 20, bias=False), nn.Linear(20, 20, bias=False)
+        for draw, layer in ((recurrent, self.recurrent), (first, self.first), (second, self.second)):
+            draw(layer.weight)
+
+    def forward(self, words: Any) -> Any:
+        return self.second(self.first(self.recurrent(self.words(words).mean(1)))).square().mean()
+
+
+def normal(weight: Any) -> None:
+    """As large as what `xavier_uniform_` draws."""
+    nn.init.normal_(weight, std=20**-0.5)
+
+
+def reading(
+    seed: int,
+    padded: bool = True,
+    recurrent: Any = nn.init.orthogonal_,
+    first: Any = nn.init.xavier_uniform_,
+    second: Any = normal,
+) -> None:
+    torch.manual_seed(seed)
+    net = Reader(padded, recurrent, first, second)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for _ in range(3):
+        optimizer.zero_grad()
+        net(torch.randint(1, 12, (4, 5))).backward()
+        optimizer.step()
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    return learned(reading, tmp_path_factory.mktemp("reading"))
+
+
+def test_distributions_that_are_learned(read: Golden) -> None:
+    assert {
+        "Row 0 of `words.weight` of `Reader` is zero at the beginning, and no other.",
+        "The elements of `first.weight` of `Reader` lie evenly between two bounds at the beginning.",
+        "The elements of `second.weight` of `Reader` are drawn with tails at the beginning.",
+        "The rows or columns of `recurrent.weight` of `Reader` stand at right angles at the beginning.",
+    } <= set(sentences(read, "Begins"))
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_the_same_distributions_under_another_seed(read: Golden, seed: int, tmp_path: Path) -> None:
+    assert not titles(judged(read, reading, tmp_path, seed), "Begins")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"padded": False},
+            "row 0 of `Reader.words.weight` was zero at the beginning, and no other; in the candidate no single row is "
+            "zero: it is drawn like the others, or another one is set.",
+        ),
+        (
+            {"recurrent": normal},
+            "the rows or columns of `Reader.recurrent.weight` stood at right angles at the beginning; in the candidate "
+            "they do not stand at right angles: they are drawn one by one.",
+        ),
+        (
+            {"first": normal},
+            "the elements of `Reader.first.weight` lay evenly between two bounds at the beginning; in the candidate "
+            "they are drawn with tails: a normal distribution instead of a uniform one.",
+        ),
+        (
+            {"second": nn.init.xavier_uniform_},
+            "the elements of `Reader.second.weight` were drawn with tails at the beginning; in the candidate they lie "
+            "evenly between two bounds: a uniform distribution instead of a normal one.",
+        ),
+    ],
+    ids=["no padding", "no right angles", "normal", "uniform"],
+)
+def test_another_distribution(read: Golden, change: Any, said: str, tmp_path: Path) -> None:
+    assert titles(judged(read, reading, tmp_path, 5, **change), "Begins") == [f"In the golden run {said}"]
