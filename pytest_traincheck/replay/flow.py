@@ -110,7 +110,7 @@ class Flow:
                 yield None
                 return
             candidate = self._candidate.calls[counterpart]
-            until = golden.end, candidate.end
+            until: Times = golden.end, candidate.end
             if golden.kind == "autograd":
                 yield self._owed(self._loss(golden, candidate, eps, given), until)
                 yield self._owed(self._gradients(golden, candidate, eps, given), until)
