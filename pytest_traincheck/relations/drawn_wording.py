@@ -80,7 +80,8 @@ def _of_other_batches(claim: DrawnByStep, process: Process, step: int, seen: int
         return None
     return Finding(
         f"In the golden run models were given {plural(usual, 'example')} at a time in step {step}; in the candidate "
-        f"{size}, so that {seen} numbers were drawn from {WORDS[claim.generator]} instead of {wanted}.",
+        f"{size}, so that {'more' if seen > wanted else 'fewer'} numbers were drawn from {WORDS[claim.generator]}: "
+        f"{seen} instead of {wanted}.",
         f"{plural(usual, 'example')} at a time, {_count(wanted)}",
         f"{plural(size, 'example')}, {_count(seen)}",
         value=str(size),

@@ -260,8 +260,8 @@ def test_larger_batches_draw_more(record: Recorded) -> None:
     golden = record.golden(lambda seed: Loop(seed, drop=0.0))
     (found,) = violations(record.judged(golden, Loop(0, grown, drop=0.0)), "Drawn")
     assert found.title == (
-        "In the golden run models were given 16 examples at a time in step 1; in the candidate 32, so that 592 numbers "
-        "were drawn from torch's generator instead of 304."
+        "In the golden run models were given 16 examples at a time in step 1; in the candidate 32, so that more "
+        "numbers were drawn from torch's generator: 592 instead of 304."
     )
 
 
