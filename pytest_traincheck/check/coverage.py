@@ -7,6 +7,7 @@ themselves; when it does not come to it, a check that says nothing has looked at
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from pytest_traincheck.check.result import Coverage, Parted, Warned
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations.base import listed
-from pytest_traincheck.replay import STEP, Claim, Comparison, Parting, compare_with_itself
+from pytest_traincheck.replay import DRAWN, HELD, STEP, Claim, Comparison, Parting, compare_with_itself
 from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.slots import is_singular, part_of_batch, parts_of_batch
@@ -39,6 +40,7 @@ def coverage(golden: Golden, run: Run, compared: Comparison | None, *, same_spec
     own = itself.made
     repeated = own - frozenset(recording.unrepeated or ())
     made = own & compared.made if compared is not None else frozenset()
+    reasons = _reasons(own - made, compared)
     return Coverage(
         comparisons=len(own),
         made=len(made),
@@ -47,7 +49,17 @@ def coverage(golden: Golden, run: Run, compared: Comparison | None, *, same_spec
         parted=_parted(recording, run, compared, itself, same_spec=same_spec),
         lost=len(repeated - made),
         excuse=_excuse(recording, run, same_spec=same_spec),
+        reasons=reasons,
+        drawn_otherwise=any(why in (DRAWN, HELD) for why, _ in reasons),
     )
+
+
+_BEHIND = "came behind what differs"
+
+
+def _reasons(lost: frozenset[str], compared: Comparison | None) -> tuple[tuple[str, int], ...]:
+    known = compared.lost if compared is not None else {}
+    return tuple(Counter(known.get(key, _BEHIND) for key in sorted(lost)).most_common())
 
 
 def _floor(repeated: int, own: int) -> float:
@@ -146,7 +158,8 @@ def warnings_of(found: Coverage | None, *, strict: bool = False) -> tuple[Warned
     if found is None or found.excuse or not found.comparisons or found.share >= found.floor or not found.lost:
         return ()
     parted = found.parted
-    if parted is None and found.made:
+    drawn = [f"{number} {why}" for why, number in found.reasons if why in (DRAWN, HELD)]
+    if parted is None and found.made and not drawn:
         return ()  # What is missing was rewritten or is called otherwise: rules about calls speak of that.
     if parted is not None and parted.reported:
         return ()
@@ -156,6 +169,8 @@ def warnings_of(found: Coverage | None, *, strict: bool = False) -> tuple[Warned
     )
     if parted is not None:
         title += f"; the runs first differ in step {parted.step}: {parted.what}"
+    elif drawn:
+        title += f": {' and '.join(drawn)}"
     if found.repeats is None:
         title += ". Whether the golden run repeats itself is not known; `traincheck refresh` finds out"
     return (Warned("coverage", f"{title}.", parted.source if parted is not None else "", fails=strict),)

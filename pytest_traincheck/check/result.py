@@ -185,6 +185,10 @@ class Coverage:
     parted: Parted | None = None
     lost: int = 0
     excuse: str = ""
+    reasons: tuple[tuple[str, int], ...] = ()
+    """Why comparisons did not take place, in words that go on behind a number, and how many; the most first."""
+    drawn_otherwise: bool = False
+    """Whether other random numbers than golden's are among the reasons."""
 
     @property
     def share(self) -> float:

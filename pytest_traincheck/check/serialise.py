@@ -98,8 +98,8 @@ def from_plain(data: Mapping[str, Any]) -> CheckResult:
 
 
 def _coverage_from_plain(data: Mapping[str, Any]) -> Coverage:
-    parted = data["parted"]
-    return Coverage(**{**data, "parted": None if parted is None else Parted(**parted)})
+    parted, reasons = data["parted"], tuple((str(why), int(number)) for why, number in data["reasons"])
+    return Coverage(**{**data, "parted": None if parted is None else Parted(**parted), "reasons": reasons})
 
 
 class _Table:

@@ -12,20 +12,23 @@ import numpy as np
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.drawn_beside import BESIDE, counts, drawn_beside
+from pytest_traincheck.relations.drawn_beside import BESIDE, LEAST, MOST, drawn_about, drawn_beside, examples_beside
 from pytest_traincheck.relations.drawn_claims import (
     RATE,
     AnyClaim,
+    DrawnAbout,
     DrawnAtAll,
     DrawnBeside,
     DrawnByEvaluation,
     DrawnByExample,
     DrawnByStep,
     DrawnInCalls,
+    at_a_time,
     key,
 )
 from pytest_traincheck.relations.drawn_places import places_of
 from pytest_traincheck.relations.drawn_wording import (
+    of_about,
     of_beside,
     of_calls,
     of_evaluation,
@@ -43,6 +46,7 @@ from pytest_traincheck.relations.draws import (
     calls_that_draw,
     states_before_training,
 )
+from pytest_traincheck.relations.given import largest_by_step
 from pytest_traincheck.relations.meaning import Meaning, Place
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -59,8 +63,7 @@ RATES = 4
 """So many different numbers may be drawn for an example, by different loaders say; where there are more, chance decides
 how many they are.
 """
-_STEPS = 2
-"""Steps after the first that must draw nothing more before it is said that none does."""
+_LOOKED_AT = 8
 _MOST = 2.0**53
 """No run draws as many numbers, and a float counts them one by one up to here."""
 _STEP = re.compile(r"\d{1,9}\.\d{1,9}")
@@ -77,6 +80,7 @@ class Drawn:
     name = "Drawn"
     claims: ClassVar[tuple[type[Claim], ...]] = (
         DrawnByStep, DrawnByEvaluation, DrawnByExample, DrawnAtAll, DrawnInCalls, DrawnBeside,
+        DrawnAbout,
     )  # fmt: skip
 
     def layer(self, claim: AnyClaim) -> int:
@@ -88,8 +92,10 @@ class Drawn:
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for generator in GENERATORS:
-            for claim in (DrawnByStep(generator), DrawnAtAll(generator, "steps")):
-                yield self._hypothesis(claim, f"steps {generator}")
+            yield self._hypothesis(DrawnByStep(generator), f"steps {generator}")
+            if generator != "torch":
+                yield self._hypothesis(DrawnAbout(generator), f"steps {generator}")
+            yield self._hypothesis(DrawnAtAll(generator, "steps"), f"steps {generator}")
             yield self._hypothesis(DrawnByEvaluation(generator), f"evaluations {generator}")
             for other in (DrawnByExample(generator), DrawnAtAll(generator, "examples")):
                 yield self._hypothesis(other, f"examples {generator}")
@@ -100,7 +106,9 @@ class Drawn:
                     yield Hypothesis(self.name, api, DrawnInCalls(api), scope=Scope.PINNED)
 
     def _hypothesis(
-        self, claim: DrawnByStep | DrawnByEvaluation | DrawnByExample | DrawnAtAll | DrawnBeside, family: str
+        self,
+        claim: DrawnByStep | DrawnByEvaluation | DrawnByExample | DrawnAtAll | DrawnBeside | DrawnAbout,
+        family: str,
     ) -> Hypothesis:
         return Hypothesis(self.name, SUBJECTS[claim.generator], claim, scope=Scope.PINNED, family=family)
 
@@ -114,8 +122,8 @@ class Drawn:
             return _fit_counts(claim, runs)
         if isinstance(claim, DrawnByExample):
             return _fit_rates(claim.generator, runs)
-        if isinstance(claim, DrawnBeside):
-            return _fit_beside(runs)
+        if isinstance(claim, (DrawnBeside, DrawnAbout)):
+            return _fit_beside(claim, runs)
         if isinstance(claim, DrawnInCalls):
             calls = [_calls(claim, run) for run in runs]
             return _numbers({_ANY: 1.0}) if all(len(part) and part.holds.all() for part in calls) else None
@@ -128,6 +136,8 @@ class Drawn:
             return any(_STEP.fullmatch(name) for name in numbers.names) and bool(counts.all())
         if isinstance(claim, DrawnBeside):
             return BESIDE in numbers.position and 0 < numbers.low[numbers.position[BESIDE]] < _MOST
+        if isinstance(claim, DrawnAbout):
+            return all(name in numbers.position and numbers.low[numbers.position[name]] > 0 for name in (LEAST, MOST))
         prefix = RATE if isinstance(claim, DrawnByExample) else _ANY
         return any(name.startswith(prefix) for name in numbers.names)
 
@@ -141,8 +151,10 @@ class Drawn:
             return Examples.concatenate(parts)
         if isinstance(claim, DrawnByExample):
             return _fetches(claim, run)
-        if isinstance(claim, DrawnBeside):
-            return Examples.concatenate([_beside(process, at, claim) for at, process in enumerate(run.processes)])
+        if isinstance(claim, (DrawnBeside, DrawnAbout)):
+            return Examples.concatenate(
+                [examples_beside(process, at, claim) for at, process in enumerate(run.processes)]
+            )
         return _at_all(claim, run)
 
     def sentence(self, claim: AnyClaim, subject: str, when: str) -> str:
@@ -166,6 +178,8 @@ class Drawn:
             return of_calls(claim, process.module_name(row))
         if isinstance(claim, DrawnBeside):
             return of_beside(claim)
+        if isinstance(claim, DrawnAbout):
+            return of_about(claim, seen.split())
         return of_nothing(claim)
 
 
@@ -173,12 +187,12 @@ def _version(run: Run) -> str:
     return str(run.processes[0].raw.meta.get("versions", {}).get("torch", "")) if run.processes else ""
 
 
-def _counts_alike(claim: DrawnByStep | DrawnByEvaluation | DrawnByExample | DrawnBeside, run: Run) -> bool:
+def _counts_alike(claim: DrawnByStep | DrawnByEvaluation | DrawnByExample | DrawnBeside | DrawnAbout, run: Run) -> bool:
     """Whether functions take as many numbers as in the golden runs: another torch may need others for the same. And
     whether workers make the batches, as there, or nobody but the process that trains.
     """
     names = claim.numbers.position
-    if claim.of in ("steps", "beside") and (_WORKERS in names) != bool(run.workers):
+    if claim.of in ("steps", "beside", "about") and (_WORKERS in names) != bool(run.workers):
         return False
     return claim.generator != "torch" or f"{_MADE_WITH}{_version(run)}" in names
 
@@ -188,10 +202,20 @@ def _counts_alike(claim: DrawnByStep | DrawnByEvaluation | DrawnByExample | Draw
 
 def _fit_steps(claim: DrawnByStep, runs: Sequence[Run]) -> Numbers | None:
     found = _fit_counts(claim, runs)
-    if found is None or claim.generator != "torch":
-        return found
-    where = _common([places_of(run) for run in runs])
-    return _numbers(dict(zip(found.names, found.low.tolist(), strict=True)) | where)
+    if found is None:
+        return None
+    examples = _common([_examples_at_a_time(run) for run in runs])
+    where = _common([places_of(run) for run in runs]) if claim.generator == "torch" else {}
+    return _numbers(dict(zip(found.names, found.low.tolist(), strict=True)) | examples | where)
+
+
+def _examples_at_a_time(run: Run) -> dict[str, float]:
+    return {
+        at_a_time(process, step): float(size)
+        for process in run.processes
+        for step, size in largest_by_step(process).items()
+        if step < min(_LOOKED_AT, process.windows)
+    }
 
 
 def _fit_counts(claim: DrawnByStep | DrawnByEvaluation, runs: Sequence[Run]) -> Numbers | None:
@@ -209,27 +233,14 @@ def _fit_counts(claim: DrawnByStep | DrawnByEvaluation, runs: Sequence[Run]) -> 
     return _numbers(found)
 
 
-def _fit_beside(runs: Sequence[Run]) -> Numbers | None:
-    found = drawn_beside(runs) if all(map(_one_training, runs)) else None
+def _fit_beside(claim: DrawnBeside | DrawnAbout, runs: Sequence[Run]) -> Numbers | None:
+    if not all(map(_one_training, runs)):
+        return None
+    found = drawn_beside(runs) if isinstance(claim, DrawnBeside) else drawn_about(runs, claim.generator)
     if found is None:
         return None
     found[f"{_MADE_WITH}{_version(runs[0])}"] = 1.0
     return _numbers(found | ({_WORKERS: 1.0} if runs[0].workers else {}))
-
-
-def _beside(process: Process, position: int, claim: DrawnBeside) -> Examples:
-    """One example for a process, at its first step: whether any of its steps draws more."""
-    drawn, rows = counts(process), [step.row for step in process.lead_steps]
-    if len(drawn) < _STEPS or not rows:
-        return EMPTY
-    number = float(claim.numbers.low[claim.numbers.position[BESIDE]])
-    return Examples(
-        np.array([any(count > number for count in drawn.values())]),
-        np.array([position]),
-        np.array(rows[:1], dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-        {"rank": rank_label(process, 1)},
-    )
 
 
 def _counts(run: Run, claim: DrawnByStep | DrawnByEvaluation) -> dict[str, float]:

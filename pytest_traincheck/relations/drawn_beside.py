@@ -1,5 +1,5 @@
-"""Steps that draw more than what is alike in all golden runs: how many numbers is up to the data, and that they are
-drawn is not.
+"""Steps of which the data or chance decide how many numbers they draw: that something is drawn beside what is alike in
+all golden runs, and about how many numbers it is in all.
 """
 
 from __future__ import annotations
@@ -7,9 +7,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from pytest_traincheck.relations.draws import by_step, places
-from pytest_traincheck.trace import Process, Run
+import numpy as np
 
+from pytest_traincheck.relations.base import EMPTY, Examples
+from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.drawn_claims import DrawnAbout, DrawnBeside
+from pytest_traincheck.relations.draws import Generator, by_step, places
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace.labels import Labels
+
+LEAST, MOST = "least", "most"
+"""Names of the fewest and the most numbers that a step draws."""
+FACTOR = 2.0
+"""How many times as many numbers one golden step may draw as another, and golden's as the candidate's."""
+MORE = 4.0
+"""How many times as many numbers as golden's the candidate's steps may draw: another way to make a Gaussian number out
+of uniform ones takes up to three times as many.
+"""
+STEPS = 2
+"""Steps after the first that are looked at at least: what one draws may be up to chance."""
+_FEW = 8
 BESIDE, WITH = "beside", "with "
 """Names of numbers: how many are alike in all steps, and which functions draw the others."""
 _FEWEST = 16
@@ -37,6 +54,16 @@ def drawn_beside(runs: Sequence[Run]) -> dict[str, float] | None:
     return {BESIDE: float(number)} | {f"{WITH}{function}": 1.0 for function in functions}
 
 
+def drawn_about(runs: Sequence[Run], generator: Generator) -> dict[str, float] | None:
+    """The fewest and the most numbers that any step after the first draws; None where they are few, or far apart."""
+    found = [list(counts(process, generator).values()) for run in runs for process in run.processes if process.windows]
+    counted = [count for each in found for count in each]
+    if not all(len(each) >= STEPS for each in found) or not counted:
+        return None
+    least, most = min(counted), max(counted)
+    return {LEAST: least, MOST: most} if least >= _FEW and most <= FACTOR * least else None
+
+
 def _groups(run: Run) -> Iterator[Mapping[tuple[str, str], int]]:
     """What each sketched step after the first draws, by place and function. The first one begins with set-up."""
     for process in run.processes:
@@ -48,6 +75,27 @@ def _groups(run: Run) -> Iterator[Mapping[tuple[str, str], int]]:
                 yield found
 
 
-def counts(process: Process) -> dict[int, float]:
+def counts(process: Process, generator: Generator = "torch") -> dict[int, float]:
     """The numbers that each step after the first draws, where that is known."""
-    return {step: count for step, count in by_step(process, "torch").items() if step and math.isfinite(count)}
+    return {step: count for step, count in by_step(process, generator).items() if step and math.isfinite(count)}
+
+
+def examples_beside(process: Process, position: int, claim: DrawnBeside | DrawnAbout) -> Examples:
+    """One example for a process, at its first step: whether not all of its steps draw otherwise."""
+    drawn, rows = counts(process, claim.generator), [step.row for step in process.lead_steps]
+    if len(drawn) < STEPS or not rows:
+        return EMPTY
+    low, position_of = claim.numbers.low, claim.numbers.position
+    least, most = min(drawn.values()), max(drawn.values())
+    if isinstance(claim, DrawnBeside):
+        holds = most > low[position_of[BESIDE]]
+    else:
+        holds = bool(FACTOR * most >= low[position_of[LEAST]] and least <= MORE * low[position_of[MOST]])
+    return Examples(
+        np.array([holds]),
+        np.array([position]),
+        np.array(rows[:1], dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+        {"rank": rank_label(process, 1)},
+        Labels.of(np.zeros(1, dtype=np.int64), [" ".join(f"{count:.0f}" for count in drawn.values())]),
+    )

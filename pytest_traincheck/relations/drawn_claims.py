@@ -75,9 +75,22 @@ class DrawnBeside(MeasuredClaim):
     of: Literal["beside"] = field(default="beside", init=False)
 
 
-AnyClaim = DrawnByStep | DrawnByEvaluation | DrawnByExample | DrawnAtAll | DrawnInCalls | DrawnBeside
+@dataclass(frozen=True)
+class DrawnAbout(MeasuredClaim):
+    """Training steps draw about so many numbers: chance decides, as where some are rejected."""
+
+    generator: Generator
+    of: Literal["about"] = field(default="about", init=False)
+
+
+AnyClaim = DrawnByStep | DrawnByEvaluation | DrawnByExample | DrawnAtAll | DrawnInCalls | DrawnBeside | DrawnAbout
 
 
 def key(process: Process, step: int) -> str:
     """The name of the number that belongs to a step of a rank."""
     return f"{process.rank}.{step}"
+
+
+def at_a_time(process: Process, step: int) -> str:
+    """The name of the number of examples that models are given at a time in a step of a rank."""
+    return f"examples|{key(process, step)}"

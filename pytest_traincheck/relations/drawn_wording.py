@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_traincheck.relations.base import Finding, listed
-from pytest_traincheck.relations.drawn_beside import BESIDE, WITH
+from pytest_traincheck.relations.drawn_beside import BESIDE, LEAST, MOST, WITH
 from pytest_traincheck.relations.drawn_claims import (
     WORDS,
     AnyClaim,
+    DrawnAbout,
     DrawnAtAll,
     DrawnBeside,
     DrawnByEvaluation,
     DrawnByExample,
     DrawnByStep,
     DrawnInCalls,
+    at_a_time,
     key,
 )
 from pytest_traincheck.relations.drawn_places import elsewhere
+from pytest_traincheck.relations.given import largest_by_step
 from pytest_traincheck.relations.meaning import Deviation
 from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Process
@@ -39,6 +42,8 @@ def rule(claim: AnyClaim, when: str) -> str:
         return f"Workers draw as many numbers from {who} for each example as in the golden runs{when}."
     if isinstance(claim, DrawnBeside):
         return f"Training steps draw more numbers from {who} than those that are as many in all golden runs{when}."
+    if isinstance(claim, DrawnAbout):
+        return f"Training steps draw about as many numbers from {who} as in the golden runs{when}."
     doing = "Training steps draw" if claim.within == "steps" else "Workers that make batches draw"
     return f"{doing} random numbers from {who}{when}."
 
@@ -48,6 +53,8 @@ def of_step(claim: DrawnByStep, process: Process, step: int, seen: int) -> Findi
     numbers = claim.numbers
     who = WORDS[claim.generator]
     wanted = int(numbers.low[numbers.position[key(process, step)]])
+    if (found := _of_other_batches(claim, process, step, seen, wanted)) is not None:
+        return found
     known = elsewhere(process, step, numbers) if claim.generator == "torch" else None
     here = seen if known is None else known.numbers
     deviation = Deviation.LACKING if not here else Deviation.FEWER if seen < wanted else Deviation.DIFFERENT
@@ -61,6 +68,23 @@ def of_step(claim: DrawnByStep, process: Process, step: int, seen: int) -> Findi
         f"{_count(seen)} drawn",
         value=str(seen),
         deviation=deviation,
+    )
+
+
+def _of_other_batches(claim: DrawnByStep, process: Process, step: int, seen: int, wanted: int) -> Finding | None:
+    """A step that draws more or less as batches are larger or smaller than golden's: that comes first."""
+    place = claim.numbers.position.get(at_a_time(process, step))
+    size = largest_by_step(process).get(step, 0)
+    usual = int(claim.numbers.low[place]) if place is not None else size
+    if (size > usual) != (seen > wanted) or (size < usual) != (seen < wanted):
+        return None
+    return Finding(
+        f"In the golden run models were given {plural(usual, 'example')} at a time in step {step}; in the candidate "
+        f"{size}, so that {'more' if seen > wanted else 'fewer'} numbers were drawn from {WORDS[claim.generator]}: "
+        f"{seen} instead of {wanted}.",
+        f"{plural(usual, 'example')} at a time, {_count(wanted)}",
+        f"{plural(size, 'example')}, {_count(seen)}",
+        value=str(size),
     )
 
 
@@ -127,6 +151,22 @@ def of_beside(claim: DrawnBeside) -> Finding:
         f"drawn in every step{drawn}",
         "not drawn in any step",
         deviation=Deviation.LACKING,
+    )
+
+
+def of_about(claim: DrawnAbout, seen: Sequence[str]) -> Finding:
+    """Steps that all draw far fewer numbers than golden's, or far more."""
+    least, most = (int(claim.numbers.low[claim.numbers.position[name]]) for name in (LEAST, MOST))
+    found = sorted({int(float(count)) for count in seen})
+    now = str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
+    fewer = found[-1] < least
+    return Finding(
+        f"In the golden run each training step drew {least} to {most} random numbers from {WORDS[claim.generator]}; in "
+        f"the candidate {now}{': they are drawn once, or for a whole batch' if fewer else ''}.",
+        f"{least} to {most} drawn in each step",
+        f"{now} drawn",
+        value=now,
+        deviation=Deviation.LACKING if not found[-1] else Deviation.FEWER if fewer else Deviation.DIFFERENT,
     )
 
 

@@ -61,6 +61,20 @@ def given_unseen(run: Run, called: Called) -> bool:
     )
 
 
+def largest_by_step(process: Process) -> dict[int, int]:
+    """The most examples that any model is given at a time, for each step."""
+
+    def compute() -> dict[int, int]:
+        rows = process.entry_rows
+        sizes = _examples_of_calls(process)[process.events["args"][rows]]
+        found: dict[int, int] = {}
+        for window, size in zip(process.window[rows].tolist(), sizes.tolist(), strict=True):
+            found[window] = max(size, found.get(window, 0))
+        return found
+
+    return process.memo("largest batch of each step", compute)
+
+
 def fed_back(process: Process) -> Ints:
     """All calls in training of modules that are given, within a step, what their model has returned before: they are
     unrolled over a sequence.

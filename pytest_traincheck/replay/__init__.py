@@ -2,6 +2,8 @@
 
 from pytest_traincheck.replay.build import Recorded, record
 from pytest_traincheck.replay.compare import (
+    DRAWN,
+    HELD,
     STEP,
     Claim,
     Comparison,
@@ -17,6 +19,8 @@ from pytest_traincheck.replay.course import courses
 from pytest_traincheck.replay.parting import Parting
 
 __all__ = [
+    "DRAWN",
+    "HELD",
     "STEP",
     "Claim",
     "Comparison",

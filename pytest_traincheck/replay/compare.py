@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_traincheck.golden.recording import GRAD, Recording
 from pytest_traincheck.replay.build import Recorded, record
-from pytest_traincheck.replay.calls import Calls, Compared, Status
+from pytest_traincheck.replay.calls import BEGINNING, RANDOM, Calls, Compared, Status
 from pytest_traincheck.replay.computed import Call, Computed, of_training, paired_phases
 from pytest_traincheck.replay.difference import Difference, first_within, first_within_step
 from pytest_traincheck.replay.flow import Flow
@@ -22,6 +22,9 @@ FUNCTIONS = "torch.nn.functional"
 """Subject of functions that are called outside of every module."""
 
 MODULE, FUNCTION, BATCH = "module", "function", "batch"
+
+DRAWN, HELD = "drew other random numbers", "may hold other random numbers"
+"""Why results owe nothing that are made of other random numbers than golden's."""
 
 STEP = frozenset({"loss", "gradient", "step", "variable"})
 """What claims are about that speak of a training step as a whole."""
@@ -82,6 +85,8 @@ class Comparison:
     """Functions that golden gave a mask, which may hide something in some steps only."""
     made: frozenset[str] = frozenset()
     """Keys of the places where golden's result was due, whether or not it came."""
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Key of a call whose result owed nothing -> why, in words that go on behind a number of calls."""
     parting: Parting | None = None
     """Where the run went another way than golden's; None where it did not."""
 
@@ -96,6 +101,7 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
     claims: list[Claim] = []
     nodes: dict[str, Node] = {}
     made: set[str] = set()
+    lost: dict[str, str] = {}
     partings: list[Parting] = []
     unstable = frozenset(golden.unstable)
     for process in sorted(set(golden.calls["process"].tolist())):
@@ -105,6 +111,7 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
             calls = Calls(sides[0], sides[1], platform, candidate.workers, golden.repeated)
             claims += _claims(calls, candidate, process, unstable)
             made |= _made(calls, process) - unstable
+            lost.update(_lost(calls, process))
             # An evaluation that is given something else, after steps that were not looked at, parts nothing.
             found = parting(calls, process) if of_training(golden, process, numbers[0]) else None
             partings += [found] if found is not None else []
@@ -116,6 +123,7 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
         _called(golden),
         _masked(golden),
         frozenset(made | {claim.key for claim in claims}),
+        lost,
         min(partings, key=lambda item: item.step, default=None),
     )
 
@@ -130,6 +138,28 @@ def _made(calls: Calls, process: int) -> set[str]:
     """Keys of the calls that were given golden's inputs."""
     found = calls.compared.values()
     return {_key(item.golden, process) for item in found if item.status is not Status.NOT_COMPARABLE}
+
+
+def _lost(calls: Calls, process: int) -> Iterator[tuple[str, str]]:
+    """Calls of golden whose result is not asked for, and why."""
+    for golden in calls.golden.calls.values():
+        if golden.kind not in ("module", "function", "collective"):
+            continue
+        found = calls.compared.get(golden.index)
+        if found is None:
+            yield _key(golden, process), "have no counterpart"
+        elif found.status is Status.NOT_COMPARABLE:
+            given = f"in.{found.why}" in calls.golden.inputs.get(golden.index, {})
+            yield _key(golden, process), _REASONS.get(found.why, "were given something else" if given else _PARAMETERS)
+
+
+_PARAMETERS = "had other parameters"
+_REASONS = {
+    "arguments": "are called otherwise",
+    "result": "return another number of tensors, or other shapes",
+    RANDOM: DRAWN,
+    BEGINNING: HELD,
+}
 
 
 def _key(golden: Call, process: int) -> str:

@@ -11,23 +11,21 @@ not agree owes nothing then.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
-from pytest_traincheck.golden.recording import ENTRY, GRAD, TRAINING
+from pytest_traincheck.golden.recording import ENTRY
 from pytest_traincheck.optimizer_label import BY_HAND, models_in
 from pytest_traincheck.replay.batches import paired_batches
 from pytest_traincheck.replay.calls import Calls
 from pytest_traincheck.replay.computed import INFINITE, Call, Computed, Tensor, apart, moved_apart, times
 from pytest_traincheck.replay.draws import Times, seeded_alike
+from pytest_traincheck.replay.given import batches_apart, given_apart, settled
 from pytest_traincheck.replay.initial import initial_values
 from pytest_traincheck.replay.likeness import Likeness
 from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, epsilon, passed_on, passed_on_by_signs
 
-_FEWEST, _OTHER = 16, 0.01
-"""Numbers of an input that stands for the examples of a batch, and how far at least it is from that of another batch.
-"""
 _CALLS = 64
 """Calls that the tolerance of what a whole step computes allows for."""
 _NOISE = 64
@@ -98,7 +96,7 @@ class Flow:
             goes_on = self._goes_on(window, start)
             if goes_on is not None:
                 yield goes_on
-        given = self._given(window, start)
+        given = given_apart(self._calls, window, start)
         if given is None:
             yield None
             return
@@ -171,25 +169,6 @@ class Flow:
         calls = self._golden.calls.values()
         return sorted((c for c in calls if c.window == window and c.kind == "optimizer"), key=lambda call: call.end)
 
-    def _given(self, window: int, start: tuple[float, float]) -> float | None:
-        """Relative distance of what both sides begin a step with; None where it is not the same or not known."""
-        batches = self._batches(window)
-        if batches is None:
-            return None
-        worst = batches
-        at = _settled(self._golden, start[0]), _settled(self._candidate, start[1])
-        for kind, name in self._golden.values:
-            if kind not in ("parameter", "buffer"):
-                continue
-            value = self._golden.value(kind, name, at[0])
-            if value is None:
-                continue
-            off = self._calls.variable_apart(kind, name, at[0], at[1])
-            if off > agreement(epsilon(value.dtype) or epsilon("float32")):
-                return None
-            worst = max(worst, off)
-        return worst
-
     def _goes_on(self, window: int, start: tuple[float, float]) -> Point | None:
         """What is not trained (averages, copies, target networks) when sketching begins again with golden's batch and
         golden's values of all that is trained: its values owe nothing to steps that nobody has looked at.
@@ -197,9 +176,9 @@ class Flow:
         trained = tuple(f"{root}." for step in self._steps_of(window) for root in models_in(step.optimizer))
         call = min(self._events(window), default=-1)
         counterpart = self._calls.pairs.get(call)
-        if not trained or counterpart is None or self._batches(window) is None:
+        if not trained or counterpart is None or batches_apart(self._calls, window) is None:
             return None
-        at = _settled(self._golden, start[0]), _settled(self._candidate, start[1])
+        at = settled(self._golden, start[0]), settled(self._candidate, start[1])
         excess = {}
         for kind, name in self._golden.values:
             values = self._values(kind, name, at) if kind == "parameter" else None
@@ -212,89 +191,6 @@ class Flow:
                 return None
         golden, candidate = self._golden.calls[call], self._candidate.calls[counterpart]
         return _worst("initial", golden, candidate, excess) if excess else None
-
-    def _batches(self, window: int) -> float | None:
-        """Distance of the batches of a step: what loaders gave, or the largest input of the first forward pass."""
-        ours, theirs = (
-            [call for call in side.calls.values() if call.window == window and call.kind == "data"]
-            for side in (self._golden, self._candidate)
-        )
-        if len(ours) != len(theirs):
-            return None
-        if not ours:
-            return self._anchor(window)
-        worst = 0.0
-        for golden, candidate in zip(ours, theirs, strict=True):
-            batch, other = self._golden.results.get(golden.index), self._candidate.results.get(candidate.index)
-            if not batch or not other or batch.keys() != other.keys():
-                return None
-            off = [apart(tensor, other[slot]) for slot, tensor in batch.items()]
-            limits = [agreement(epsilon(tensor.dtype)) for tensor in batch.values()]
-            if any(found > limit for found, limit in zip(off, limits, strict=True)):
-                return None
-            worst = max(worst, *off)
-        return worst
-
-    def _anchor(self, window: int) -> float | None:
-        wanted = TRAINING | GRAD | ENTRY
-        for call in self._golden.calls.values():
-            if call.window != window or call.kind != "module" or call.flags & wanted != wanted:
-                continue
-            other = self._calls.pairs.get(call.index)
-            inputs = self._golden.inputs.get(call.index, {})
-            if other is None or not inputs:
-                return None
-            slot = max(inputs, key=lambda name: inputs[name].size)
-            given = self._candidate.inputs.get(other, {})
-            # The same tensor under another name is the same: `forward` may call its arguments as it likes.
-            found = [given[slot]] if slot in given else list(given.values())
-            off = min((apart(inputs[slot], tensor) for tensor in found), default=INFINITE)
-            return off if off <= agreement(epsilon(inputs[slot].dtype)) else self._beside(call, slot, given)
-        return self._anchor_of_functions(window)
-
-    def _anchor_of_functions(self, window: int) -> float | None:
-        """The same where functions are all that there is: distance of what tells examples apart among their inputs, as
-        long as one such input is golden's; None where none is.
-        """
-        calls = [
-            call
-            for call in self._golden.calls.values()
-            if call.window == window and call.kind == "function" and call.parent < 0 and call.flags & GRAD
-        ]
-        if any(call.flags & ENTRY for call in self._golden.calls.values()):
-            return None
-        for call in calls:
-            given = self._candidate.inputs.get(self._calls.pairs.get(call.index, -1), {})
-            for slot, tensor in self._golden.inputs.get(call.index, {}).items():
-                if slot in given and self._tells_examples(call, slot, tensor):
-                    off = apart(tensor, given[slot])
-                    if off <= agreement(epsilon(tensor.dtype)):
-                        return off
-        return None
-
-    def _beside(self, call: Call, different: str, given: Mapping[str, Tensor]) -> float | None:
-        """Distance of what stands beside an input that is not golden's; None where nothing there tells examples apart.
-
-        Floating-point numbers that are others in golden's other steps, and are these in both runs, belong to the same
-        examples, as the bonds of graphs do whose edges are numbered otherwise.
-        """
-        found = [
-            apart(tensor, given[slot])
-            for slot, tensor in self._golden.inputs[call.index].items()
-            if slot != different and slot in given and self._tells_examples(call, slot, tensor)
-        ]
-        return max(found, default=None) if found and max(found) <= agreement(epsilon("float32")) else None
-
-    def _tells_examples(self, call: Call, slot: str, tensor: Tensor) -> bool:
-        if tensor.size < _FEWEST or not epsilon(tensor.dtype):
-            return False
-        others = (
-            self._golden.inputs.get(other.index, {}).get(slot)
-            for other in self._golden.calls.values()
-            if other.module == call.module and other.window != call.window
-        )
-        distances = [apart(tensor, other) for other in others if other is not None]
-        return bool(distances) and min(distances) > _OTHER
 
     # what a step gives
 
@@ -448,8 +344,8 @@ class Flow:
         """Everything that moved in a step and is no work of the calls above: averages, statistics, clamped weights;
         after the optimizer step `golden`, as the first forward pass from `until` on finds it.
         """
-        begin = _settled(self._golden, start[0]), _settled(self._candidate, start[1])
-        end = _settled(self._golden, until[0]), _settled(self._candidate, until[1])
+        begin = settled(self._golden, start[0]), settled(self._candidate, start[1])
+        end = settled(self._golden, until[0]), settled(self._candidate, until[1])
         excess = {}
         extra = passed_on_by_signs(max(given, self._drift))
         for name, value, moved, change in self._moved(("parameter", "buffer"), begin, end):
@@ -474,17 +370,6 @@ def _worst(what: str, golden: Call, candidate: Call, excess: dict[str, tuple[flo
 def _end_before(side: Computed, window: int) -> float:
     """When the last optimizer step before a window ended."""
     return max((c.end for c in side.calls.values() if c.kind == "optimizer" and c.window < window), default=0)
-
-
-def _settled(side: Computed, at: float) -> float:
-    """The first time after `at` when variables have been looked at: right after the next forward pass began, or the
-    one that is under way.
-    """
-    entries = [call for call in side.calls.values() if call.flags & ENTRY and call.end > at]
-    if not entries and not any(call.flags & ENTRY for call in side.calls.values()):
-        # Without a model variables are looked at when gradients have come.
-        return min((c.end for c in side.calls.values() if c.kind == "autograd" and c.end > at), default=side.last)
-    return side.inside(entries[0]) if entries else side.last
 
 
 def _begin_after(side: Computed, window: int) -> float:

@@ -226,6 +226,8 @@ def coverage(result: CheckResult) -> str:
     text += f" ({_percent(found.share)})"
     if found.repeats is False:
         text += f"; two golden runs with the same seed differ, so {_percent(found.floor)} are expected"
+    if found.drawn_otherwise and not found.excuse:
+        text += f"; of the others {', '.join(f'{number} {why}' for why, number in found.reasons)}"
     # A warning says it all.
     warned = any(item.kind == "coverage" for item in result.warnings)
     return f"{text}; {parted(result)}" if found.parted is not None and not warned else text

@@ -222,13 +222,47 @@ def test_what_is_drawn_in_every_step_however_many(record: Recorded) -> None:
         "Training steps draw more numbers from torch's generator than those that are as many in all golden runs."
     )
     once = torch.arange(40)
-    (found, *_) = violations(record.judged(golden, Loop(0, mixed(0, lambda places: once), drop=0.0)), "Drawn")
+    (found, *_) = violations(record.judged(golden, Loop(0, mixed(0, lambda _: once), drop=0.0)), "Drawn")
     assert found.title == (
-        "In the golden run every training step drew random numbers with `randperm`, beside 304 others; in the candidate "
-        "no step draws more than those 304 others, so they are drawn before the loop or not at all."
+        "In the golden run every training step drew random numbers with `randperm`, beside 304 others; in the "
+        "candidate no step draws more than those 304 others, so they are drawn before the loop or not at all."
     )
     assert not violations(record.judged(golden, Loop(0, mixed(0, as_sorted), drop=0.0)), "Drawn")
     assert not violations(record.judged(golden, Loop(3, mixed(3, torch.randperm), drop=0.0)), "Drawn")
+
+
+def gaussian(rows: int) -> Callable[[Any], Any]:
+    """Noise by numpy, which rejects some of the numbers that it draws for it."""
+
+    def augment(batch: Any) -> Any:
+        return batch + 0.1 * torch.from_numpy(np.random.normal(size=(rows, 3, SIZE))).float()
+
+    return augment
+
+
+def test_about_as_many_where_some_are_rejected(record: Recorded) -> None:
+    golden = record.golden(lambda seed: Loop(seed, gaussian(ROWS), drop=0.0))
+    assert "Training steps draw about as many numbers from numpy's generator as in the golden runs." in sentences(
+        golden, "Drawn"
+    )
+    (found,) = violations(record.judged(golden, Loop(3, gaussian(1), drop=0.0)), "Drawn")
+    assert found.title.startswith("In the golden run each training step drew ")
+    assert found.title.endswith(": they are drawn once, or for a whole batch.")
+    assert not violations(record.judged(golden, Loop(4, gaussian(ROWS), drop=0.0)), "Drawn")
+
+
+def test_larger_batches_draw_more(record: Recorded) -> None:
+    """What goes through the model is named, and not only what is drawn for it."""
+
+    def grown(batch: Any) -> Any:
+        return noisy(torch.cat([batch, batch]))
+
+    golden = record.golden(lambda seed: Loop(seed, drop=0.0))
+    (found,) = violations(record.judged(golden, Loop(0, grown, drop=0.0)), "Drawn")
+    assert found.title == (
+        "In the golden run models were given 16 examples at a time in step 1; in the candidate 32, so that more "
+        "numbers were drawn from torch's generator: 592 instead of 304."
+    )
 
 
 def test_seeds_of_loaders_and_initial_values_are_no_draws(record: Recorded) -> None:

@@ -142,6 +142,34 @@ def test_a_run_with_goldens_seed_that_went_another_way_is_a_warning_with_the_pla
     assert not any("seed" in reason for reason in reasons)
 
 
+def test_what_was_not_compared_is_counted_with_its_reason(seeded: Seeded) -> None:
+    """The loader has an order of its own, so that only dropout draws otherwise."""
+
+    def own_order(drawn: int) -> Callable[[], None]:
+        def run() -> None:
+            torch.manual_seed(0)
+            model = nn.Sequential(nn.Linear(12, 8), nn.Dropout(0.5), nn.Linear(8, 5))
+            stepping = adamw(model.parameters())
+            torch.rand(drawn)
+            images = torch.arange(384.0).view(32, 12) / 384
+            for inputs, targets in DataLoader(TensorDataset(images, torch.arange(32) % 5), batch_size=8):
+                stepping.zero_grad()
+                nn.functional.cross_entropy(model(inputs), targets).backward()
+                stepping.step()
+
+        return run
+
+    golden = learn([seeded(own_order(0))], pipeline="small", seeds=(0,), repeated=[seeded(own_order(0))])
+    found = covered(golden, seeded(own_order(3)))
+    reasons = dict(found.reasons)
+    assert sum(reasons.values()) == found.comparisons - found.made
+    assert reasons["drew other random numbers"] >= 2
+    assert warned(found)
+    # Without a place where the runs part the reason is said.
+    (warning,) = warnings_of(replace(found, parted=None))
+    assert "drew other random numbers" in warning.title
+
+
 def test_what_a_rule_tells_needs_no_warning_beside_it(seeded: Seeded) -> None:
     """Weights that are not those of golden, drawn from the same numbers: the incident names them."""
     outcome = check_run(golden_of(seeded), seeded(small(loaded=True)), same_spec=True)
