@@ -11,7 +11,7 @@ from pytest_traincheck.golden.recording import GRAD, Recording
 from pytest_traincheck.replay.build import Recorded, record
 from pytest_traincheck.replay.calls import Calls, Compared, Status
 from pytest_traincheck.replay.computed import Call, Computed, phases
-from pytest_traincheck.replay.difference import Difference, first_within, first_within_step
+from pytest_traincheck.replay.difference import Difference, first_after, first_within, first_within_step
 from pytest_traincheck.replay.flow import Flow
 from pytest_traincheck.replay.parting import Parting, parting
 from pytest_traincheck.replay.point import Point
@@ -164,6 +164,8 @@ def _of_call(calls: Calls, found: Compared, candidate: Recorded, process: int) -
     golden = found.golden
     module = golden.kind == "module"
     first = first_within(calls, golden) if found.status is Status.DEVIATES else None
+    if first is None and found.parts:
+        first = first_after(calls, golden)
     within = calls.candidate.children.get(found.candidate.index, [])
     inside = golden.module.partition(".")[0]
     return Claim(
@@ -177,6 +179,7 @@ def _of_call(calls: Calls, found: Compared, candidate: Recorded, process: int) -
         holds=found.status is not Status.DEVIATES,
         off=found.off,
         allowed=found.allowed,
+        names=found.parts,
         first=first,
         first_row=int(candidate.rows[first.call.index]) if first is not None else -1,
         inner_row=int(candidate.rows[within[-1]]) if within else -1,
