@@ -85,7 +85,7 @@ def _same_decay(change: tuple[str, str], other: tuple[str, str]) -> bool:
     factors = [_factor(*change), _factor(*other)]
     if any(factor is None or factor <= 0 or factor == 1 for factor in factors):
         return False
-    first, second = sorted((abs(math.log(factor)) for factor in factors if factor is not None))
+    first, second = sorted(abs(math.log(factor)) for factor in factors if factor is not None)
     return second / first <= _DECAYS and math.isclose(second / first, round(second / first), rel_tol=_PRECISION)
 
 
