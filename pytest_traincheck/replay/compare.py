@@ -13,6 +13,7 @@ from pytest_traincheck.replay.calls import Calls, Compared, Status
 from pytest_traincheck.replay.computed import Call, Computed, phases
 from pytest_traincheck.replay.difference import Difference, first_after, first_within, first_within_step
 from pytest_traincheck.replay.flow import Flow
+from pytest_traincheck.replay.gradients import steps_alike
 from pytest_traincheck.replay.parting import Parting, parting
 from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.roles import roles_of_batch
@@ -82,6 +83,10 @@ class Comparison:
     """Keys of the places where golden's result was due, whether or not it came."""
     parting: Parting | None = None
     """Where the run went another way than golden's; None where it did not."""
+    alike: frozenset[tuple[int, int]] = frozenset()
+    """Process and step where an optimizer used golden's gradients, however they were computed, which it did in every
+    step that is compared.
+    """
 
     @property
     def deviating(self) -> frozenset[str]:
@@ -95,6 +100,7 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
     nodes: dict[str, Node] = {}
     made: set[str] = set()
     partings: list[Parting] = []
+    alike: set[tuple[int, int]] = set()
     unstable = frozenset(golden.unstable)
     for process in sorted(set(golden.calls["process"].tolist())):
         recordings = golden, candidate.recording
@@ -103,6 +109,8 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
             calls = Calls(sides[0], sides[1], platform, candidate.workers, golden.repeated)
             claims += _claims(calls, candidate, process, unstable)
             made |= _made(calls, process) - unstable
+            if not phase:
+                alike |= {(process, step) for step in steps_alike(calls)}
             found = parting(calls, process)
             partings += [found] if found is not None else []
             for node in _nodes(calls):
@@ -114,6 +122,7 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
         _masked(golden),
         frozenset(made | {claim.key for claim in claims}),
         min(partings, key=lambda item: item.step, default=None),
+        frozenset(alike),
     )
 
 
