@@ -1,8 +1,8 @@
 """Steps whose gradients are golden's up to rounding, whatever way they were computed.
 
-A comparison call by call ends where a model is given something else, as with a batch in several parts. What a step uses is
-golden's all the same where the sums are: then nothing that goes into a gradient has changed. Sums in another order differ
-in the last digits, and far less than by a changed `eps`.
+A comparison call by call ends where a model is given something else, as with a batch in several parts. What a step uses
+is golden's all the same where the sums are: then nothing that goes into a gradient has changed. Sums in another order
+differ in the last digits, and far less than by a changed `eps`.
 """
 
 from __future__ import annotations
