@@ -12,6 +12,8 @@ import math
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.relations.settings import Setting, Sort, each_of, steps_of_course
 
+_DECAYS = 32
+"""By so many more factors two rates may differ."""
 _PRECISION = 1e-5
 """Values are known as texts of six significant digits."""
 
@@ -23,7 +25,8 @@ def decided_together(violation: Violation, other: Violation) -> bool | None:
         return None
     changes = (ours.value, violation.value), (theirs.value, other.value)
     if ours.is_rate and theirs.is_rate:
-        return _same_change(*changes)
+        later = violation.step != other.step and violation.invariant.subject == other.invariant.subject
+        return _same_change(*changes) or (later and _same_decay(*changes))
     if ours.sort is theirs.sort is Sort.PARAMETERS:
         if ours.name == theirs.name:
             return _same_change(*changes)
@@ -73,6 +76,17 @@ def _same_change(change: tuple[str, str], other: tuple[str, str]) -> bool:
         return True
     factor, factor_too = _factor(was, now), _factor(was_too, now_too)
     return factor is not None and factor_too is not None and math.isclose(factor, factor_too, rel_tol=_PRECISION)
+
+
+def _same_decay(change: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether two rates, of optimizers that were made one after the other, changed by powers of one factor: what lets
+    the rate fall comes more often, or less often, all along.
+    """
+    factors = [_factor(*change), _factor(*other)]
+    if any(factor is None or factor <= 0 or factor == 1 for factor in factors):
+        return False
+    first, second = sorted(abs(math.log(factor)) for factor in factors if factor is not None)
+    return second / first <= _DECAYS and math.isclose(second / first, round(second / first), rel_tol=_PRECISION)
 
 
 def handed_on(change: tuple[str, str], other: tuple[str, str]) -> bool:

@@ -137,8 +137,9 @@ class Hyperparameter:
         # A rule for all parameters is broken by what they have now, those included that still have golden's.
         shown = broken if claim.rule == PER_PARAMETER else np.arange(len(examples))
         seen = seen_values(examples, shown)
+        what = "The learning rate " if claim.name == RATE else ""
         return Finding(
-            f"`{invariant.subject}({claim.name})`{whom} was {text_of(claim.value)} in the golden run and is "
+            f"{what}`{invariant.subject}({claim.name})`{whom} was {text_of(claim.value)} in the golden run and is "
             f"{seen} in the candidate.",
             f"{claim.name} = {text_of(claim.value)}",
             f"{claim.name} = {seen}",

@@ -32,8 +32,8 @@ WORDS: Mapping[Labelled, str] = {
 FINDINGS: Mapping[Labelled, str] = {
     REACH: "In the golden run the terms of the loss sent gradients to {}; in the candidate to {}: a `detach` is "
     "missing or misplaced, or the loss is made of different terms.",
-    MEANS: "In the golden run the means in the loss went over {} elements; in the candidate over {}: shapes were "
-    "broadcast, or a different dimension is averaged.",
+    MEANS: "In the golden run the means in the loss went over {} elements; in the candidate over {}: batches have more "
+    "or fewer rows, shapes were broadcast, or a different dimension is averaged.",
 }
 COARSE, FINE = "loss.terms", "loss.terms.fine"
 FORWARD: Final = "losses per forward pass"
@@ -88,7 +88,8 @@ class LossTerms:
     claims: ClassVar[tuple[type[Claim], ...]] = (Terms, PerForward, Reach)
 
     def layer(self, claim: Terms | PerForward | Reach) -> int:
-        return LATE if isinstance(claim, Reach) else 1
+        # How much is averaged is decided where the loss is called, and with it how much is drawn.
+        return 1 if not isinstance(claim, Reach) else LATE if claim.of == REACH else 2
 
     def meaning(self, rule: Invariant[Terms | PerForward | Reach]) -> Meaning:
         # How many losses there are is not said by those that were compared.

@@ -150,7 +150,7 @@ def _modes(process: Process) -> Mapping[tuple[str, Moment], Mapping[str, Mode]]:
         for moment, rows in _calls(process).items():
             trains = (process.events["flags"][rows] & fmt.TRAINING) != 0
             seen: dict[int, set[bool]] = {}
-            pairs = np.unique(np.stack([process.events["mod"][rows].astype(np.int64), trains], axis=1), axis=0)
+            pairs = np.unique(np.stack([_modules(process)[rows], trains], axis=1), axis=0)
             for number, mode in pairs.tolist():
                 seen.setdefault(number, set()).add(bool(mode))
             for number, modes in seen.items():
@@ -164,13 +164,28 @@ def _modes(process: Process) -> Mapping[tuple[str, Moment], Mapping[str, Mode]]:
     return process.memo("modes of modules", compute)
 
 
+def _modules(process: Process) -> Ints:
+    """The number of the module of each event. A wrapper has the place of what it wraps, and is the same module."""
+
+    def compute() -> Ints:
+        first: dict[tuple[int, str], int] = {}
+        same = [
+            first.setdefault((int(symbol.get("root", 0)), str(symbol.get("path", ""))), number)
+            for number, symbol in enumerate(process.raw.symbols["mod"])
+        ]
+        numbers: Ints = np.array(same, dtype=np.int64)[process.events["mod"]]
+        return numbers
+
+    return process.memo("modules of events", compute)
+
+
 def _calls(process: Process) -> Mapping[Moment, Ints]:
     """Rows of the calls of modules by moment, in order of time."""
 
     def compute() -> Mapping[Moment, Ints]:
         rows = process.rows_of_type("module")
         rows = rows[process.stage[rows] != INIT]
-        windows, modules = process.window[rows], process.events["mod"][rows].astype(np.int64)
+        windows, modules = process.window[rows], _modules(process)[rows]
         order = np.lexsort((rows, windows, modules))
         last = np.ones(len(rows), dtype=bool)
         last[:-1] = (np.diff(modules[order]) != 0) | (np.diff(windows[order]) != 0)
@@ -209,7 +224,7 @@ def _examples(process: Process, position: int, claim: ModesAre) -> Examples:
     matters = _mattering(process)
     rows = _calls(process)[claim.moment]
     trains = (process.events["flags"][rows] & fmt.TRAINING) != 0
-    numbers = process.events["mod"][rows]
+    numbers = _modules(process)[rows]
     places: list[int] = []
     observed: list[int] = []
     holds: list[bool] = []

@@ -60,12 +60,19 @@ def _result(_subject: str, claim: Claim, place: str) -> Finding:
         if claim.beside
         else ("result", "returns a different result")
     )
+    if claim.names:
+        does = f"returns a different {' and '.join(_part_of_result(name) for name in claim.names)}"
     return Finding(
         f"`{claim.name}` {does} than in the golden run, though inputs, parameters and random state are the "
         f"same{_inside(claim)}.",
         f"the recorded {what}, from the same inputs, parameters and random state",
         f"{what} {_apart(claim)}{place}",
     )
+
+
+def _part_of_result(slot: str) -> str:
+    """`out.1` as "`result[1]`"."""
+    return argument(f"result.{slot.partition('.')[2]}")
 
 
 def _batch(_subject: str, claim: Claim, _place: str) -> Finding:

@@ -134,8 +134,12 @@ class Total:
                 deviation=Deviation.FEWER,
             )
         if claim.of != STEPS:
+            # Evaluations that are missing altogether break another rule.
+            calls = "evaluation or validation calls it less often, or on fewer or smaller batches"
+            often = calls if claim.api.stage == "eval" else ""
             return Finding(
-                f"In the golden run {spoken} was given {total} or more {claim.of}; in the candidate {seen}.",
+                f"In the golden run {spoken} was given {total} or more {claim.of}; in the candidate {seen}"
+                f"{f': {often}' if often else ''}.",
                 f"given {total} or more {claim.of}",
                 f"given {seen}",
                 deviation=Deviation.FEWER,

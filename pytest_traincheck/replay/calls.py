@@ -45,6 +45,8 @@ class Compared:
     off: float = 0.0
     allowed: float = 0.0
     why: str = ""
+    parts: tuple[str, ...] = ()
+    """Of a result of several tensors, of which some are golden's: the others, by their slots."""
 
 
 def _pure(call: Call) -> bool:
@@ -112,12 +114,14 @@ class Calls:
             return Compared(golden, candidate, Status.NOT_COMPARABLE, given, why="result")
         if any(results[slot].shape != others[slot].shape for slot in results):
             return Compared(golden, candidate, Status.NOT_COMPARABLE, given, why="result")
-        off = max(apart(results[slot], others[slot]) for slot in results)
+        each = {slot: apart(results[slot], others[slot]) for slot in results}
+        off = max(each.values())
         allowed = allowance(eps, self._terms[golden.index], self._inside[golden.index]) + passed_on(given)
         status = Status.SAME if off == 0 else Status.DRIFTED if off <= allowed else Status.DEVIATES
         if status is Status.DEVIATES and (why := self._owes_nothing(golden, candidate)):
             return Compared(golden, candidate, Status.NOT_COMPARABLE, given, why=why)
-        return Compared(golden, candidate, status, given, off, allowed)
+        parts = tuple(slot for slot, distance in each.items() if distance > allowed)
+        return Compared(golden, candidate, status, given, off, allowed, parts=parts if len(parts) < len(each) else ())
 
     def _hidden(self, around: Compared, within: Compared) -> Compared | None:
         """The comparison of a module whose result, rounded to few digits, does not show that it weighs otherwise."""

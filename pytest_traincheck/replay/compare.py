@@ -11,8 +11,9 @@ from pytest_traincheck.golden.recording import GRAD, Recording
 from pytest_traincheck.replay.build import Recorded, record
 from pytest_traincheck.replay.calls import BEGINNING, RANDOM, Calls, Compared, Status
 from pytest_traincheck.replay.computed import Call, Computed, of_training, paired_phases
-from pytest_traincheck.replay.difference import Difference, first_within, first_within_step
+from pytest_traincheck.replay.difference import Difference, first_after, first_within, first_within_step
 from pytest_traincheck.replay.flow import Flow
+from pytest_traincheck.replay.gradients import steps_alike
 from pytest_traincheck.replay.parting import Parting, parting
 from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.roles import roles_of_batch
@@ -89,6 +90,10 @@ class Comparison:
     """Key of a call whose result owed nothing -> why, in words that go on behind a number of calls."""
     parting: Parting | None = None
     """Where the run went another way than golden's; None where it did not."""
+    alike: frozenset[tuple[int, int]] = frozenset()
+    """Process and step where an optimizer used golden's gradients, however they were computed, which it did in every
+    step that is compared.
+    """
 
     @property
     def deviating(self) -> frozenset[str]:
@@ -103,6 +108,7 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
     made: set[str] = set()
     lost: dict[str, str] = {}
     partings: list[Parting] = []
+    alike: set[tuple[int, int]] = set()
     unstable = frozenset(golden.unstable)
     for process in sorted(set(golden.calls["process"].tolist())):
         recordings = golden, candidate.recording
@@ -111,6 +117,8 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
             calls = Calls(sides[0], sides[1], platform, candidate.workers, golden.repeated)
             claims += _claims(calls, candidate, process, unstable)
             made |= _made(calls, process) - unstable
+            if not numbers[0]:
+                alike |= {(process, step) for step in steps_alike(calls)}
             lost.update(_lost(calls, process))
             # An evaluation that is given something else, after steps that were not looked at, parts nothing.
             found = parting(calls, process) if of_training(golden, process, numbers[0]) else None
@@ -125,6 +133,7 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
         frozenset(made | {claim.key for claim in claims}),
         lost,
         min(partings, key=lambda item: item.step, default=None),
+        frozenset(alike),
     )
 
 
@@ -197,6 +206,8 @@ def _of_call(calls: Calls, found: Compared, candidate: Recorded, process: int) -
     golden = found.golden
     module = golden.kind == "module"
     first = first_within(calls, golden) if found.status is Status.DEVIATES else None
+    if first is None and found.parts:
+        first = first_after(calls, golden)
     within = calls.candidate.children.get(found.candidate.index, [])
     inside = golden.module.partition(".")[0]
     return Claim(
@@ -210,6 +221,7 @@ def _of_call(calls: Calls, found: Compared, candidate: Recorded, process: int) -
         holds=found.status is not Status.DEVIATES,
         off=found.off,
         allowed=found.allowed,
+        names=found.parts,
         first=first,
         first_row=int(candidate.rows[first.call.index]) if first is not None else -1,
         inner_row=int(candidate.rows[within[-1]]) if within else -1,

@@ -29,6 +29,12 @@ def first_within(calls: Calls, golden: Call) -> Difference | None:
     return found or _other_calls(calls, golden)
 
 
+def first_after(calls: Calls, golden: Call) -> Difference | None:
+    """The first call in a step that is given something else, after one whose result is golden's in part."""
+    after = [c for c in calls.golden.calls.values() if c.window == golden.window and c.begin > golden.end]
+    return _first(calls, after)
+
+
 def first_within_step(calls: Calls, backward: Call) -> Difference | None:
     """The first difference in a step up to a backward pass."""
     same = [c for c in calls.golden.calls.values() if c.window == backward.window and c.end < backward.begin]

@@ -185,3 +185,28 @@ def test_which_parameters_were_frozen_is_part_of_what_is_accepted(recorder: Reco
     two = recorder.check(golden, Loop(frozen=(names[0], names[1])))
     assert one.incidents
     assert identities(one.incidents).isdisjoint(identities(two.incidents))
+
+
+def clients(t: Training, rates: Sequence[float]) -> None:
+    """Two steps for each client, with an optimizer of its own."""
+    net = t.model()
+    for rate in rates:
+        optimizer = t.optimizer("torch.optim.SGD", [list(net.parameters.values())], [{"lr": rate}])
+        for _ in range(2):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.backward(net)
+            t.step(optimizer)
+
+
+@pytest.mark.parametrize(
+    ("rates", "decisions"),
+    [((0.2, 0.16, 0.128, 0.1024), 1), ((0.2, 0.15, 0.16, 0.08), 2)],
+    ids=["falls more often", "two by themselves"],
+)
+def test_a_rate_that_falls_more_often_is_one_decision(
+    recorder: Recorder, rates: Sequence[float], decisions: int
+) -> None:
+    golden = recorder.learn(lambda t: clients(t, (0.2, 0.2, 0.16, 0.16)))
+    outcome = recorder.judge(golden, lambda t: clients(t, rates))
+    assert len(outcome.incidents) == decisions, describe(outcome.incidents)

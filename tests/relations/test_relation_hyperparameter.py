@@ -23,7 +23,10 @@ def test_every_hyper_parameter_is_pinned_configuration(recorder: Recorder) -> No
 @pytest.mark.parametrize(
     ("change", "title"),
     [
-        ({"lr": 0.1}, "`torch.optim.AdamW(lr)` was 0.01 in the golden run and is 0.1 in the candidate."),
+        (
+            {"lr": 0.1},
+            "The learning rate `torch.optim.AdamW(lr)` was 0.01 in the golden run and is 0.1 in the candidate.",
+        ),
         (
             {"hyper": {"weight_decay": 0.0}},
             "`torch.optim.AdamW(weight_decay)` was 0.01 in the golden run and is 0 in the candidate.",

@@ -207,8 +207,8 @@ def test_shapes_that_were_broadcast(recorder: Recorder) -> None:
     """`(values.unsqueeze(1) - returns) ** 2` is a table in place of a column; its mean is a number all the same."""
     outcome = recorder.judge(recorder.learn(lambda t: noting(t, MEANS)), lambda t: noting(t, "loss.means=64, 64"))
     assert titles(outcome, "LossTerms") == [
-        "In the golden run the means in the loss went over 8, 64 elements; in the candidate over 64, 64: shapes "
-        "were broadcast, or a different dimension is averaged."
+        "In the golden run the means in the loss went over 8, 64 elements; in the candidate over 64, 64: batches "
+        "have more or fewer rows, shapes were broadcast, or a different dimension is averaged."
     ]
 
 

@@ -169,7 +169,7 @@ def test_a_model_that_is_entered_by_its_parts(recorder: Recorder) -> None:
         assert not totals(recorder.judge(golden, fine))
     assert totals(recorder.judge(golden, lambda t: by_parts(t, batches=1))) == [
         "In the golden run `torch.nn.Module.forward` of `Net` in evaluation was given 48 or more examples; in the "
-        "candidate 24."
+        "candidate 24: evaluation or validation calls it less often, or on fewer or smaller batches."
     ]
 
 
@@ -194,7 +194,7 @@ def test_the_same_examples_at_two_places_of_one_evaluation(recorder: Recorder) -
         assert not totals(recorder.judge(golden, lambda t, places=places: as_whole(t, *places)))  # type: ignore[misc]
     assert totals(recorder.judge(golden, lambda t: as_whole(t, "evaluate", "eval", batches=1))) == [
         "In the golden run `torch.nn.Module.forward` of `Net` in evaluation was given 48 or more different examples; "
-        "in the candidate 24."
+        "in the candidate 24: evaluation or validation calls it less often, or on fewer or smaller batches."
     ]
 
 

@@ -105,9 +105,9 @@ def forgets_its_mask(after: int) -> Any:
 def test_what_a_later_step_leaves_out_is_not_excused(record: Record) -> None:
     """The steps that are compared say nothing about the others."""
     golden = golden_of(record, steps=6)
-    title, attribute = titles(check_run(golden, record(train(steps=6, wrap=forgets_its_mask(3))), same_spec=True))
-    assert attribute.startswith('The attribute `mask` of `Model.block.attend` was "causal" before step 3')
-    assert title.startswith(
+    (incident,) = check_run(golden, record(train(steps=6, wrap=forgets_its_mask(3))), same_spec=True).incidents
+    assert incident.cause.title.startswith('The attribute `mask` of `Model.block.attend` was "causal" before step 3')
+    assert incident.consequences[0].title.startswith(
         "A masking function (`masked_fill`, or attention with a mask) was called at least "
         "once in every training step of the golden run"
     )
@@ -149,7 +149,8 @@ def test_what_evaluation_does_is_not_excused_by_training(record: Record) -> None
     """Losses and gradients are golden's, and the dropout that stays active in evaluation is a mistake all the same."""
     golden = learn([record(with_evaluation(False)) for _ in range(3)], pipeline="evaluated", seeds=(0, 1, 2))
     outcome = check_run(golden, record(with_evaluation(True)), same_spec=True)
-    assert any("dropout" in title and "training" in title for title in titles(outcome))
+    found = [violation.title for incident in outcome.incidents for violation in incident.violations]
+    assert any("dropout" in title and "training" in title for title in found)
 
 
 class Manual(Attention):
