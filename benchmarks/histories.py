@@ -226,6 +226,7 @@ def main() -> int:
     parser.add_argument("--scratch", type=Path, help="keep the traces here and use those that are there")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page to FILE instead of printing it")
     parser.add_argument("--before", type=Path, metavar="FILE", help="text that goes in front of the tables")
+    parser.add_argument("--again", action="store_true", help="leave out the explanations, which are of the first run")
     arguments = parser.parse_args()
     facts, pipelines = machine(), load_pipelines()
     pairs = [
@@ -247,7 +248,7 @@ def main() -> int:
         if arguments.scratch is None:
             shutil.rmtree(scratch, ignore_errors=True)
     before = arguments.before.read_text(encoding="utf-8").rstrip() + "\n\n" if arguments.before else ""
-    text = before + page(outcomes, facts)
+    text = before + page(outcomes, facts, first=not arguments.again)
     if arguments.write:
         arguments.write.write_text(text, encoding="utf-8")
     else:

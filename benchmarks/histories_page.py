@@ -94,8 +94,8 @@ class Outcome:
         return not self.problem and self.found is (self.pair.expected == "found")
 
 
-def page(outcomes: Sequence[Outcome], facts: Mapping[str, str]) -> str:
-    """The tables by kind, what was not as it should be with the explanations, and the machine."""
+def page(outcomes: Sequence[Outcome], facts: Mapping[str, str], *, first: bool = True) -> str:
+    """The tables by kind, what was not as it should be the explanations of the first run, and the machine."""
     blocks = [_summary(outcomes)]
     for kind, heading in (
         (Kind.FIX, "Fixes: the fix is golden, its parent is checked"),
@@ -108,7 +108,9 @@ def page(outcomes: Sequence[Outcome], facts: Mapping[str, str]) -> str:
     alarms = [each for each in outcomes if each.other_seed]
     if alarms:
         blocks += ["## Other seeds", "\n".join(f"- {_seed_line(each)}" for each in alarms)]
-    blocks += ["## What was not as it should be", _explanations(outcomes), _measured(facts)]
+    if first:
+        blocks += ["## What was not as it should be", _explanations(outcomes)]
+    blocks.append(_measured(facts))
     return "\n\n".join(blocks) + "\n"
 
 
