@@ -20,6 +20,7 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from pytest_traincheck.probe import install, measures, observe  # noqa: E402
+from pytest_traincheck.probe.given import CALLS, PREFIX  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -209,7 +210,9 @@ def test_measures_end_after_eight_steps(watched: Watch) -> None:
     trace = watched(lambda: [None for _ in every_step(14)])
     ends = [call.end for call in trace.calls if call.type == "optimizer"]
     assert len(ends) == 14
-    assert max(item.seq for item in trace.measures) < ends[7]
+    given = [item for item in trace.measures if item.measure.startswith(PREFIX)]
+    assert max(item.seq for item in trace.measures if item not in given) < ends[7]
+    assert ends[CALLS - 2] < max(item.seq for item in given) < ends[CALLS - 1]
     assert max(item.seq for item in trace.measured("activation.rms")) < ends[1]
     for name in ("loss.shift", "model.input", "backward.root", "loss.terms", "pattern.mask", "rng.torch"):
         assert len(trace.measured(name)) == 8, name
@@ -399,12 +402,17 @@ def test_a_process_that_never_steps_notes_no_copies_for_ever(tmp_path: Path) -> 
 
 def test_a_process_that_never_steps_is_not_measured_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measures, "LIMIT", 50)
-    with observe(tmp_path):
-        net = Tiny(mask=True).eval()
-        with torch.no_grad():
-            for _ in range(60):
-                net(words())
-    assert len(only(tmp_path).measures) <= 60
+    counts = []
+    for calls in (60, 120):
+        with observe(tmp_path / str(calls)):
+            net = Tiny(mask=True).eval()
+            with torch.no_grad():
+                for _ in range(calls):
+                    net(words())
+        found = only(tmp_path / str(calls)).measures
+        assert sum(not item.measure.startswith(PREFIX) for item in found) <= 60
+        counts.append(len(found))
+    assert counts[0] == counts[1]
 
 
 def test_the_short_path_records_the_same_calls(watched: Watch) -> None:
