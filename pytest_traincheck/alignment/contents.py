@@ -2,7 +2,8 @@
 
 With golden's seed nearly every parameter begins with golden's numbers, whatever it is called and wherever it lies. What
 was split, joined, renamed and regrouped in one go is found again by these; a module is golden's where exactly the same
-parameters lie in it, unless it is known to return something else.
+parameters lie in it, unless it is known to return something else. A parameter that never changes may be a buffer
+now, or a plain number.
 """
 
 from __future__ import annotations
@@ -52,10 +53,20 @@ def find_by_content(
         pairs |= _paired(*_open(pairs, mine, theirs, 1), *flags)
     pairs |= dict(_mirrored(pairs, models, golden.models))
     returned = sizes_of_golden(golden.recording), sizes_of_run(run)
-    moves = [*_moves(pairs, models, golden.models, returned)]
+    # What never changes may be no parameter here, and then nothing of it is found again.
+    constant = {place for place, values in theirs.items() if len(values) > 1 and len(set(values)) == 1}
+    moves = [*_moves(pairs, models, _without(golden.models, constant - set(pairs.values())), returned)]
     kept = {root for root in models if any(move.root == root and not move.path for move in moves)}
     taken = {move.golden_root for move in moves}
     return Relocation(tuple(moves), {root: f"{root} (new)" for root in models if root in taken - kept})
+
+
+def _without(models: Models, places: Collection[Place]) -> Models:
+    """Models without those parameters."""
+    return {
+        root: {name: shape for name, shape in parameters.items() if (root, name) not in places}
+        for root, parameters in models.items()
+    }
 
 
 def placed_parameters(golden: Models, models: Models) -> int:

@@ -165,7 +165,7 @@ def _evaluate(
     if not broken.size:
         return InvariantVerdict(invariant, Verdict.HELD), None
     broken = broken[np.argsort(examples.row[broken], kind="stable")]
-    if replayed is not None and (reason := excuse(invariant, run, examples, broken, replayed)):
+    if reason := excuse(invariant, run, examples, broken, replayed):
         return InvariantVerdict(invariant, Verdict.HELD, reason), None
     if reason := without_effect(invariant, recorded, run):
         return InvariantVerdict(invariant, Verdict.HELD, reason), None

@@ -32,14 +32,22 @@ _STEPS = 2
 many must also have golden's gradients where these are all that shows it.
 """
 
+_ALIKE = "the model does the same in both modes"
+
 Place = tuple[int, int]
 """A process, and a row among its events."""
 
 
-def excuse(invariant: Invariant, run: Run, examples: Examples, broken: Ints, replayed: Comparison) -> str:
-    """Why a broken rule is none, in words; empty where nothing speaks for it. `broken` is in order of time."""
+def excuse(invariant: Invariant, run: Run, examples: Examples, broken: Ints, replayed: Comparison | None) -> str:
+    """Why a broken rule is none, in words; empty where nothing speaks for it. `broken` is in order of time; `replayed`
+    is None where nothing can be compared with the golden run.
+    """
     how = meaning_of(invariant).excuse
     if invariant.kind is Kind.CONFIG or how is Excuse.NONE:
+        return ""
+    if how is Excuse.ALIKE_IN_MODES:
+        return _ALIKE if all(_alike_in_modes(run, examples, place) for place in broken.tolist()) else ""
+    if replayed is None:
         return ""
     if how is Excuse.INITIAL_VALUES:
         begun = [item for item in replayed.claims if item.what == "initial"]
@@ -69,6 +77,13 @@ def _first_places(run: Run, examples: Examples, broken: Ints) -> list[Place]:
         seen = examples.observed[position] if examples.observed is not None else ""
         first.setdefault((number, process.module_name(row), process.stage_name(row), seen), (number, row))
     return list(first.values())
+
+
+def _alike_in_modes(run: Run, examples: Examples, place: int) -> bool:
+    """Whether the model that is called in an example holds nothing that acts by its mode, as far as can be seen."""
+    process = run.processes[int(examples.process[place])]
+    model = process.module_name(int(examples.row[place])).partition(".")[0]
+    return not vocabulary.is_compiled(process) and model not in vocabulary.acting_by_mode(process)
 
 
 def _is_rewritten(invariant: Invariant, run: Run, places: Sequence[Place], replayed: Comparison) -> bool:

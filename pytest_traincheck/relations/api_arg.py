@@ -224,12 +224,15 @@ class APIArg:
 
 def _meaning_of_mode(claim: ModeOfCall) -> Meaning:
     training = claim.mode == "training"
+    # A program that never says `eval()` does not ask for train mode in evaluation: nobody has thought of modes.
+    never_said = training and (claim.stage, claim.value) == ("eval", "on")
     return Meaning(
         Place.FORWARD,
         brings=frozenset({Change.MODE} if training else ()),
         comes_with=frozenset({Change.LOOP} if training else ()),
         is_mode=True,
         set_up=claim.stage == "init",
+        excuse=Excuse.ALIKE_IN_MODES if never_said else Excuse.NONE,
         words=Words(names=MODE_NAMES[claim.mode]),
     )
 

@@ -104,7 +104,9 @@ class Change(Enum):
 
 
 class Excuse(Enum):
-    """What replay must have shown for a broken rule to be none: that something is written in other words."""
+    """What must be known for a broken rule to be none: that something is written in other words, or does nothing. All
+    but the last is for replay to show.
+    """
 
     NONE = "none"
     """Nothing excuses it."""
@@ -114,6 +116,8 @@ class Excuse(Enum):
     """A function is gone, and whatever was compared is golden's."""
     INITIAL_VALUES = "initial values"
     """The numbers that training begins with are golden's."""
+    ALIKE_IN_MODES = "alike in modes"
+    """The model holds nothing that does anything else in the other mode."""
 
 
 class Evidence(Enum):

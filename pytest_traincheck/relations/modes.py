@@ -12,6 +12,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Change, Meaning, Place, Words
+from pytest_traincheck.relations.vocabulary import SENSITIVE
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
@@ -24,10 +25,6 @@ TRAIN = "torch.nn.Module.train"
 Moment = Literal["step", "evaluation"]
 """The last call before each step, which is what training makes of a model, or all others in evaluation."""
 Mode = Literal["train", "eval", "either"]
-SENSITIVE = ("Dropout", "BatchNorm", "InstanceNorm", "RNN", "LSTM", "GRU", "MultiheadAttention", "Transformer", "RReLU")
-"""What the names of those modules of torch hold that do something else in train mode than in eval mode. A module of
-anybody else may.
-"""
 _WHEN: Mapping[Moment, str] = {"step": "Before each step", "evaluation": "In evaluation"}
 
 

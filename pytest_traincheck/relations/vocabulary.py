@@ -67,6 +67,11 @@ LAYER_FUNCTIONS = STOCHASTIC | NORMALISATION | ATTENTION
 MASKING = "a masking function"
 """However it is spelled: `masked_fill`, or attention that is given a mask or told to be causal."""
 
+SENSITIVE = ("Dropout", "BatchNorm", "InstanceNorm", "RNN", "LSTM", "GRU", "MultiheadAttention", "Transformer", "RReLU")
+"""What the names of those modules of torch hold that do something else in train mode than in eval mode. A module of
+anybody else may.
+"""
+
 
 def trains_ranks(api: str) -> bool:
     """Whether an API is one of the wrappers that make ranks train together, such as `DistributedDataParallel`."""
@@ -158,6 +163,24 @@ def wrapper_calls(process: Process) -> Ints:
     if not len(mask):
         return np.empty(0, dtype=np.int64)
     return np.flatnonzero(mask[process.api.codes] & process.type_codes.isin(["module"]))
+
+
+def acting_by_mode(process: Process) -> frozenset[str]:
+    """Names of the models that hold, or are, a module that may do something else in eval mode than in train mode: one
+    of torch's that does, one of the user's that is called like one, any other of a library.
+    """
+
+    def compute() -> frozenset[str]:
+        libraries = {symbol["name"]: symbol.get("library") for symbol in process.raw.symbols["api"][1:]}
+        found: set[str] = set()
+        for symbol in process.raw.symbols["mod"][1:]:
+            name = str(symbol.get("class", ""))
+            alike = libraries.get(name) in ("torch", "user") and not any(part in name for part in SENSITIVE)
+            if not alike:
+                found.add(process.names.roots[symbol.get("root", 0)])
+        return frozenset(found)
+
+    return process.memo("models that act by mode", compute)
 
 
 def is_compiled(process: Process) -> bool:

@@ -10,6 +10,7 @@ from pytest_traincheck.replay.computed import INFINITE, PAIRS, ROWS, Call, Compu
 from pytest_traincheck.replay.fetches import Fetch
 from pytest_traincheck.replay.likeness import Likeness
 from pytest_traincheck.replay.point import Point
+from pytest_traincheck.replay.reordered import parts_of_batch
 from pytest_traincheck.replay.tolerance import agreement, epsilon
 
 _FEW = 16
@@ -38,7 +39,7 @@ def paired_batches(calls: Calls, likeness: Likeness, window: int, start: tuple[f
             continue
         candidate = theirs.calls[other]
         yield from _side_by_side(ours, theirs, golden, candidate)
-        batch, made = ours.results.get(golden.index, {}), theirs.results.get(other, {})
+        batch, made = ours.results.get(golden.index, {}), parts_of_batch(calls, golden, candidate)
         if not batch or batch.keys() != made.keys():
             continue
         fetch, again = ours.fetched.get(golden.index), theirs.fetched.get(other)
@@ -49,7 +50,7 @@ def paired_batches(calls: Calls, likeness: Likeness, window: int, start: tuple[f
         elif not calls.same_draws(since, (golden.end, candidate.end)):
             return
         off = {slot: apart(tensor, made[slot]) for slot, tensor in batch.items()}
-        kept = _known_by(calls, likeness, golden, candidate, off)
+        kept = _known_by(calls, likeness, (golden, candidate), made, off)
         if kept is None:
             continue
         wrong = [slot for slot in batch if off[slot] > agreement(epsilon(batch[slot].dtype))]
@@ -59,11 +60,14 @@ def paired_batches(calls: Calls, likeness: Likeness, window: int, start: tuple[f
         yield Point("batch", golden, candidate, worst, 0.0, names, kept.removeprefix("out."))
 
 
-def _known_by(calls: Calls, likeness: Likeness, golden: Call, candidate: Call, off: Mapping[str, float]) -> str | None:
+def _known_by(
+    calls: Calls, likeness: Likeness, pair: tuple[Call, Call], made: Mapping[str, Tensor], off: Mapping[str, float]
+) -> str | None:
     """The part by which a batch is known to hold golden's examples; empty where single rows say it, None where nothing
     does.
     """
-    batch, made = calls.golden.results[golden.index], calls.candidate.results[candidate.index]
+    golden, candidate = pair
+    batch = calls.golden.results[golden.index]
     largest = max(tensor.size for tensor in batch.values())
     kept = [slot for slot in batch if off[slot] == 0 and batch[slot].size == largest and _telling(batch[slot])]
     if kept or not _of_the_same(calls, golden, candidate):

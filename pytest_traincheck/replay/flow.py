@@ -242,8 +242,7 @@ class Flow:
             if begin is None or other is None:
                 return None
             at = begin[0], other[0]
-        models = self._models_stepped(golden)
-        names = [name for kind, name in self._golden.values if kind == "gradient" and name.startswith(models)]
+        names = self._used(golden)
         found: dict[str, tuple[Tensor, float]] = {}
         for name in names:
             ours = self._golden.value("gradient", name, at[0])
@@ -262,13 +261,25 @@ class Flow:
             excess[name] = off, allowance(eps, _CALLS, _CALLS) + passed_on(given) + noise
         return _worst("gradient", golden, candidate, excess)
 
-    def _models_stepped(self, golden: Call) -> tuple[str, ...]:
-        """How the names of the parameters begin that the next optimizer step consumes the gradients of. A generator's
-        loss leaves gradients in the discriminator too, which somebody clears sooner or later.
+    def _used(self, golden: Call) -> list[str]:
+        """The parameters that the next optimizer step consumes the gradients of. A generator's loss leaves gradients in
+        the discriminator too, and that of a new task in the heads of old ones, which somebody clears sooner or later.
+
+        Of one model that step moves what its optimizer holds, unless it moves nothing, as with a rate of 0: then all
+        of the model counts.
         """
         steps = [call for call in self._golden.calls.values() if call.kind == "optimizer" and call.end >= golden.end]
-        label = min(steps, key=lambda call: call.begin).optimizer if steps else ""
-        return tuple(f"{root}." for root in models_in(label)) or ("",)
+        step = min(steps, key=lambda call: call.begin, default=None)
+        models = tuple(f"{root}." for root in models_in(step.optimizer if step is not None else "")) or ("",)
+        names = [name for kind, name in self._golden.values if kind == "gradient" and name.startswith(models)]
+        other = self._candidate.calls.get(self._calls.pairs.get(step.index, -1)) if step is not None else None
+        if step is None or other is None:
+            return names
+        ours, theirs = self._golden.hyper.get(step.index), self._candidate.hyper.get(other.index)
+        if ours is None or theirs is None:
+            return names
+        moved = {name for name, *_ in self._moved(("parameter",), (ours[0], theirs[0]), (step.end, other.end))}
+        return [name for name in names if name in moved] or names
 
     def _update(self, golden: Call, candidate: Call, given: float) -> Point | None:
         ours, theirs = self._golden.hyper.get(golden.index), self._candidate.hyper.get(candidate.index)

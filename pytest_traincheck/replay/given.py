@@ -8,6 +8,7 @@ from pytest_traincheck.golden.recording import ENTRY, GRAD, TRAINING
 from pytest_traincheck.replay.calls import Calls
 from pytest_traincheck.replay.computed import INFINITE, Call, Computed, Tensor, apart
 from pytest_traincheck.replay.draws import Times
+from pytest_traincheck.replay.reordered import parts_of_batch
 from pytest_traincheck.replay.tolerance import agreement, epsilon
 
 _FEWEST, _OTHER = 16, 0.01
@@ -47,7 +48,7 @@ def batches_apart(calls: Calls, window: int) -> float | None:
         return _anchor(calls, window)
     worst = 0.0
     for golden, candidate in zip(ours, theirs, strict=True):
-        batch, other = calls.golden.results.get(golden.index), calls.candidate.results.get(candidate.index)
+        batch, other = calls.golden.results.get(golden.index), parts_of_batch(calls, golden, candidate)
         if not batch or not other or batch.keys() != other.keys():
             return None
         off = [apart(tensor, other[slot]) for slot, tensor in batch.items()]

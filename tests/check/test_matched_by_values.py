@@ -284,3 +284,64 @@ def test_what_is_not_loaded_before_an_evaluation_is_told(federated: Golden, tmp_
     outcome = check_run(federated, record(tmp_path, Federated(average=average)), same_spec=True)
     said = [each.title for each in violations(outcome)]
     assert any("torch.nn.Module.load_state_dict" in title for title in said), describe(outcome.incidents)
+
+
+# Constants
+
+
+class Table(nn.Module):
+    """Scores pairs by tables of its own and a margin, a parameter that nobody trains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.margin = nn.Parameter(torch.tensor([2.0]), requires_grad=False)
+        self.left, self.right = (nn.Parameter(torch.randn(count, 4)) for count in (7, 5))
+
+    def forward(self, pairs: Any) -> Any:
+        return self.margin - (self.left[pairs[:, 0]] - self.right[pairs[:, 1]]).abs().sum(1)
+
+
+class Scorer(nn.Module):
+    """The same in layers, under other names; the margin is a buffer, and a method takes the place of `forward`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("limit", torch.tensor([2.0]))
+        numbers = [torch.randn(count, 4) for count in (7, 5)]
+        self.heads, self.tails = (nn.Embedding.from_pretrained(each, freeze=False) for each in numbers)
+
+    def score(self, pairs: Any) -> Any:
+        return self.limit - (self.heads(pairs[:, 0]) - self.tails(pairs[:, 1])).abs().sum(1)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Trains scores, and looks at all of them every other step."""
+
+    seed: int = 0
+    in_layers: bool = False
+    looks: bool = True
+
+    def __call__(self) -> None:
+        torch.manual_seed(self.seed)
+        model = Scorer() if self.in_layers else Table()
+        score = model.score if self.in_layers else model
+        optimizer = torch.optim.SGD([each for each in model.parameters() if each.requires_grad], lr=0.1)
+        every = torch.cartesian_prod(torch.arange(7), torch.arange(5))
+        for step in range(6):
+            optimizer.zero_grad()
+            F.softplus(-score(every[torch.randperm(len(every))[:12]])).mean().backward()
+            optimizer.step()
+            if step % 2 and self.looks:
+                with torch.no_grad():
+                    print(f"mean {score(every).mean().item():.3f}")
+
+
+def test_a_constant_may_be_a_buffer(tmp_path: Path) -> None:
+    """What holds all that moves in golden's model is that model, though its margin is a parameter no more."""
+    golden = goldens(tmp_path, Scoring())
+    outcome = check_run(golden, record(tmp_path / "layers", Scoring(in_layers=True)), same_spec=True)
+    assert not outcome.incidents, describe(outcome.incidents)
+    assert ("Scorer", "Table") in outcome.renamed
+    blind = check_run(golden, record(tmp_path / "blind", Scoring(in_layers=True, looks=False)), same_spec=True)
+    assert any("in evaluation was called at least once" in item.title for item in violations(blind))

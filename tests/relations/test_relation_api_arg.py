@@ -55,6 +55,17 @@ def test_an_evaluation_in_training_mode(recorder: Recorder) -> None:
     assert len(outcome.incidents) == 1, describe(outcome.incidents)
 
 
+@pytest.mark.parametrize("layers", [(LINEAR,), (LINEAR, DROPOUT)], ids=["alike in both modes", "acts by its mode"])
+def test_eval_mode_where_golden_never_asked_for_one(recorder: Recorder, layers: tuple[Layer, ...]) -> None:
+    """Train mode in evaluation is what every model has that nobody has said `eval()` to."""
+    golden = recorder.golden(Loop(layers=layers, eval_mode=False))
+    rule(golden, "In evaluation, models are called in train mode.")
+    titles = [item.cause.title for item in recorder.check(golden, Loop(layers=layers)).incidents]
+    assert any("calls it in eval mode" in title for title in titles) == (DROPOUT in layers)
+    asked = recorder.golden(Loop(layers=layers))
+    assert recorder.check(asked, Loop(layers=layers, eval_mode=False)).incidents, "golden does ask for eval mode"
+
+
 def test_an_evaluation_that_records_gradients(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(eval_no_grad=False))
     assert broken(outcome, NO_GRAD).candidate == "called with gradients recorded"

@@ -226,3 +226,30 @@ def test_gradients_of_all_models_that_one_optimizer_holds(record: Record) -> Non
     golden = learn([record(adversarial(together=True)) for _ in range(2)], pipeline="both", seeds=(0, 1))
     top = replayed(golden, record(adversarial(together=True, scale=1.5)))[0]
     assert "Bilinear.weight" in top.title
+
+
+def one_head_after_the_other(*, clears_all: bool = False, slip: float = 0.0) -> Any:
+    """Tasks with a head and an optimizer each; what is repeated of old tasks leaves gradients in their heads."""
+
+    def run() -> None:
+        torch.manual_seed(0)
+        model = nn.ModuleDict({"trunk": nn.Linear(4, 6), "0": nn.Linear(6, 3), "1": nn.Linear(6, 3)})
+        for task in range(2):
+            held = [*model["trunk"].parameters(), *model[str(task)].parameters()]
+            optimizer = torch.optim.SGD(held, lr=0.1)
+            for _ in range(2):
+                (model if clears_all else optimizer).zero_grad()
+                hidden = model["trunk"](torch.randn(8, 4))
+                loss = sum(F.softplus(model[str(each)](hidden)).mean() for each in range(task + 1))
+                for parameter in held if task else ():
+                    loss = loss + slip * (parameter - parameter.detach()).sum()
+                loss.backward()
+                optimizer.step()
+
+    return run
+
+
+def test_gradients_of_what_no_optimizer_holds_any_more(record: Record) -> None:
+    golden = learn([record(one_head_after_the_other()) for _ in range(2)], pipeline="tasks", seeds=(0, 1))
+    assert not replayed(golden, record(one_head_after_the_other(clears_all=True)))
+    assert replayed(golden, record(one_head_after_the_other(slip=0.01)))
