@@ -221,6 +221,13 @@ def comes_of_value(effect: Violation, cause: Violation) -> bool:
     return all(map(is_switch, cause.changed)) and (inside or (effect.deviation.is_absence and not effect.module))
 
 
+def comes_of_data(effect: Violation, cause: Violation) -> bool:
+    """Whether what is written into stored data shows in the batches that are made of it, which may come before a look
+    at the data.
+    """
+    return Change.VALUES in _shared(cause, effect)
+
+
 def comes_of_mode(effect: Violation, cause: Violation) -> bool:
     """Whether what modules do in another mode shows in a violation: functions and flags, numbers that are drawn,
     buffers and results of theirs.

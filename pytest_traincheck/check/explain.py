@@ -35,9 +35,15 @@ def explain(violations: Sequence[Violation]) -> tuple[Incident, ...]:
 
 
 def _gathered(groups: Sequence[list[Violation]], root: Violation) -> list[list[Violation]]:
-    """The groups, with what follows from a value that was set on modules below it, whichever was seen first."""
+    """The groups, with what follows from a value that was set on modules, or from data that was written to, below it,
+    whichever was seen first.
+    """
     own = next((group for group in groups if group[0] is root), None)
-    follow = [group for group in groups if group is not own and causes.comes_of_value(group[0], root)]
+    follow = [
+        group
+        for group in groups
+        if group is not own and (causes.comes_of_value(group[0], root) or causes.comes_of_data(group[0], root))
+    ]
     if own is None or not follow:
         return list(groups)
     merged = [root, *sorted((item for group in (own, *follow) for item in group if item is not root), key=_order)]

@@ -95,6 +95,8 @@ class Change(Enum):
     """How often things come in a run."""
     BATCHES = "batches"
     """How large batches are."""
+    VALUES = "values"
+    """What numbers batches are made of."""
     LOSS_INPUT = "loss input"
     """How loss functions are called, or what they are given."""
     MODE = "mode"

@@ -25,7 +25,7 @@ from pytest_traincheck.relations.batches import (
 )
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.meaning import Evidence, Meaning, Place, Words
+from pytest_traincheck.relations.meaning import Change, Evidence, Meaning, Place, Words
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
@@ -119,6 +119,7 @@ class Ranges:
     def meaning(self, rule: Invariant[Claims]) -> Meaning:
         return Meaning(
             Place.DATA,
+            comes_with=frozenset({Change.VALUES}),
             # What a loop does with a batch, a model may do itself. What is evaluated shows in no training step.
             shown_by=Evidence.NONE if isinstance(rule.claim, SameInEvaluation) else Evidence.TRAINED,
             words=Words(words=(rule.claim.given,), parts=("normalize", "scale", "transform")),

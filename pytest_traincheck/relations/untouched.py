@@ -10,7 +10,7 @@ import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, all_of, listed
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
+from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place, Words
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
@@ -45,7 +45,7 @@ class Untouched:
     def meaning(self, rule: Invariant[DataIsKept]) -> Meaning:
         _, _, attribute = rule.claim.attribute.rpartition(".")
         words = Words(parts=("dataset", "transform", "augment"), words=(attribute,) if attribute else ())
-        return Meaning(Place.DATA, order=-1, words=words)
+        return Meaning(Place.DATA, brings=frozenset({Change.VALUES}), order=-1, words=words)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         names = sorted({name for process in (*run.processes, *run.workers) for name in _attributes(process)})
