@@ -25,6 +25,11 @@ FLOORS: Mapping[Quantity, float] = {
 
 POOLED_FLOOR = 0.5
 
+FOLLOWS_THE_LOSS = 0.5
+"""How far gradients together differ between runs where the loss differs, both as logarithms, at the least: what is
+left to learn is in both, and of a squared difference the gradient goes with the difference, the root of the loss.
+"""
+
 CONSTANT = 0.01
 """Half width, relative, for a parameter that is filled with one constant."""
 
@@ -67,7 +72,9 @@ def fit(claim: QuantityOf | PooledQuantity, runs: Sequence[Run]) -> Numbers | No
         return _means(runs, claim, names, by_run)
     if quantity == quantities.INITIAL_SCALE:
         return _initial(runs, claim, names, by_run)
-    return _pooled(names, by_run) if isinstance(claim, PooledQuantity) else _sizes(runs, claim, names, by_run)
+    return (
+        _pooled(runs, claim, names, by_run) if isinstance(claim, PooledQuantity) else _sizes(runs, claim, names, by_run)
+    )
 
 
 def _spread(by_run: Sequence[Mapping[str, Floats]], names: Sequence[str], scale: Scale) -> tuple[Floats, Floats]:
@@ -135,7 +142,12 @@ def _is_positive(runs: Sequence[Run], name: str) -> bool:
     return enough and bool((values > 0).all())
 
 
-def _pooled(names: Sequence[str], by_run: Sequence[Mapping[str, Floats]]) -> Numbers | None:
+def _pooled(
+    runs: Sequence[Run],
+    claim: QuantityOf | PooledQuantity,
+    names: Sequence[str],
+    by_run: Sequence[Mapping[str, Floats]],
+) -> Numbers | None:
     sizes, _, _ = _comparable(by_run, names)
     if len(sizes) < MIN_POOLED:
         return None
@@ -145,9 +157,20 @@ def _pooled(names: Sequence[str], by_run: Sequence[Mapping[str, Floats]]) -> Num
     spread = pooled.std(axis=0, ddof=1)
     if not spread.any():
         return None
+    if claim.quantity == quantities.GRADIENT:
+        # Three runs whose gradients are as large by chance would make a narrow band; their losses tell that it is one.
+        spread = np.maximum(spread, FOLLOWS_THE_LOSS * _spread_of_loss(runs))
     low, high = intervals(pooled, spread, np.array([POOLED_FLOOR]), np.ones(1))
     usual = {name: (float(np.exp(mean)),) * 2 for name, mean in zip(sizes, center, strict=True)}
     return _numbers({**usual, POOLED: (float(np.exp(low[0])), float(np.exp(high[0])))})
+
+
+def _spread_of_loss(runs: Sequence[Run]) -> float:
+    """Standard deviation of the logarithm of the first loss between runs; 0 where it is no size in some run."""
+    found = [by_name([readings for _, readings in readings_of(quantities.LOSS, "", run)]) for run in runs]
+    losses = np.array([float(run.get(quantities.TOTAL_LOSS, np.zeros(1)).mean()) for run in found])
+    known = bool(np.isfinite(losses).all() and (losses > 0).all())
+    return float(np.log(losses).std(ddof=1)) if known else 0.0
 
 
 def _elements(runs: Sequence[Run], claim: QuantityOf | PooledQuantity, names: Sequence[str]) -> Floats:

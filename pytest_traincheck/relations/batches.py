@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from pytest_traincheck.relations.context import module_roots
 from pytest_traincheck.relations.vocabulary import F
 from pytest_traincheck.trace import Process
 from pytest_traincheck.trace.labels import Bools, Ints
@@ -54,8 +55,8 @@ the golden runs, is once in 10,000 times.
 @dataclass(frozen=True)
 class Batches:
     """Batches of one input, as parallel columns of length n: the rows of the trace that say how many rows each has,
-    these numbers, which of them are different from all before, and by name what the numbers in them are like; NaN where
-    that is not known.
+    these numbers, which of them are different from all before, which come in a step that is given something different
+    from all before, and by name what the numbers in them are like; NaN where that is not known.
 
     What is seen again, as in another epoch, is no further evidence for a rule. It is where one is broken: of what comes
     again and again in the golden runs, too, there is no rule.
@@ -64,6 +65,7 @@ class Batches:
     rows: Ints
     sizes: Floats
     new: Bools
+    fresh: Bools
     facts: Mapping[str, Floats]
 
     def share(self, sort: Sort, repeated: bool = False) -> Share | None:
@@ -85,15 +87,20 @@ class Batches:
         return bool(((low < 0) | (high > 1)).any())
 
     def extreme(self, which: Extreme) -> int | None:
-        """The extreme of all batches of whole numbers; `None` where too few were seen."""
+        """The extreme of all batches of whole numbers; `None` where too few were seen. One batch that is trained on
+        again and again is one: whether it has an extreme is chance. A mask that is the same beside other words is not.
+        """
         values = self.facts[which]
-        values = values[~np.isnan(values)]
-        if len(values) < LEAST_BATCHES:
+        known = ~np.isnan(values)
+        if (known & self.fresh).sum() < LEAST_BATCHES:
             return None
+        values = values[known]
         return int(values.min() if which == "smallest" else values.max())
 
     def usual(self, which: Extreme) -> int | None:
-        """The extreme of all batches, where most of several different batches have it."""
+        """The extreme of all batches, where most of several different batches have it. Batches of one run share what
+        was drawn or made once, so that they may agree in any number; see `is_bound`.
+        """
         values, number = self.facts[which], self.extreme(which)
         values = values[~np.isnan(values) & self.new]
         often = number is not None and len(values) >= LEAST_BATCHES and float((values == number).mean()) >= USUAL
@@ -115,7 +122,12 @@ def batches(process: Process) -> Mapping[Where, Batches]:
                 path = name.removeprefix(ROWS)
                 for (owner, stage), rows in _owners(process, process.measures(name)):
                     found[owner, path, stage] = _read(process, path, rows)
-        return found
+        steps = [process.window[mine.rows[mine.new]] for (_, _, stage), mine in found.items() if stage == TRAIN]
+        fresh = np.unique(np.concatenate(steps)) if steps else np.empty(0, dtype=np.int64)
+        return {
+            where: replace(mine, fresh=mine.new | np.isin(process.window[mine.rows], fresh))
+            for where, mine in found.items()
+        }
 
     return process.memo("batches of inputs", compute)
 
@@ -139,6 +151,28 @@ def answers_itself(process: Process) -> bool:
         return len(asked) < 2 or float(np.mean(asked)) >= 0.5
 
     return process.memo("answers itself", compute)
+
+
+def is_answered(process: Process, given: Batches) -> bool:
+    """Whether another model than those that are trained with these batches is called without gradients before the first
+    of them: they may be made of what it returned, as codes, clusters or labels are.
+    """
+    entries, roots = process.entry_rows, module_roots(process)
+    called = roots[process.events["mod"][entries]]
+    trained = np.isin(process.window[entries], process.window[given.rows]) & (process.stage[entries] == TRAIN)
+    others = ~np.isin(called, called[trained]) & (process.grad_mode[entries] != 1)
+    return bool((entries[others] < given.rows[0]).any())
+
+
+def is_bound(process: Process, which: Extreme, number: int) -> bool:
+    """Whether an extreme is one of the program and not of what a seed happened to draw: numbers are counted from 0 or
+    1, below which there are marks such as -100, and end where a table or the classes of a model do, or are flags.
+    """
+
+    def compute() -> frozenset[int]:
+        return frozenset(size for symbol in process.raw.symbols["var"] for size in symbol.get("shape", ()))
+
+    return number <= 1 or (which == "largest" and number + 1 in process.memo("sizes of variables", compute))
 
 
 def _owners(process: Process, rows: Ints) -> Iterator[tuple[tuple[str, int], Ints]]:
@@ -175,7 +209,8 @@ def _read(process: Process, path: str, rows: Ints) -> Batches:
             if position is not None:
                 column[position] = values[row]
         facts[fact] = column
-    return Batches(rows, values[rows].astype(np.float64), _new(process, rows), facts)
+    new = _new(process, rows)
+    return Batches(rows, values[rows].astype(np.float64), new, new, facts)
 
 
 def types(process: Process) -> Mapping[tuple[str, str], Mapping[str, int]]:

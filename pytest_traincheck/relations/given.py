@@ -45,7 +45,10 @@ def examples_given(run: Run, called: Called, *, different: bool) -> int:
     """How many examples a candidate may have given a model, in all calls of all ranks."""
     total = 0
     for process in run.processes:
-        found = {path: _sum(process, rows, different=different) for path, rows in _entered(process, called).items()}
+        found = {
+            path: _sum(process, rows, different=different, most=True)
+            for path, rows in _entered(process, called).items()
+        }
         whole, parts = found.get("", 0), max((count for path, count in found.items() if path), default=0)
         # What is given to parts may be more than what the whole is given, or the same again.
         total += max(whole, parts) if different else whole + parts
@@ -122,8 +125,8 @@ def _golden(entered: Mapping[str, Ints]) -> Mapping[str, Ints]:
     return {"": entered[""]} if "" in entered else entered
 
 
-def _sum(process: Process, rows: Ints, *, different: bool) -> int:
-    counts = _examples_of_calls(process)[process.events["args"][rows]]
+def _sum(process: Process, rows: Ints, *, different: bool, most: bool = False) -> int:
+    counts = (_most_of_calls if most else _examples_of_calls)(process)[process.events["args"][rows]]
     return int(counts[~_alike_elsewhere(process, rows)].sum()) if different else int(counts.sum())
 
 
@@ -190,6 +193,20 @@ def _examples_of_calls(process: Process) -> Ints:
     return process.memo(
         "rows of calls",
         lambda: np.array([_rows(symbol.get("values", {})) for symbol in process.raw.symbols["args"]], dtype=np.int64),
+    )
+
+
+def _most_of_calls(process: Process) -> Ints:
+    """The size of the largest first dimension of any tensor among each set of arguments: the largest tensor may be a
+    state that goes along, whose first dimension is that of its layers.
+    """
+
+    def of(values: Mapping[str, Any]) -> int:
+        return max((shape[0] for value in values.values() for shape in _shapes(value) if shape), default=1)
+
+    return process.memo(
+        "most rows of calls",
+        lambda: np.array([of(symbol.get("values", {})) for symbol in process.raw.symbols["args"]], dtype=np.int64),
     )
 
 

@@ -20,6 +20,8 @@ from pytest_traincheck.relations.batches import (
     Sort,
     answers_itself,
     batches,
+    is_answered,
+    is_bound,
     is_loss,
     types,
 )
@@ -238,7 +240,7 @@ def _of_training(process: Process, owner: str, given: str) -> Iterable[Claims]:
             yield RowsHold(owner, given, sort, share)
     for which in EXTREMES:
         number = mine.usual(which)
-        if number is not None:
+        if number is not None and is_bound(process, which, number):
             yield WholeNumbers(owner, given, which, number)
 
 
@@ -269,6 +271,8 @@ def _examples(process: Process, position: int, claim: Claims) -> Examples:
             return EMPTY  # Neither: a golden run like this makes no rule, and a candidate breaks none.
         return _one(process, position, first, share == claim.share, _rows(claim, share))
     if isinstance(claim, WholeNumbers):
+        if is_answered(process, mine):
+            return EMPTY
         number = mine.extreme(claim.extreme)
         holds = number == claim.number == mine.usual(claim.extreme)
         if number is None or (not holds and mine.ever(claim.extreme, claim.number)):

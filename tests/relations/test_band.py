@@ -225,6 +225,15 @@ def test_a_scaled_loss_is_seen_in_all_gradients_together(numbers: Numbers, facto
     assert not [title for title in titles if title.startswith("The gradient of ")]
 
 
+@pytest.mark.parametrize(("spread", "loud"), [(0.02, True), (0.6, False)])
+def test_gradients_differ_at_least_as_the_root_of_the_loss(numbers: Numbers, spread: float, loud: bool) -> None:
+    """Golden runs whose gradients are as large by chance, and whose losses are not, say little of the next."""
+    golden = numbers.golden(Numeric(loss_spread=spread))
+    assert ALL_GRADIENTS in sentences(golden)
+    outcome = numbers.check(golden, Numeric(seed=9, loss_spread=spread, gradient=dict.fromkeys(SHAPES, 3.0)))
+    assert any(title.startswith("All gradients of `CNN` together are ") for title in found(outcome)) is loud
+
+
 def test_a_criterion_that_is_a_module_is_the_cause_as_well(numbers: Numbers) -> None:
     golden = numbers.golden(Numeric(criterion=True))
     outcome = numbers.check(golden, Numeric(seed=9, criterion=True, loss_scale=4.0))

@@ -131,6 +131,26 @@ def test_one_batch_that_comes_again_and_again_is_no_rule(tmp_path: Path) -> None
     assert not [text for text in sentences(golden, "Ranges") if "smallest" in text or "largest" in text]
 
 
+def test_a_number_that_is_no_end_of_anything_may_be_chance(tmp_path: Path) -> None:
+    """Three seeds may have drawn the same: where numbers end says something where a table or the classes end there."""
+    every = golden_of(Real(batch_size=16), tmp_path / "every")
+    assert "The largest number in the targets of `torch.nn.functional.cross_entropy` is 5." in sentences(every)
+    without_the_last = golden_of(Real(batch_size=16, dataset=from_zero), tmp_path / "without the last")
+    assert not [text for text in sentences(without_the_last, "Ranges") if "largest number" in text]
+
+
+def first_without_the_last(inputs: Any, targets: Any) -> Any:
+    targets[:16].clamp_(max=CLASSES - 2)
+    return TensorDataset(inputs, targets)
+
+
+def test_a_single_batch_lacks_a_number_by_chance(tmp_path: Path) -> None:
+    golden = golden_of(Real(batch_size=16), tmp_path)
+    assert "The largest number in the targets of `torch.nn.functional.cross_entropy` is 5." in sentences(golden)
+    alike = {"batch_size": 16, "dataset": first_without_the_last, "shuffle": False}
+    assert not said(golden, torch.randn, tmp_path / "again", **alike, same_batch=True)
+
+
 class Reader(nn.Module):
     """Takes the mean of the words that are there."""
 
@@ -226,3 +246,31 @@ def test_what_models_answer_themselves_is_no_data(tmp_path: Path) -> None:
     golden = golden_of(Taught(), tmp_path)
     assert not [text for text in sentences(golden, "Ranges") if "targets" in text and "float32" not in text]
     assert not violations(check(golden, Taught(seed=7, flipped=True), tmp_path / "flipped"), "Ranges")
+
+
+@dataclass(frozen=True)
+class Coded(Real):
+    """Words are codes that another model gave to pictures, all at once before the training."""
+
+    codes: int = 20
+
+    def __call__(self) -> None:
+        torch.manual_seed(self.seed)
+        coder, net = nn.Linear(4, 10), Reader()
+        with torch.no_grad():
+            words = (self.codes * torch.sigmoid(4 * coder(torch.randn(96, 4)))).long().clamp(0, self.codes - 1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for some in words.split(16):
+            loss = nn.functional.mse_loss(net(some, torch.ones(16, 10)), torch.randn(16))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+def test_codes_that_a_model_gave_before_are_no_data(tmp_path: Path) -> None:
+    golden = golden_of(Coded(), tmp_path)
+    assert not [text for text in sentences(golden, "Ranges") if "number in the input `words`" in text]
+    golden = golden_of(Texts(), tmp_path / "data")
+    assert "The largest number in the input `words` of `Reader` is 19." in sentences(golden)
+    found = violations(check(golden, Coded(codes=12), tmp_path / "other"), "Ranges")
+    assert not [item.title for item in found if "`words`" in item.title]

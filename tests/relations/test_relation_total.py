@@ -184,6 +184,22 @@ def test_a_model_that_is_entered_as_a_whole_and_by_its_parts(recorder: Recorder)
     assert totals(recorder.judge(golden, lambda t: as_whole(t, "evaluate", batches=1)))
 
 
+def test_a_state_that_goes_along_has_no_examples(recorder: Recorder) -> None:
+    """One step of a recurrent network is given a token each, and a state that is larger: (layers, examples, width)."""
+
+    def called(t: Training, **given: object) -> None:
+        def recur(net: Model) -> None:
+            with t.call("torch.nn.Module.forward", type="module", args=given, module=net.number, entry=True, line=31):
+                pass
+
+        evaluated(t, recur)
+
+    golden = recorder.learn(lambda t: called(t, token=tensor(8, 1)))
+    state, fewer = tensor(1, 8, 24), tensor(4, 1)
+    assert not totals(recorder.judge(golden, lambda t: called(t, token=tensor(8, 1), state=state)))
+    assert totals(recorder.judge(golden, lambda t: called(t, token=fewer, state=tensor(1, 4, 24))))
+
+
 def test_the_same_examples_at_two_places_of_one_evaluation(recorder: Recorder) -> None:
     """One place computes the loss and the other the score: one result does for both."""
     golden = recorder.learn(lambda t: as_whole(t, "evaluate", "eval"))
