@@ -93,7 +93,9 @@ def test_half_of_an_adapter_is_not_saved(golden: Golden, tmp_path: Path) -> None
     assert len(outcome.incidents) == 1, describe(outcome.incidents)
 
 
-@pytest.mark.parametrize(("write", "seed"), [(as_copies, 0), (apart, 4), (whole, 5)], ids=lambda item: str(item)[:20])
+@pytest.mark.parametrize(
+    ("write", "seed"), [(as_copies, 0), (apart, 4), (whole, 5)], ids=lambda item: getattr(item, "__name__", str(item))
+)
 def test_other_ways_to_save_the_same(golden: Golden, write: Write, seed: int, tmp_path: Path) -> None:
     outcome = judged(golden, write, tmp_path, seed)
     assert not violations(outcome, "Saved"), describe(outcome.incidents)
@@ -187,7 +189,9 @@ def test_frozen_layers_and_buffers_are_not_in_the_file(written: Golden, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("write", "seed"), [(by_safetensors_as_copies, 0), (by_torch, 4), (by_checkpoint, 5)], ids=lambda item: str(item)
+    ("write", "seed"),
+    [(by_safetensors_as_copies, 0), (by_torch, 4), (by_checkpoint, 5)],
+    ids=lambda item: getattr(item, "__name__", str(item)),
 )
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 def test_another_library_writes_the_same(

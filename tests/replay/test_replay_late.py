@@ -113,7 +113,7 @@ def test_what_is_computed_in_evaluation_only(golden: Golden, change: str, name: 
         (5, {}),
         (5, {"looks": 2}),
     ],
-    ids=str,
+    ids=lambda item: ", ".join(item) or "unchanged" if isinstance(item, dict) else str(item),
 )
 def test_the_same_computed_otherwise_or_looked_at_more_often(
     golden: Golden, seed: int, change: dict[str, Any], tmp_path: Path
