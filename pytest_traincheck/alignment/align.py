@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytest_traincheck.alignment.arguments import describe_arguments, find_renamed_arguments
 from pytest_traincheck.alignment.attributes import find_renamed
 from pytest_traincheck.alignment.contents import find_by_content, placed_parameters
 from pytest_traincheck.alignment.description import (
@@ -41,7 +42,10 @@ def align(golden: Golden, run: Run) -> Aligned:
         renamed = run.renamed(placement.steps[0].roots if placement.steps else {}, {})
     lead = next((label for label, facts in golden.optimizers.items() if facts.get("lead")), "")
     optimizers = align_optimizers(golden.optimizers, describe_optimizers(renamed))
-    return Aligned(renamed.renamed({}, optimizers, lead), placement.renamed(models_as_made(run), golden.models))
+    arguments = find_renamed_arguments(golden.arguments, describe_arguments(renamed))
+    return Aligned(
+        renamed.renamed({}, optimizers, lead, arguments), placement.renamed(models_as_made(run), golden.models)
+    )
 
 
 def place(golden: Golden, run: Run) -> Placement:

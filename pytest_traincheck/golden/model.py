@@ -21,6 +21,9 @@ IGNORES_SEED = "ignores_seed"
 
 EXTENSIONS = "extensions"
 """Key of the header of a golden whose runs plug-ins had something to do with."""
+ARGUMENTS = "arguments"
+"""Key of the header that is there where models are called with arguments."""
+
 
 IN_PROCESS = "in-process:"
 """How the spec of a golden begins that was learned inside of a test."""
@@ -46,6 +49,8 @@ class Golden:
     reason: str = ""
     models: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     optimizers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Names of the arguments of each model, in order."""
     platform: str = ""
     numbers: Mapping[str, Numbers] = field(default_factory=dict)
     recording: Recording | None = None

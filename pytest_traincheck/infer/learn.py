@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from pytest_traincheck.alignment.arguments import describe_arguments
 from pytest_traincheck.alignment.description import describe_models, describe_optimizers
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import Numbers
@@ -83,6 +84,7 @@ def learn(
         reason=reason,
         models=describe_models(runs[0]),
         optimizers=describe_optimizers(runs[0]),
+        arguments=describe_arguments(runs[0]),
         platform=runs[0].platform,
         numbers=numbers,
         recording=with_repeats(recording, repeated, runs[0].platform),

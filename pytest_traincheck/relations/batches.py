@@ -121,7 +121,7 @@ def batches(process: Process) -> Mapping[Where, Batches]:
             if name.startswith(ROWS):
                 path = name.removeprefix(ROWS)
                 for (owner, stage), rows in _owners(process, process.measures(name)):
-                    found[owner, path, stage] = _read(process, path, rows)
+                    found[owner, process.input_path(owner, path), stage] = _read(process, path, rows)
         steps = [process.window[mine.rows[mine.new]] for (_, _, stage), mine in found.items() if stage == TRAIN]
         fresh = np.unique(np.concatenate(steps)) if steps else np.empty(0, dtype=np.int64)
         return {
@@ -231,8 +231,9 @@ def types(process: Process) -> Mapping[tuple[str, str], Mapping[str, int]]:
             for row in sorted(mine[first].tolist()):
                 owner = process.names.modules[int(process.events["mod"][row])] if entry else process.api[row]
                 for path, dtype in _dtypes(process, int(process.events["args"][row])) if owner in owners else ():
-                    if (owner, path) in wanted:
-                        found.setdefault((owner, path), {}).setdefault(dtype, row)
+                    known = process.input_path(owner, path)
+                    if (owner, known) in wanted:
+                        found.setdefault((owner, known), {}).setdefault(dtype, row)
         return found
 
     return process.memo("types of inputs", compute)

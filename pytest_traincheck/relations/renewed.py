@@ -63,11 +63,11 @@ class Renewed:
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
-            for path in _paths(process, STAYED):
-                if process.events["value"][process.measures(f"{STAYED}{path}")].all():
+            for path, rows in _rows(process, STAYED).items():
+                if process.events["value"][rows].all():
                     yield Hypothesis(self.name, SUBJECT, InputStays(path), scope=Scope.PINNED)
-            for path in _paths(process, KEPT):
-                shares = process.events["value"][process.measures(f"{KEPT}{path}")]
+            for path, rows in _rows(process, KEPT).items():
+                shares = process.events["value"][rows]
                 if len(shares) and float(shares.max()) <= QUARTER:
                     yield Hypothesis(self.name, SUBJECT, InputIsNew(path), scope=Scope.PINNED)
 
@@ -100,15 +100,22 @@ class Renewed:
         )
 
 
-def _paths(process: Process, prefix: str) -> list[str]:
-    names = {str(symbol.get("name", "")) for symbol in process.raw.symbols["measure"]}
-    return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+def _rows(process: Process, prefix: str) -> dict[str, Ints]:
+    """Path of an input, as the golden calls it -> the rows of its measures."""
+    found: dict[str, list[int]] = {}
+    for name in sorted({str(symbol.get("name", "")) for symbol in process.raw.symbols["measure"]}):
+        if name.startswith(prefix):
+            for row in process.measures(name).tolist():
+                model = process.names.modules[int(process.events["mod"][row])]
+                found.setdefault(process.input_path(model, name.removeprefix(prefix)), []).append(row)
+    return {path: np.array(sorted(rows), dtype=np.int64) for path, rows in found.items()}
 
 
 def _examples(process: Process, position: int, claim: InputIsNew | InputStays) -> Examples:
     stays = isinstance(claim, InputStays)
-    rows = process.measures(f"{STAYED}{claim.stays}" if isinstance(claim, InputStays) else f"{KEPT}{claim.input}")
-    if not len(rows):
+    prefix, path = (STAYED, claim.stays) if isinstance(claim, InputStays) else (KEPT, claim.input)
+    rows = process.memo(f"inputs {prefix}", lambda: _rows(process, prefix)).get(path)
+    if rows is None:
         return EMPTY
     shares = process.events["value"][rows]
     texts = [f"{100 * share:.0f} % of it" for share in shares.tolist()]

@@ -42,6 +42,8 @@ class Process:
     optimizer_names: Mapping[str, str] = field(default_factory=dict)
     lead: str = ""
     """Name of the optimizer that counts the iterations, where a golden says so."""
+    argument_names: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Model and the name of an argument -> the name that the golden has for it, where that is another one."""
     _memo: dict[object, Any] = field(default_factory=dict, repr=False)
 
     def memo(self, key: object, compute: Callable[[], T]) -> T:
@@ -50,6 +52,13 @@ class Process:
             self._memo[key] = compute()
         value: T = self._memo[key]
         return value
+
+    def input_path(self, model: str, path: str) -> str:
+        """Where an input lies among a model's arguments, as the golden calls them."""
+        if not self.argument_names:
+            return path
+        name, dot, rest = path.partition(".")
+        return f"{self.argument_names.get((model, name), name)}{dot}{rest}"
 
     @property
     def rank(self) -> int:

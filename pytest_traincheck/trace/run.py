@@ -88,12 +88,26 @@ class Run:
         )
         return tuple(group for group in groups if len(group) > 1)
 
-    def renamed(self, roots: Mapping[str, str], optimizers: Mapping[str, str], lead: str = "") -> Run:
-        """The same run with roots and optimizers called as the golden calls them, and iterations counted as there."""
-        if not roots and not optimizers and not lead:
+    def renamed(
+        self,
+        roots: Mapping[str, str],
+        optimizers: Mapping[str, str],
+        lead: str = "",
+        arguments: Mapping[tuple[str, str], str] | None = None,
+    ) -> Run:
+        """The same run with roots, optimizers and arguments of models called as the golden calls them, and iterations
+        counted as there.
+        """
+        if not roots and not optimizers and not lead and not arguments:
             return self
         processes = tuple(
-            Process(process.raw, {**process.root_names, **roots}, {**process.optimizer_names, **optimizers}, lead)
+            Process(
+                process.raw,
+                {**process.root_names, **roots},
+                {**process.optimizer_names, **optimizers},
+                lead,
+                arguments or process.argument_names,
+            )
             for process in self.processes
         )
         return Run(self.path, processes, self.workers)

@@ -123,6 +123,7 @@ def test_unknown_relation_is_kept(golden: Golden) -> None:
         (1, lambda c: c.update(extra=1), "'extra' is not a key"),
         (1, lambda c: c.update(ignores_seed=False), "`ignores_seed` is False and not `true`"),
         (1, lambda c: c.update(extensions={"paperlib.f": 1}), "`extensions` holds something that is not a string"),
+        (1, lambda c: c.update(arguments={"GPT": ["x", 1]}), "`arguments` does not give a list of names"),
         (1, lambda c: c.update(seeds=[0.5]), "not a list of integers"),
         (1, lambda c: c.update(invariants=-3), "`invariants` is -3"),
         (1, lambda c: c.update(models={"GPT": {"w": [-1]}}), "does not give a shape"),

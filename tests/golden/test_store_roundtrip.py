@@ -65,6 +65,7 @@ goldens = st.builds(
     optimizers=st.dictionaries(text, st.dictionaries(text, values, max_size=2), max_size=2),
     ignores_seed=st.booleans(),
     extensions=st.dictionaries(text, text, max_size=2),
+    arguments=st.dictionaries(text, st.lists(text, max_size=3), max_size=2),
 )
 
 
