@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_traincheck.check.result import Coverage, Parted, Warned
+from pytest_traincheck.check.result import Coverage, LaterSteps, Parted, Warned
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations.base import listed
@@ -51,7 +51,16 @@ def coverage(golden: Golden, run: Run, compared: Comparison | None, *, same_spec
         excuse=_excuse(recording, run, same_spec=same_spec),
         reasons=reasons,
         drawn_otherwise=any(why in (DRAWN, HELD) for why, _ in reasons),
+        later=_later(itself, compared),
     )
+
+
+def _later(itself: Comparison, compared: Comparison | None) -> LaterSteps:
+    """The steps of all processes that are compared as wholes."""
+    found = compared.later if compared is not None else ()
+    lost = next((course.lost for course in found if course.lost), "")
+    known = sum(course.known for course in itself.later)
+    return LaterSteps(known, sum(len(course.steps) for course in found), lost if known else "")
 
 
 _BEHIND = "came behind what differs"
@@ -113,6 +122,15 @@ def parted_at_deviation(found: Coverage, run: Run, compared: Comparison) -> Cove
     return replace(found, parted=Parted(_deviation(claim), claim.step, source, reported=True))
 
 
+_LATER = {
+    "input": "what a model is given",
+    "batch": "the batch",
+    "loss": "the loss",
+    "gradient": "the gradients",
+    "update": "values after the step",
+}
+
+
 def _deviation(claim: Claim) -> str:
     """The place of a deviation; what it is, the broken rule says."""
     roles = claim.roles
@@ -135,6 +153,7 @@ def _deviation(claim: Claim) -> str:
         "gradient": f"gradients at `{claim.name}`",
         "step": f"update by `{claim.name}`",
         "variable": "values after the step of " + listed(claim.names),
+        "later": _LATER.get(claim.beside, ""),
     }
     return places.get(claim.what, f"result of `{claim.name}`")
 

@@ -170,6 +170,19 @@ class Parted:
 
 
 @dataclass(frozen=True)
+class LaterSteps:
+    """Of how many training steps golden's loss, gradients and update are known beside those that are compared call by
+    call, and how many were given what golden's were, to the last bit; of the others, why the first one was not.
+
+    They are counted for each process, and in no share: what only rounds otherwise meets the condition nowhere.
+    """
+
+    steps: int = 0
+    compared: int = 0
+    lost: str = ""
+
+
+@dataclass(frozen=True)
 class Coverage:
     """How many of golden's conditional comparisons there are and how many took place.
 
@@ -189,6 +202,8 @@ class Coverage:
     """Why comparisons did not take place, in words that go on behind a number, and how many; the most first."""
     drawn_otherwise: bool = False
     """Whether other random numbers than golden's are among the reasons."""
+    later: LaterSteps = LaterSteps()
+    """The same of the steps behind those that are compared call by call."""
 
     @property
     def share(self) -> float:
@@ -392,13 +407,15 @@ def incident_json(incident: Incident) -> dict[str, Any]:
 
 def coverage_json(coverage: Coverage) -> dict[str, Any]:
     """Coverage as the JSON contract has it."""
-    parted = coverage.parted
+    parted, later = coverage.parted, coverage.later
     return {
         "comparisons": coverage.comparisons,
         "made": coverage.made,
         "share": round(coverage.share, 4),
         "floor": round(coverage.floor, 4),
         "parted": None if parted is None else {"what": parted.what, "step": parted.step, "source": parted.source},
+        "reasons": dict(coverage.reasons),
+        "later": {"steps": later.steps, "compared": later.compared, "lost": later.lost},
     }
 
 

@@ -13,6 +13,7 @@ from pytest_traincheck.check.result import (
     Coverage,
     Incident,
     InvariantVerdict,
+    LaterSteps,
     ModuleAgreement,
     Parted,
     RunError,
@@ -99,7 +100,14 @@ def from_plain(data: Mapping[str, Any]) -> CheckResult:
 
 def _coverage_from_plain(data: Mapping[str, Any]) -> Coverage:
     parted, reasons = data["parted"], tuple((str(why), int(number)) for why, number in data["reasons"])
-    return Coverage(**{**data, "parted": None if parted is None else Parted(**parted), "reasons": reasons})
+    return Coverage(
+        **{
+            **data,
+            "parted": None if parted is None else Parted(**parted),
+            "reasons": reasons,
+            "later": LaterSteps(**data["later"]),
+        }
+    )
 
 
 class _Table:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_traincheck.golden.course import Course
+from pytest_traincheck.golden.step_log import StepLog
 
 Rows = npt.NDArray[np.void]
 
@@ -92,6 +93,8 @@ class Recording:
     """Whether another golden run had the same batches to make, so that it is known which of them come again."""
     courses: tuple[Course, ...] = ()
     """What the parameters of each training process went through in the whole run; empty where nobody knows."""
+    logs: tuple[StepLog, ...] = ()
+    """What each step of each training process was given and left, as far as another run with the seed has it too."""
 
     def __post_init__(self) -> None:
         if self.calls.dtype != CALLS or self.sketches.dtype != SKETCHES:
@@ -125,6 +128,8 @@ class Recording:
             content["repeated"] = True
         if self.courses:
             content["courses"] = [course.to_json() for course in self.courses]
+        if self.logs:
+            content["logs"] = [log.to_json() for log in self.logs]
         text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
         return text.encode("ascii"), self.calls.tobytes(), self.sketches.tobytes()
 
@@ -138,7 +143,7 @@ class Recording:
         content: Any = json.loads(text.decode("ascii")) if text else {}
         if not content:
             return None
-        optional = {"unrepeated", "repeated", "courses"}
+        optional = {"unrepeated", "repeated", "courses", "logs"}
         if not isinstance(content, dict) or set(content) - optional != {"seed", "strings", "unstable"}:
             raise ValueError("the texts of a recording have other keys than this format")
         strings, unstable, unrepeated = content["strings"], content["unstable"], content.get("unrepeated")
@@ -149,8 +154,9 @@ class Recording:
             raise ValueError("the seed of a recording is not a text")
         if not isinstance(content.get("repeated", False), bool):
             raise ValueError("whether a recording was repeated is neither true nor false")
-        if not isinstance(content.get("courses", []), list):
-            raise ValueError("the courses of a recording are not a list")
+        for name in ("courses", "logs"):
+            if not isinstance(content.get(name, []), list):
+                raise ValueError(f"the {name} of a recording are not a list")
         if len(calls) % CALLS.itemsize or len(sketches) % SKETCHES.itemsize:
             raise ValueError("a table of a recording ends in the middle of a row")
         return Recording(
@@ -162,4 +168,5 @@ class Recording:
             None if unrepeated is None else tuple(unrepeated),
             content.get("repeated", False),
             tuple(Course.from_json(course) for course in content.get("courses", [])),
+            tuple(StepLog.from_json(log) for log in content.get("logs", [])),
         )

@@ -126,6 +126,8 @@ class ByHand:
             before = self._random[1] if self._random is not None else {}
             states, drawn = recorder.measures.look_at_random(state)
             self._random = states, {name: count + before.get(name, 0.0) for name, count in drawn.items()}
+        elif recorder.measures.following.wanted:
+            self._random = recorder.measures.following.look(state), {}
         self.waits = True
 
     def about_to(self, state: ThreadState, kind: str) -> None:
@@ -256,6 +258,8 @@ class ByHand:
             recorder.sketches.settings_of_hand(call)
         if recorder.measures.wanted and self._random is not None:
             recorder.measures.write_random_states(state, call, *self._random)
+        elif self._random is not None:
+            recorder.measures.following.random_states(state, call, self._random[0])
         self._random = None
         with quiet(state):
             measure = recorder.measures.of_variables(state, call)
@@ -312,8 +316,11 @@ class ByHand:
         self._before = None
         recorder.values_moved = True
         recorder.evaluations.stepped()
-        if recorder.measures.wanted and recorder.measures.stepped(call.opt):
-            recorder.variables.forget_samples()
+        if recorder.measures.wanted:
+            if recorder.measures.stepped(call.opt):
+                recorder.variables.forget_samples()
+        elif recorder.measures.following.wanted:
+            recorder.measures.stepped(call.opt)
         if recorder.sketches.wanted:
             recorder.sketches.variables(state, call)
             recorder.sketches.stepped(call.opt, own, own)

@@ -17,6 +17,7 @@ from . import numerics
 from .advance import Advance
 from .context import Call, ThreadState, quiet, unobservable
 from .feedback import FED_BACK, Feedback
+from .following import Following
 from .given import Given
 from .holdings import STORED, Holdings
 from .renewal import Renewal
@@ -58,6 +59,7 @@ class Measures:
         self._holdings = Holdings()
         self._feedback = Feedback()
         self.given = Given()
+        self.following = Following(self)
         self._data: dict[int, tuple[Remembered, float]] = {}
         """Inputs of the model that was called last, and their root mean square."""
         self.waiting: list[tuple[str, Call, Slot, float, int]] = []
@@ -78,8 +80,10 @@ class Measures:
         if count >= FIRST_STEPS:
             self.early = False
             self._forget_data()
-        if count >= STEPS:
+        if count >= STEPS and self.wanted:
             self._end()
+            self.following.begin()
+        self.following.stepped(count)
         self._renewal.stepped()
         return not self.wanted
 
@@ -225,6 +229,7 @@ class Measures:
         self, state: ThreadState, call: Call | None, states: dict[str, int], drawn: dict[str, float]
     ) -> None:
         """Write what `look_at_random` has found."""
+        self.following.seen(states)
         for name, hashed in states.items():
             self.take(state, f"rng.{name}", call, drawn.get(name, math.nan), digest=hashed)
         if self._counting:

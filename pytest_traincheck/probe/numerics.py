@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -237,10 +237,16 @@ def torch_random_state() -> dict[str, int]:
     return {"torch": _of_torch(torch.default_generator)}
 
 
-def random_states() -> dict[str, int]:
-    """Hashes of the global generators: `torch` (CPU), `python`, and `numpy` if the process imported it."""
-    found = {**torch_random_state(), "python": _of_python(random)}
-    numpy_random = sys.modules.get("numpy.random")
+GENERATORS = frozenset({"torch", "python", "numpy"})
+"""Names of the global generators."""
+
+
+def random_states(names: Collection[str] = GENERATORS) -> dict[str, int]:
+    """Hashes of these global generators: `torch` (CPU), `python`, and `numpy` if the process imported it."""
+    found = torch_random_state() if "torch" in names else {}
+    if "python" in names:
+        found["python"] = _of_python(random)
+    numpy_random = sys.modules.get("numpy.random") if "numpy" in names else None
     if numpy_random is not None:
         found["numpy"] = _of_legacy_numpy(numpy_random)
     return found

@@ -45,7 +45,7 @@ class Replay:
 
     def layer(self, claim: Repeats) -> int:
         # Gradients and updates are what ranks have agreed upon: that they do not agree comes first.
-        return 5 if claim.of in ("gradient", "step", "variable") else 4
+        return 5 if claim.of in ("gradient", "step", "variable", "later") else 4
 
     def meaning(self, rule: Invariant[Repeats]) -> Meaning:
         # The border of a module may have moved.
@@ -105,7 +105,7 @@ def _settled(first: Run, others: Sequence[Run]) -> Recording | None:
 def _subject(what: str, subject: str) -> str:
     if what == "step":
         return f"{class_in(subject)}.step"
-    if what == "loss":
+    if what in ("loss", "later"):
         return "torch.autograd.backward"
     if what in ("batch", "together"):
         return "torch.utils.data.DataLoader"

@@ -11,9 +11,12 @@ from pytest_traincheck.optimizer_label import BY_HAND
 from pytest_traincheck.relations.base import Finding, listed
 from pytest_traincheck.relations.meaning import Deviation
 from pytest_traincheck.replay import Claim
+from pytest_traincheck.replay.later import BATCH, INPUT, LOSS, UPDATE
 from pytest_traincheck.trace.slots import argument, is_singular, part_of_batch, parts_of_batch
 
-What = Literal["module", "function", "batch", "together", "told", "loss", "gradient", "step", "variable", "initial"]
+What = Literal[
+    "module", "function", "batch", "together", "told", "loss", "gradient", "step", "variable", "initial", "later"
+]
 """What a rule may be about, as in `Claim.what`."""
 
 _RULES = {
@@ -38,6 +41,8 @@ _RULES = {
     "golden run if batch, gradients and updates are the same",
     "initial": "Parameters and buffers begin with the same values as in the golden run if the same random numbers are "
     "drawn",
+    "later": "Behind the first steps, every training step is given the same batches and inputs and has the same loss, "
+    "gradients and update as in the golden run as long as everything before it is the same to the last bit",
 }
 
 
@@ -205,6 +210,63 @@ def _initial(_subject: str, claim: Claim, _place: str) -> Finding:
     )
 
 
+_SO_FAR = "though all steps before it are the golden run's to the last bit"
+
+
+def _later(_subject: str, claim: Claim, _place: str) -> Finding:
+    """A step behind those that are recorded call by call."""
+    step, names = claim.step, listed(claim.names)
+    if claim.beside == INPUT:
+        return Finding(
+            f"In step {step} {names} is given something else than in the golden run, {_SO_FAR} and the same random "
+            "numbers are drawn: the input is made otherwise, or from something that is kept from step to step.",
+            "the golden run's input",
+            "another one",
+        )
+    if claim.beside == BATCH:
+        return Finding(
+            f"In step {step} another batch is loaded than in the golden run, {_SO_FAR} and the same random numbers are "
+            "drawn.",
+            "the golden run's batch",
+            "another one",
+        )
+    if claim.beside == UPDATE:
+        return Finding(
+            f"`{claim.name}` leaves other values of {names} in step {step} than in the golden run, though all steps "
+            "before it, the gradients and the learning rate are the golden run's to the last bit.",
+            "the golden run's values after the step",
+            f"other ones, with which the next loss is {_share(claim.off)} off",
+            variables=claim.names,
+        )
+    golden, candidate = _values(claim)
+    if claim.beside == LOSS:
+        why = _behind(claim)
+        return Finding(
+            f"In step {step} `backward` starts from a different loss, {candidate} instead of {golden}, {_SO_FAR} and "
+            f"it is given the same{why}.",
+            f"loss {golden}",
+            f"loss {candidate}, {_apart(claim)}",
+            variables=claim.names,
+        )
+    return Finding(
+        f"In step {step} `{claim.name}` is given different gradients of {names}, their norm {candidate} instead of "
+        f"{golden}, {_SO_FAR} and the loss is the same.",
+        f"gradients of norm {golden}",
+        f"gradients of norm {candidate}, {_apart(claim)}",
+        variables=claim.names,
+    )
+
+
+def _behind(claim: Claim) -> str:
+    """What else is different where a loss is."""
+    if claim.names:
+        have = "has" if len(claim.names) == 1 else "have"
+        return f"; {listed(claim.names)} {have} other values from step {claim.since} on"
+    if claim.same:
+        return f"; {listed(claim.same)} returned the same: a weight of a term, or another term, is different"
+    return f"; the first number that differs is what `{claim.function}` returns" if claim.function else ""
+
+
 _DEVIATIONS: Mapping[str, Callable[[str, Claim, str], Finding]] = {
     "module": _result,
     "function": _result,
@@ -216,6 +278,7 @@ _DEVIATIONS: Mapping[str, Callable[[str, Claim, str], Finding]] = {
     "step": _step,
     "variable": _variable,
     "initial": _initial,
+    "later": _later,
 }
 
 

@@ -23,6 +23,7 @@ from pytest_traincheck.golden.recording import (
 )
 from pytest_traincheck.replay.computed import GENERATOR
 from pytest_traincheck.replay.fetches import Fetch, fetches
+from pytest_traincheck.replay.step_logs import Logged, step_logs
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints
@@ -47,6 +48,8 @@ class Recorded:
     """Variable id of each sketch; 0 for a tensor of a call."""
     workers: bool = False
     """Whether worker processes made batches."""
+    logs: tuple[Logged, ...] = ()
+    """The log of steps of each training process, with its places in the trace."""
 
 
 def record(run: Run) -> Recorded | None:
@@ -84,8 +87,15 @@ def _record(run: Run) -> Recorded | None:
         base += len(chosen)
     if not calls:
         return None
-    recording = Recording(tuple(texts.numbers), np.concatenate(calls), np.concatenate(sketches), run.seed)
-    return Recorded(recording, np.concatenate(rows), np.concatenate(variables), bool(run.workers))
+    logs = step_logs(run)
+    recording = Recording(
+        tuple(texts.numbers),
+        np.concatenate(calls),
+        np.concatenate(sketches),
+        run.seed,
+        logs=tuple(item.log for item in logs),
+    )
+    return Recorded(recording, np.concatenate(rows), np.concatenate(variables), bool(run.workers), logs)
 
 
 def _intervals(process: Process, found: np.ndarray[Any, Any]) -> tuple[Ints, Ints]:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pytest_traincheck.golden.recording import GRAD, Recording
+from pytest_traincheck.golden.step_log import shared
 from pytest_traincheck.replay.build import Recorded, record
 from pytest_traincheck.replay.calls import BEGINNING, RANDOM, Calls, Compared, Status
 from pytest_traincheck.replay.computed import Call, Computed, of_training, paired_phases
 from pytest_traincheck.replay.difference import Difference, first_after, first_within, first_within_step
 from pytest_traincheck.replay.flow import Flow
 from pytest_traincheck.replay.gradients import steps_alike
+from pytest_traincheck.replay.later import LATER, Course, later, sketched
 from pytest_traincheck.replay.parting import Parting, parting
 from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.roles import roles_of_batch
@@ -57,6 +59,12 @@ class Claim:
     values: tuple[float, float] | None = None
     factor: float | None = None
     """Of an update: what all that moved moved by, in golden's moves, where that is one number."""
+    since: int = -1
+    """Of a later step: from which step on what is not trained had other values, -1 where it had not."""
+    function: str = ""
+    """Of a later step: what returned another number first."""
+    same: tuple[str, ...] = ()
+    """Of a later step: the functions that returned one number, where all of them returned golden's."""
     first: Difference | None = None
     first_row: int = -1
     """Where the first difference is, among the events of the process."""
@@ -85,11 +93,13 @@ class Comparison:
     masked: frozenset[str] = frozenset()
     """Functions that golden gave a mask, which may hide something in some steps only."""
     made: frozenset[str] = frozenset()
-    """Keys of the places where golden's result was due, whether or not it came."""
+    """Keys of the places where golden's result was due, whether or not it came; none of the later steps."""
     lost: Mapping[str, str] = field(default_factory=dict)
     """Key of a call whose result owed nothing -> why, in words that go on behind a number of calls."""
     parting: Parting | None = None
     """Where the run went another way than golden's; None where it did not."""
+    later: tuple[Course, ...] = ()
+    """What was found of the steps behind those that are compared call by call, for each training process."""
     alike: frozenset[tuple[int, int]] = frozenset()
     """Process and step where an optimizer used golden's gradients, however they were computed, which it did in every
     step that is compared.
@@ -125,16 +135,55 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
             partings += [found] if found is not None else []
             for node in _nodes(calls):
                 nodes[node.path] = _worse(nodes.get(node.path), node)
+    made.update(claim.key for claim in claims)
+    courses, further = _later(golden, candidate)
     return Comparison(
-        tuple(claims),
+        (*claims, *further),
         tuple(nodes.values()),
         _called(golden),
         _masked(golden),
-        frozenset(made | {claim.key for claim in claims}),
+        frozenset(made),
         lost,
         min(partings, key=lambda item: item.step, default=None),
+        courses,
         frozenset(alike),
     )
+
+
+def _later(golden: Recording, candidate: Recorded) -> tuple[tuple[Course, ...], list[Claim]]:
+    """What the logs of steps show, process by process, and a claim for each step that was given what golden's was."""
+    courses, claims = [], []
+    for process, (log, other) in enumerate(zip(golden.logs, candidate.recording.logs, strict=False)):
+        course = later(log, other, sketched(golden, process), _autocast(golden))
+        courses.append(course)
+        for step in course.steps:
+            logged = candidate.logs[process] if process < len(candidate.logs) else None
+            rows = (logged.backward if step.of_backward else logged.rows) if logged is not None else None
+            claims.append(
+                Claim(
+                    what=LATER,
+                    subject="",
+                    key=f"{process}|{LATER}|{step.number}",
+                    process=process,
+                    step=other.steps[step.number].window,
+                    row=int(rows[step.number]) if rows is not None else -1,
+                    name=log.steps[step.number].optimizer,
+                    holds=step.holds,
+                    off=step.off,
+                    allowed=step.allowed,
+                    names=step.names,
+                    beside=step.what,
+                    values=step.values,
+                    since=step.since,
+                    function=step.function,
+                    same=step.same,
+                )
+            )
+    return tuple(courses), claims
+
+
+def _autocast(golden: Recording) -> list[str]:
+    return [golden.strings[number] for number in np.unique(golden.calls["autocast"]).tolist()]
 
 
 def compare_with_itself(golden: Recording, platform: str = "", *, workers: bool = False) -> Comparison:
@@ -319,10 +368,13 @@ def _batches(comparison: Comparison) -> set[str]:
 def with_repeats(golden: Recording, again: Sequence[Recorded], platform: str = "") -> Recording:
     """A recording that knows which of its places other golden runs with its seed reached with the same inputs."""
     if not again:
-        return golden
+        return replace(golden, logs=())
+    logs = golden.logs
+    for other in again:
+        logs = shared(logs, other.recording.logs)
     own = compare_with_itself(golden, platform, workers=again[0].workers).made
     reached = own.intersection(*(compare(golden, other, platform).made for other in again))
-    return replace(golden, unrepeated=tuple(sorted(own - reached)))
+    return replace(golden, unrepeated=tuple(sorted(own - reached)), logs=logs)
 
 
 def compare_run(recording: Recording, run: Run) -> Comparison | None:

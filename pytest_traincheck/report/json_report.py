@@ -100,6 +100,11 @@ def _coverage(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "share": round(made / comparisons, 4) if comparisons else 0.0,
         "floor": round(due / comparisons, 4) if comparisons else 0.0,
         "parted": next((part["parted"] for part in parts if part["parted"] is not None), None),
+        "reasons": _sums(part["reasons"] for part in parts),
+        "later": {
+            **{key: sum(part["later"][key] for part in parts) for key in ("steps", "compared")},
+            "lost": next((part["later"]["lost"] for part in parts if part["later"]["lost"]), ""),
+        },
     }
 
 

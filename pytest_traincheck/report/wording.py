@@ -13,6 +13,7 @@ from pytest_traincheck.check.result import (
     ChangedLines,
     CheckResult,
     Incident,
+    LaterSteps,
     Outcome,
     RunError,
     Verdict,
@@ -228,9 +229,19 @@ def coverage(result: CheckResult) -> str:
         text += f"; two golden runs with the same seed differ, so {_percent(found.floor)} are expected"
     if found.drawn_otherwise and not found.excuse:
         text += f"; of the others {', '.join(f'{number} {why}' for why, number in found.reasons)}"
+    if not found.excuse and (found.parted is None or found.later.compared):
+        text += _later_steps(found.later)
     # A warning says it all.
     warned = any(item.kind == "coverage" for item in result.warnings)
     return f"{text}; {parted(result)}" if found.parted is not None and not warned else text
+
+
+def _later_steps(found: LaterSteps) -> str:
+    """How many of the steps behind the first ones were golden's up to the last bit; empty where there are none."""
+    if not found.steps:
+        return ""
+    text = f"; {found.compared} of {plural(found.steps, 'later step')} began as in the golden run, to the last bit"
+    return f"{text} (the others {found.lost})" if found.compared < found.steps and found.lost else text
 
 
 def not_covered(result: CheckResult) -> str:

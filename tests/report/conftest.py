@@ -13,6 +13,7 @@ from pytest_traincheck.check.result import (
     Coverage,
     Incident,
     InvariantVerdict,
+    LaterSteps,
     Parted,
     RunError,
     SideInfo,
@@ -225,7 +226,16 @@ def uncovered(passed: CheckResult) -> CheckResult:
     place = Parted("first batch: `batch[1]` differs, `batch[0]` is as in the golden run", 1, "train/data.py:31")
     return replace(
         passed,
-        coverage=Coverage(214, 3, 1.0, True, place, 211),
+        coverage=Coverage(
+            214,
+            3,
+            1.0,
+            True,
+            place,
+            211,
+            reasons=(("drew other random numbers", 211),),
+            later=LaterSteps(18, 4, "drew other random numbers"),
+        ),
         warnings=(
             Warned(
                 "coverage",

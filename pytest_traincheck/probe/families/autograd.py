@@ -26,6 +26,8 @@ class Backward(Named):
             if value is not None:
                 recorder.measures.take(state, "backward.root", call, value)
                 _look_behind(recorder, state, call, args[0])
+        elif recorder.measures.following.wanted and args:
+            recorder.measures.following.loss(state, call, args[0])
 
     def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
         if _outermost():

@@ -139,6 +139,10 @@ def _open(
             _measure_inputs(recorder, state, call, names.bind((module, *args), kwargs), (args, kwargs))
             if named.root is not None and call.flags & TRAINING and torch.is_grad_enabled():
                 _measure_data(recorder, state, call, module, named.root.id, names.named((module, *args), kwargs))
+        elif entry and recorder.measures.following.wanted:
+            model = named.root is not None and named.root.slots
+            if model and call.flags & TRAINING and torch.is_grad_enabled():
+                recorder.measures.following.given(state, call, (*args, *kwargs.values()))
         elif recorder.measures.early and call.flags & TRAINING:
             recorder.measures.passed_on(state, call, args, kwargs, lambda: names.named((module, *args), kwargs))
         if entry and named.root is not None and named.root.slots and recorder.measures.given.wants(call):
@@ -158,8 +162,8 @@ def _measure_inputs(
     """The content of a training forward's inputs, and which of them are sequences of tokens."""
     if not (call.flags & TRAINING and torch.is_grad_enabled()):
         return
-    recorder.measures.content_of(state, "model.input", call, inputs)
     args, kwargs = inputs
+    recorder.measures.content_of(state, "model.input", call, (*args, *kwargs.values()))
     named = [*zip(arguments, args, strict=False), *kwargs.items()]
     held = [remembered(tensor) for tensor in _token_tensors(named, 2)]
     recorder.measures.forget_inputs()

@@ -168,6 +168,9 @@ class _Steps:
         recorder.attributes.look(info.id, call.seq)
         if recorder.measures.wanted:
             recorder.measures.random_states(state, call)
+        elif recorder.measures.following.wanted:
+            following = recorder.measures.following
+            following.random_states(state, call, following.look(state))
         if recorder.sketches.wanted:
             recorder.sketches.variables(state, call)
             recorder.sketches.gradients(state, call)
@@ -213,6 +216,8 @@ class _Steps:
                     recorder.measures.take(state, "optimizer.left", call, float(_holding(optimizer)), opt=call.opt)
                     if recorder.measures.stepped(call.opt):
                         recorder.variables.forget_samples()
+                elif recorder.measures.following.wanted:
+                    recorder.measures.stepped(call.opt)
             if recorder.sketches.wanted:
                 recorder.sketches.variables(state, call)
                 recorder.sketches.stepped(call.opt, own, every)

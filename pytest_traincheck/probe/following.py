@@ -1,0 +1,69 @@
+"""What training is given in the steps after measures have ended: two hashes and a number for each, so that a run can be
+held against another one step by step for longer than anybody would want to measure it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import digest as content
+from . import numerics
+from .context import Call, ThreadState, quiet, unobservable
+
+if TYPE_CHECKING:
+    from .measures import Measures
+
+STEPS = 128
+"""Optimizer steps (of the optimizer that has taken most) that training is followed for."""
+LOSS, INPUT, RANDOM = "later.loss", "later.input", "later.rng."
+"""The number that `backward` starts from, the hash of what a model is given in a training forward pass, and (with its
+name behind) the hash of the state of a generator before a step.
+"""
+
+
+class Following:
+    """Counts the steps, and knows which generators have moved: the state of one that stands still says nothing."""
+
+    def __init__(self, measures: Measures) -> None:
+        self._measures = measures
+        self._states: dict[str, int] = {}
+        self._moved: set[str] = set()
+        self.wanted = False
+
+    def seen(self, states: dict[str, int]) -> None:
+        """Remember the states of generators before a step that is measured."""
+        known = self._states
+        self._moved.update(name for name, state in states.items() if known.get(name, state) != state)
+        self._states = states
+
+    def begin(self) -> None:
+        """Measures have ended."""
+        self.wanted = True
+
+    def stepped(self, count: int) -> None:
+        """An optimizer has made its step of that number."""
+        self.wanted = self.wanted and count < STEPS
+
+    def loss(self, state: ThreadState, call: Call, value: Any) -> None:
+        """Write the number that a backward pass starts from."""
+        found = content.number(value)
+        if found is not None:
+            self._measures.take(state, LOSS, call, found)
+
+    def given(self, state: ThreadState, call: Call, inputs: tuple[Any, ...]) -> None:
+        """Write the hash of what a model is given, by whichever names."""
+        if unobservable():
+            return
+        with quiet(state):
+            hashed = content.digest_nested(inputs)
+        self._measures.take(state, INPUT, call, digest=hashed)
+
+    def look(self, state: ThreadState) -> dict[str, int]:
+        """Hashes of the states of the generators that have moved."""
+        with quiet(state):
+            return numerics.random_states(self._moved)
+
+    def random_states(self, state: ThreadState, call: Call, states: dict[str, int]) -> None:
+        """Write what `look` has found."""
+        for name, hashed in states.items():
+            self._measures.take(state, f"{RANDOM}{name}", call, digest=hashed)

@@ -1,0 +1,225 @@
+"""The steps behind the recorded ones: compared as wholes, as long as all that they are given is golden's to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from replays import replayed  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
+
+from pytest_traincheck.check import check_run  # noqa: E402
+from pytest_traincheck.check.result import LaterSteps  # noqa: E402
+from pytest_traincheck.golden.model import Golden  # noqa: E402
+from pytest_traincheck.golden.recording import Recording  # noqa: E402
+from pytest_traincheck.infer import learn  # noqa: E402
+from pytest_traincheck.probe import observe  # noqa: E402
+from pytest_traincheck.trace import Run, load_run  # noqa: E402
+
+ROWS, SIZE, STEPS, LATE = 48, 6, 14, 9
+OWN = torch.Generator().manual_seed(5)
+DATA = torch.randn(ROWS, SIZE, generator=OWN)
+TARGETS = torch.randn(ROWS, SIZE, generator=OWN)
+
+
+class Coded(nn.Module):
+    """A network beside a codebook that is a buffer and follows what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(SIZE, 8), nn.Tanh(), nn.Dropout(0.1), nn.Linear(8, SIZE))
+        self.register_buffer("code", torch.zeros(SIZE))
+        self.decay = 0.9
+
+    def forward(self, x: Any) -> Any:
+        with torch.no_grad():
+            self.code.mul_(self.decay).add_((1 - self.decay) * x.mean(0))
+        return self.net(x) + self.code
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training loop with dropout that does something else from a late step on."""
+
+    loads: bool = False
+    weight: float = 0.1
+    decay: float = 0.9
+    gradients: float = 1.0
+    clamp: float = 10.0
+    scale: float = 1.0
+    targets: float = 1.0
+    rate: float = 0.05
+    rounds: bool = False
+    draws: bool = False
+    steps: int = STEPS
+    loud: bool = False
+    """From the first step on instead."""
+
+    def __call__(self, seed: int) -> None:
+        torch.manual_seed(seed)
+        model = Coded()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        for step, (batch, targets) in zip(range(self.steps), self._batches(seed), strict=False):
+            late = self.loud or step >= LATE
+            model.decay = self.decay if late else 0.9
+            optimizer.param_groups[0]["lr"] = self.rate if late else 0.05
+            if self.draws and late:
+                torch.rand(1)
+            out = model(batch * (self.scale if late else 1.0))
+            fit = nn.functional.mse_loss(out, targets * (self.targets if late else 1.0))
+            size = out.square().mean() * (self.weight if late else 0.1)
+            loss = (fit + size + fit) - fit if self.rounds and late else fit + size
+            optimizer.zero_grad()
+            loss.backward()
+            if late:
+                for parameter in model.parameters():
+                    parameter.grad.mul_(self.gradients)
+            optimizer.step()
+            if late:
+                with torch.no_grad():
+                    for parameter in model.parameters():
+                        parameter.clamp_(-self.clamp, self.clamp)
+
+    def _batches(self, seed: int) -> Iterator[Any]:
+        order = torch.Generator().manual_seed(seed)
+        loader = DataLoader(TensorDataset(DATA, TARGETS), 8, shuffle=True, generator=order)
+        while True:
+            if self.loads:
+                yield from loader
+            else:
+                chosen = torch.randperm(ROWS, generator=order)[:8]
+                yield DATA[chosen], TARGETS[chosen]
+
+
+class Judge:
+    """Records trainings with a seed, learns and checks."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._count = 0
+
+    def run(self, training: Callable[[int], None], seed: int = 0) -> Run:
+        self._count += 1
+        with observe(self._folder / str(self._count), seed=seed):
+            training(seed)
+        return load_run(self._folder / str(self._count))
+
+    def golden(self, training: Training, again: Training | None = None) -> Golden:
+        runs = [self.run(training, seed) for seed in (0, 1)]
+        return learn(runs, pipeline="later", seeds=(0, 1), repeated=[self.run(again or training)])
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Judge:
+    return Judge(tmp_path)
+
+
+def steps(golden: Golden, run: Run) -> LaterSteps:
+    found = check_run(golden, run, same_spec=True).coverage
+    assert found is not None
+    return found.later
+
+
+KNOWN = STEPS - 2
+
+BREAKS = {
+    "another weight of a term": (
+        Training(weight=0.5),
+        "`backward` starts from a different loss",
+        "; `torch.nn.functional.mse_loss` returned the same: a weight of a term, or another term, is different",
+    ),
+    "another codebook": (Training(decay=0.2), "different loss", "; `Coded.code` has other values from step 9 on"),
+    "other gradients": (
+        Training(gradients=2.0),
+        "`SGD[Coded]` is given different gradients of",
+        "the loss is the same",
+    ),
+    "other values after the step": (Training(clamp=0.2), "`SGD[Coded]` leaves other values of", "to the last bit"),
+    "another input": (Training(scale=2.0), "`Coded` is given something else", "and the same random numbers"),
+    "other targets": (
+        Training(targets=2.0),
+        "different loss",
+        "; the first number that differs is what `torch.nn.functional.mse_loss` returns",
+    ),
+}
+
+
+@pytest.mark.parametrize("loads", [False, True], ids=["by hand", "with a loader"])
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_late_break_is_found_in_its_step(name: str, loads: bool, judge: Judge) -> None:
+    broken, title, reason = BREAKS[name]
+    golden = judge.golden(Training(loads=loads))
+    run = judge.run(replace(broken, loads=loads))
+    found = [item for item in replayed(golden, run) if item.step == LATE]
+    assert len(found) == 1
+    assert title in found[0].title
+    assert reason in found[0].title
+    assert f"tep {LATE}" in found[0].title
+
+
+def test_the_same_training_is_compared_to_its_end(judge: Judge) -> None:
+    golden = judge.golden(Training())
+    run = judge.run(Training())
+    assert not replayed(golden, run)
+    assert steps(golden, run) == LaterSteps(KNOWN, KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (Training(rounds=True), "round otherwise"),
+        (Training(draws=True), "drew other random numbers"),
+        (Training(rate=0.01), "have other learning rates"),
+        (Training(steps=LATE), "were not made"),
+    ],
+    ids=["rounding", "draws", "another rate", "fewer steps"],
+)
+def test_what_is_not_golden_s_owes_nothing(other: Training, why: str, judge: Judge) -> None:
+    golden = judge.golden(Training())
+    run = judge.run(other)
+    assert not [item for item in replayed(golden, run) if "to the last bit" in item.title]
+    assert steps(golden, run) == LaterSteps(KNOWN, LATE - 2, why)
+
+
+def test_another_seed_owes_nothing(judge: Judge) -> None:
+    golden = judge.golden(Training())
+    run = judge.run(Training(), seed=7)
+    assert not replayed(golden, run)
+    assert steps(golden, run).compared == 0
+
+
+def test_what_breaks_from_the_start_is_no_matter_of_later_steps(judge: Judge) -> None:
+    golden = judge.golden(Training())
+    found = replayed(golden, judge.run(Training(weight=0.5, loud=True)))
+    assert found
+    assert not [item for item in found if "to the last bit" in item.title]
+
+
+def test_golden_runs_that_part_claim_nothing_from_there_on(judge: Judge) -> None:
+    """A clock, a race, files that a run leaves behind: what a second run with the seed does otherwise is no rule."""
+    golden = judge.golden(Training(), again=Training(weight=0.3))
+    run = judge.run(Training(weight=0.5))
+    assert not [item for item in replayed(golden, run) if "to the last bit" in item.title]
+    assert steps(golden, run) == LaterSteps(LATE - 2, LATE - 2)
+
+
+def test_nothing_is_known_without_a_second_run(judge: Judge) -> None:
+    golden = learn([judge.run(Training(), seed) for seed in (0, 1)], pipeline="later", seeds=(0, 1))
+    assert steps(golden, judge.run(Training(weight=0.5))) == LaterSteps()
+
+
+def test_a_log_survives_its_file(judge: Judge) -> None:
+    recording = judge.golden(Training()).recording
+    assert recording is not None
+    assert len(recording.logs[0].steps) == STEPS
+    again = Recording.from_arrays(*recording.to_arrays())
+    assert again == recording
+    assert again is not None
+    assert (again.logs[0].values == recording.logs[0].values).all()
