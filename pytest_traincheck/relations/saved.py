@@ -21,6 +21,8 @@ from pytest_traincheck.trace.variables import Variables
 
 SUBJECT = "torch.save"
 WITHOUT = "save.without"
+_ROWS = 20_000
+"""What is written down of a process."""
 _MOST = 64
 """Names in a claim."""
 _WORDS = Words(
@@ -61,6 +63,10 @@ class Saved:
                 if root and (names is None or 0 < len(names) <= _MOST):
                     subject = _saver(process, calls[mine], saved[mine])
                     yield Hypothesis(self.name, subject, Saves(root, names), scope=Scope.PINNED)
+                    moving = _moving(process, variable[mine], saved[mine], calls[mine])
+                    if names is None and 0 < len(moving) <= _MOST:
+                        # All is saved of what a state has; whether it has these is for the program to say.
+                        yield Hypothesis(self.name, subject, Saves(root, moving), scope=Scope.PINNED)
 
     def examples(self, claim: Saves, run: Run) -> Examples:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
@@ -99,6 +105,25 @@ def _names(process: Process, variable: Ints, saved: Bools) -> tuple[str, ...] | 
     return tuple(sorted(name for name, is_saved in found.items() if is_saved))
 
 
+def _moving(process: Process, variable: Ints, saved: Bools, calls: Ints) -> tuple[str, ...]:
+    """The patterns of the names of buffers that are saved and have changed until then; none of torch's own layers,
+    which say themselves what persists.
+    """
+    times = process.events["seq"][np.maximum(calls, 0)].astype(np.int64)
+    variables = Variables.of(process)
+    moved = variables.changed(variable, np.zeros(len(variable), dtype=np.int64), times)
+    mine = variable[saved & moved & variables.kind.isin(["buffer"])[variable]]
+    classes = {
+        (symbol.get("root", 0), str(symbol.get("path", ""))): str(symbol.get("class", ""))
+        for symbol in process.raw.symbols["mod"]
+    }
+    own = [
+        not classes.get((int(variables.root[number]), name.rpartition(".")[0]), "").startswith("torch.")
+        for number, name in zip(mine.tolist(), plain_names(process, mine), strict=True)
+    ]
+    return tuple(sorted({pattern(name) for name in plain_names(process, mine[np.array(own, dtype=bool)])}))
+
+
 def _saver(process: Process, calls: Ints, saved: Bools) -> str:
     """The function that saves most of it."""
     known = calls[saved & (calls >= 0)]
@@ -118,8 +143,33 @@ def _saved(process: Process) -> tuple[Ints, Ints, Bools]:
     return calls[first], variable[first], saved[first]
 
 
+def _left_out(process: Process, calls: Ints, variable: Ints) -> tuple[Ints, Ints]:
+    """Buffers that have changed when something of their model is first saved and are in no state: call and buffer.
+
+    Without them a model that is loaded goes on from other values. What never changes is made again as it was.
+    """
+    variables = Variables.of(process)
+    if len(variable) >= _ROWS:
+        return calls[:0], variable[:0]  # more may be saved than was written down
+    times = process.events["seq"][np.maximum(calls, 0)].astype(np.int64)
+    first = {}
+    for root, time, call in zip(variables.root[variable].tolist(), times.tolist(), calls.tolist(), strict=True):
+        if call >= 0:
+            first[root] = min(first.get(root, (time, call)), (time, call))
+    others = np.setdiff1d(variables.ids("buffer"), variables.first_name[variable])
+    others = others[np.isin(variables.root[others], [*first])]
+    known = [first[root] for root in variables.root[others].tolist()]
+    until = np.array([time for time, _ in known], dtype=np.int64)
+    moved = variables.changed(others, np.zeros(len(others), dtype=np.int64), until)
+    return np.array([call for _, call in known], dtype=np.int64)[moved], others[moved]
+
+
 def _examples(process: Process, position: int, claim: Saves) -> Examples:
     calls, variable, saved = _saved(process)
+    if claim.names is not None:
+        more, others = _left_out(process, calls, variable)
+        calls, variable = np.concatenate([calls, more]), np.concatenate([variable, others])
+        saved = np.concatenate([saved, np.zeros(len(others), dtype=bool)])
     mine = Labels.of(Variables.of(process).root[variable], process.names.roots).isin([claim.root]) & (calls >= 0)
     if claim.names is not None:
         names = claim.names

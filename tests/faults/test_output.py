@@ -178,16 +178,16 @@ def test_projects_in_odd_directories(place: Path, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.fault(
-    area="Names and paths", tried="a training below a directory with {name}", happens="learned and checked"
+    area="Names and paths",
+    tried="a training below directories with bytes that are no UTF-8, a line feed and an escape sequence",
+    happens="learned and checked",
 )
-@pytest.mark.parametrize(
-    ("place", "name"), [(name, name) for name in list(ODD)[:3]], indirect=["place"], ids=list(ODD)[:3]
-)
-def test_training_in_odd_directories(place: Path, name: str) -> None:
-    assert name
+def test_a_training_in_odd_directories(tmp_path: Path) -> None:
+    place = tmp_path.joinpath(*map(os.fsdecode, [*ODD.values()][:3]))
+    place.mkdir(parents=True)
     shutil.copy(Path(__file__).resolve().parents[2] / "fixtures" / "mnist_cnn" / "pipeline.py", place)
     (place / "traincheck.toml").write_text(
-        '[pipelines.g]\nrun = "python pipeline.py --steps 3"\nseed_arg = "--seed {seed}"\nseeds = [0, 1]\n'
+        '[pipelines.g]\nrun = "python pipeline.py --steps 3"\nseed_arg = "--seed {seed}"\nseeds = [0]\n'
     )
     refreshed = traincheck("refresh", cwd=place)
     assert refreshed.returncode == 0, refreshed.stderr

@@ -101,6 +101,59 @@ def test_other_ways_to_save_the_same(golden: Golden, write: Write, seed: int, tm
     assert not violations(outcome, "Saved"), describe(outcome.incidents)
 
 
+# Buffers that persist no longer
+
+
+class Averaging(nn.Module):
+    """A layer behind a running mean and a table of constants; `scratch` changes and is for the moment only."""
+
+    def __init__(self, persistent: tuple[str, ...], scratch: bool = False) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+        self.register_buffer("mean", torch.zeros(6), persistent="mean" in persistent)
+        self.register_buffer("table", torch.arange(6.0), persistent="table" in persistent)
+        if scratch:
+            self.register_buffer("scratch", torch.zeros(6), persistent=False)
+        self.has_scratch = scratch
+
+    def forward(self, inputs: Any) -> Any:
+        with torch.no_grad():
+            self.mean.lerp_(inputs.mean(0), 0.1)
+            if self.has_scratch:
+                self.scratch.copy_(inputs[0])
+        return self.layer(inputs - self.mean) * self.table
+
+
+def average(seed: int, *persistent: str, scratch: bool = False) -> None:
+    torch.manual_seed(seed)
+    model = Averaging(persistent, scratch)
+    steps(model)
+    torch.save(model.state_dict(), io.BytesIO())
+
+
+@pytest.fixture(scope="module")
+def averaging(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    folder = tmp_path_factory.mktemp("averaging")
+    runs = [recorded(lambda seed=seed: average(seed, "mean", "table"), folder / f"golden{seed}") for seed in (0, 1)]
+    return learn(runs, pipeline="saving", seeds=(0, 1))
+
+
+def test_a_buffer_that_moves_must_persist(averaging: Golden, tmp_path: Path) -> None:
+    assert "`torch.save` saves `mean` of `Averaging` in a run." in sentences(averaging, "Saved")
+    run = recorded(lambda: average(0, "table"), tmp_path / "candidate")
+    (title,) = titles(check_run(averaging, run, same_spec=True), "Saved")
+    assert title.endswith("and never `Averaging.mean`.")
+
+
+@pytest.mark.parametrize(
+    ("persistent", "scratch"), [(("mean",), False), (("mean", "table"), True)], ids=["a constant", "a new one"]
+)
+def test_other_buffers_need_not(averaging: Golden, persistent: tuple[str, ...], scratch: bool, tmp_path: Path) -> None:
+    run = recorded(lambda: average(0, *persistent, scratch=scratch), tmp_path / "candidate")
+    outcome = check_run(averaging, run, same_spec=True)
+    assert not violations(outcome, "Saved"), describe(outcome.incidents)
+
+
 # Other libraries
 
 
