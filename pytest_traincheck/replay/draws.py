@@ -56,11 +56,14 @@ def _drawn_as(golden: Computed, candidate: Computed, generator: str, until: Time
     begin = max((place for place, state in enumerate(states) if not state.words), default=0)
     if len(states) < 2:
         return True  # nobody drew from it
-    first = _place(others, states[begin].digest, 0)
-    last = _place(others, states[-1].digest, first) if first is not None else None
-    if last is None:
-        return False
-    return generator != "torch" or not _drawn_again(golden, candidate, (states[-1].at, others[last].at), until)
+    for first, state in enumerate(others):
+        # A program that sets one seed twice comes to its states twice.
+        last = _place(others, states[-1].digest, first) if state.digest == states[begin].digest else None
+        if last is not None:
+            since = states[-1].at, others[last].at
+            if generator != "torch" or not _drawn_again(golden, candidate, since, until):
+                return True
+    return False
 
 
 def first_step(golden: Computed, candidate: Computed, pairs: dict[int, int] | None) -> Times:

@@ -53,6 +53,8 @@ class Training:
     beside: int = 0
     again: int = 0
     reseeds: bool = False
+    twice: bool = False
+    """Sets the same seed once more, when the model is there."""
     whole: bool = False
     factor: float = 1.0
 
@@ -61,6 +63,8 @@ class Training:
             torch.manual_seed(seed)
             model: nn.Module = nn.Sequential(nn.Linear(SIZE, 8), nn.ReLU(), nn.Linear(8, SIZE))
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            if self.twice:
+                torch.manual_seed(seed)
             torch.rand(self.beside)
             first = Fourier() if self.features else nn.Identity()
             kept = torch.randn(SIZE) if self.fixed else torch.zeros(SIZE)
@@ -133,6 +137,14 @@ def test_what_draws_nothing_is_compared_behind_other_draws(judge: Judge) -> None
     assert not replayed(golden, more)
     (found,) = replayed(golden, judge.run(Training(beside=1, factor=2.0)))
     assert found.title.startswith("`backward` starts from a different loss")
+
+
+def test_a_seed_that_is_set_twice_is_no_other_draw(judge: Judge) -> None:
+    """As a trainer does that seeds when it is made and when it begins: its states come again."""
+    golden = judge.golden(Training(twice=True))
+    (found,) = replayed(golden, judge.run(Training(twice=True, factor=2.0)))
+    assert found.title.startswith("`backward` starts from a different loss")
+    assert not replayed(golden, judge.run(Training(twice=True)))
 
 
 def test_the_seeds_of_workers_are_no_draws(judge: Judge) -> None:
