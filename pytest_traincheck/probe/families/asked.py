@@ -79,11 +79,11 @@ class Asked:
         api = Api(f"{function.__module__}.{function.__qualname__}", KIND, "user")
         parameters, left = Parameters(function), [_CALLS]
 
-        def entered(*args: Any) -> Begun | None:
-            if not left[0] or not any(type(value) is int for value in args):
+        def entered(*args: Any, **kwargs: Any) -> Begun | None:
+            if not left[0] or not any(type(value) is int for value in (*args, *kwargs.values())):
                 return None
             left[0] -= 1
-            begun = Begun(parameters.bind(args, {}), self._called.copy())
+            begun = Begun(parameters.bind(args, kwargs), self._called.copy())
             self._open += 1
             return begun
 
