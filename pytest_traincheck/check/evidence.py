@@ -2,8 +2,9 @@
 
 Who holds a parameter, who calls what, how often and in which order are means. Where candidate and golden ran alike and
 every trained parameter took golden's values in every step, under golden's learning rates, the same was reached by other
-means: a schedule written by hand, an average of one's own, models that were cut otherwise. What those steps cannot show
-stays as strict as it was: evaluation, checkpoints, ranks, and whatever did nothing in golden's run either.
+means: a schedule written by hand, an average of one's own, models that were cut otherwise. So too where models returned
+in evaluation what golden's did. What none of this can show stays as strict as it was: checkpoints, ranks, and whatever
+did nothing in golden's run either.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ def shown(golden: Recording | None, run: Run) -> Shown:
         evidence.add(Evidence.COUNTED)
     if all(ours.values and ours.values == theirs.values for ours, theirs in pairs):
         evidence.add(Evidence.SEEN)
+    if all(ours.evaluates_like(theirs) for ours, theirs in pairs):
+        evidence |= {Evidence.EVALUATED, *({Evidence.USED} if Evidence.COPIED in evidence else ())}
     return Shown(
         frozenset(evidence),
         min(ours.steps for ours in wanted),
@@ -73,5 +76,9 @@ _WORDS = {
     Evidence.PACED: "all learning rates were golden's in all {steps}, and so were the values of all {tensors}",
     Evidence.COPIED: "all copies of parameters took golden's values in all {steps}, as did all {tensors} trained",
     Evidence.SEEN: "all parameters and buffers took golden's values in the whole run, also outside of its {steps}",
+    Evidence.EVALUATED: "models returned in evaluation what golden's did, and all {tensors} that are trained took "
+    "golden's values in all {steps}",
+    Evidence.USED: "all copies of parameters took golden's values in all {steps}, and models returned in evaluation "
+    "what golden's did",
     Evidence.COUNTED: "all buffers that move took golden's values in all {steps}, as did all {tensors} trained",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,10 +41,16 @@ class Course:
     """Stands for every value that any parameter or buffer was seen to have in the whole run, also between and after the
     steps; empty where a golden of an earlier version does not say.
     """
+    evaluated: tuple[str, ...] = ()
+    """Stands for each tensor that models returned where no gradients were recorded, as far as they were looked at."""
 
     def trains_like(self, other: Course) -> bool:
         """Whether every trained tensor took the same values in every step, under the same learning rates."""
         return bool(self.trained) and (self.steps, self.trained) == (other.steps, other.trained) and self._paced(other)
+
+    def evaluates_like(self, other: Course) -> bool:
+        """Whether all that models returned in evaluation another run has too, whatever it computed beside."""
+        return bool(self.evaluated) and not Counter(self.evaluated) - Counter(other.evaluated)
 
     @property
     def by_hand(self) -> bool:
@@ -68,12 +75,18 @@ class Course:
             "buffers": list(self.buffers),
             "effective": list(self.effective),
             **({"values": self.values} if self.values else {}),
+            **({"evaluated": list(self.evaluated)} if self.evaluated else {}),
         }
 
     @staticmethod
     def from_json(content: Any) -> Course:
         """What `to_json` gave. Raises `ValueError` for anything else."""
-        if not isinstance(content, dict) or set(content) - {"values"} != {*_TEXTS, "steps", "idle", "rates"}:
+        if not isinstance(content, dict) or set(content) - {"values", "evaluated"} != {
+            *_TEXTS,
+            "steps",
+            "idle",
+            "rates",
+        }:
             raise ValueError("a course has other keys than this format")
         steps, idle = content["steps"], content["idle"]
         if type(steps) is not int or type(idle) is not int or min(steps, idle) < 0:
@@ -81,7 +94,7 @@ class Course:
         values = content.get("values", "")
         if not isinstance(values, str):
             raise ValueError("what stands for the values of a course is no text")
-        texts = {name: _texts(content, name) for name in _TEXTS}
+        texts = {name: _texts({"evaluated": [], **content}, name) for name in (*_TEXTS, "evaluated")}
         return Course(steps=steps, idle=idle, rates=_rates(content["rates"]), values=values, **texts)
 
 

@@ -8,15 +8,24 @@ belongs to the loop.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from . import digest as content
 from .advance import Advance
 from .context import Call, ThreadState, quiet, unobservable
+from .walk import tensors
 
 if TYPE_CHECKING:
     from .recorder import Recorder
+
+RESULT = "evaluated.result"
+"""The hash of a tensor that a model has returned."""
+RESULTS = 256
+"""Tensors that are hashed in all."""
+_DEPTH, _EACH = 3, 4
+"""How deep in containers a model's tensors are looked for, and how many of them."""
 
 EVALUATIONS = 16
 """Steps behind which such calls are looked at."""
@@ -35,6 +44,7 @@ class Evaluations:
         """The number of steps after which the evaluation began that is being looked at."""
         self._left = EVALUATIONS
         self._calls_left = CALLS
+        self._results_left = RESULTS
 
     def stepped(self) -> None:
         """An optimizer has stepped."""
@@ -62,6 +72,17 @@ class Evaluations:
         for name, count in found.items():
             if count or name == "torch":
                 self._recorder.measures.take(state, f"evaluated.{name}", call, count)
+
+    def result(self, state: ThreadState, call: Call, result: Any) -> None:
+        """A model that was called without gradients has returned something, in any step."""
+        if not self._results_left or torch.is_grad_enabled() or unobservable():
+            return
+        with quiet(state):
+            found = [tensor for _, tensor in tensors("", result, _DEPTH)][: min(_EACH, self._results_left)]
+            hashes = [content.digest(readable) for item in found if (readable := content.local(item)) is not None]
+        self._results_left -= len(found)
+        for hashed in hashes:
+            self._recorder.measures.take(state, RESULT, call, digest=hashed)
 
     @property
     def looks(self) -> bool:

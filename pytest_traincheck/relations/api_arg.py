@@ -14,7 +14,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.compiled import constants, graph_examples
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.defaults import without_defaults
-from pytest_traincheck.relations.meaning import Change, Excuse, Meaning, Place, Words, place_of_call
+from pytest_traincheck.relations.meaning import Change, Evidence, Excuse, Meaning, Place, Words, place_of_call
 from pytest_traincheck.relations.settings import Setting, Sort, argument_text
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
@@ -233,6 +233,8 @@ def _meaning_of_mode(claim: ModeOfCall) -> Meaning:
         is_mode=True,
         set_up=claim.stage == "init",
         excuse=Excuse.ALIKE_IN_MODES if never_said else Excuse.NONE,
+        # A model may be told otherwise than by its mode that it is evaluated.
+        shown_by=Evidence.EVALUATED if training and claim.stage == "eval" else Evidence.NONE,
         words=Words(names=MODE_NAMES[claim.mode]),
     )
 

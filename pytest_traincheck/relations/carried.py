@@ -13,7 +13,7 @@ from pytest_traincheck.relations.called import FORWARD
 from pytest_traincheck.relations.claims import Items, Natural
 from pytest_traincheck.relations.context import module_roots, rank_label
 from pytest_traincheck.relations.counted import skipped_windows
-from pytest_traincheck.relations.meaning import Meaning, Place, Words
+from pytest_traincheck.relations.meaning import Evidence, Meaning, Place, Words
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.text import steps_listed
@@ -60,7 +60,8 @@ class Carried:
 
     def meaning(self, rule: Invariant[StateIsKept | StateIsGiven]) -> Meaning:
         if isinstance(rule.claim, StateIsGiven):
-            return Meaning(Place.DATA, order=1, words=_STATES)
+            # A model may keep its state itself instead of being given it.
+            return Meaning(Place.DATA, order=1, shown_by=Evidence.TRAINED, words=_STATES)
         return Meaning(Place.RESUMED)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:

@@ -254,8 +254,10 @@ class Count:
 
 
 def shown_by(called: Called) -> Evidence:
-    """What shows that calls are gone, where they are there to move something in training."""
+    """What shows that calls are gone, where they are there to move something in training, or to evaluate."""
     api = called.api
+    if api == FORWARD and called.stage == "eval":
+        return Evidence.EVALUATED
     if vocabulary.trains_ranks(api) or called.stage not in ("", "train"):
         return Evidence.NONE
     if api == _LOADS:

@@ -140,6 +140,10 @@ class Evidence(Enum):
     """Buffers, which changed."""
     SEEN = "seen"
     """All parameters and buffers whenever they were looked at, also before, between and after the steps."""
+    EVALUATED = "evaluated"
+    """What models returned where no gradients were recorded."""
+    USED = "used"
+    """The same, and parameters that no optimizer holds, such as averages, which changed."""
 
 
 class Basic(Enum):

@@ -14,7 +14,7 @@ from pytest_traincheck.relations.called import FORWARD, Called
 from pytest_traincheck.relations.claims import Items, Natural
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.counted import RESTORE, counted, said_otherwise, skipped_windows
-from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place, Words, place_of_call
+from pytest_traincheck.relations.meaning import Change, Deviation, Evidence, Meaning, Place, Words, place_of_call
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.text import steps_listed
@@ -75,13 +75,15 @@ class Periodic:
     def meaning(self, rule: Invariant[CalledAfter | CopiedAfter]) -> Meaning:
         claim, shifts = rule.claim, frozenset({Change.LENGTH, Change.WINDOWS, Change.LOOP})
         if isinstance(claim, CopiedAfter):
-            return Meaning(Place.COPY, comes_with=shifts, between_steps=True, words=_COPYING)
+            evidence = Evidence.COPIED
+            return Meaning(Place.COPY, comes_with=shifts, between_steps=True, shown_by=evidence, words=_COPYING)
         return Meaning(
             place_of_call(rule.subject),
             comes_with=shifts,
             between_steps=True,
             model=claim.api.model,
             evaluates=claim.api.stage == "eval",
+            shown_by=_shown_by(claim.api),
         )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
@@ -141,6 +143,13 @@ class Periodic:
         )
 
 
+def _shown_by(called: Called) -> Evidence:
+    """What shows that it makes no difference: a model may begin as a copy instead of loading one."""
+    if called.api.endswith(RESTORE):
+        return Evidence.USED
+    return Evidence.EVALUATED if called.api == FORWARD else Evidence.NONE
+
+
 def _deviation(found: Sequence[int], golden: Sequence[int]) -> Deviation:
     if len(found) == len(golden):
         return Deviation.MISPLACED
@@ -191,10 +200,14 @@ def _may_be_left_out(process: Process, called: Called) -> bool:
 
 def _comes_with_evaluations(process: Process, at: Sequence[int]) -> bool:
     """Whether models are evaluated, now and then, at all of these points of the training."""
-    evaluated = (_points(process, rows) for called, rows in counted(process).items() if called.stage == "eval")
-    sometimes = {point for points in evaluated if _says_something(process, points) for point in points}
     later = {point for point in at if point}
-    return bool(later) and later <= sometimes
+    return bool(later) and later <= _evaluations(process)
+
+
+def _evaluations(process: Process) -> set[int]:
+    """The points at which models are evaluated now and then."""
+    evaluated = (_points(process, rows) for called, rows in counted(process).items() if called.stage == "eval")
+    return {point for points in evaluated if _says_something(process, points) for point in points}
 
 
 def _says_something(process: Process, at: Sequence[int]) -> bool:
@@ -228,8 +241,9 @@ def _example(process: Process, position: int, claim: CalledAfter | CopiedAfter) 
     if evaluates and len(found) < len(wanted):
         return EMPTY  # `Total` tells that evaluations are missing.
     missing = [] if claim.or_fewer else sorted(set(wanted) - set(found))
-    # Whoever evaluates more often breaks nothing.
-    extra = [] if evaluates else sorted(set(found) - set(wanted))
+    # Whoever evaluates more often breaks nothing, and at which of its evaluations something is restored the data say.
+    free = _evaluations(process) if claim.or_fewer else set()
+    extra = [] if evaluates else sorted(set(found) - set(wanted) - free)
     row = int(rows[0])
     steps = [step.row for step in process.lead_steps]
     if extra and (not missing or extra[0] < missing[0]):

@@ -152,7 +152,7 @@ def _left_out(process: Process, calls: Ints, variable: Ints) -> tuple[Ints, Ints
     if len(variable) >= _ROWS:
         return calls[:0], variable[:0]  # more may be saved than was written down
     times = process.events["seq"][np.maximum(calls, 0)].astype(np.int64)
-    first = {}
+    first: dict[int, tuple[int, int]] = {}
     for root, time, call in zip(variables.root[variable].tolist(), times.tolist(), calls.tolist(), strict=True):
         if call >= 0:
             first[root] = min(first.get(root, (time, call)), (time, call))

@@ -159,6 +159,8 @@ class Total:
 
 def _shown_by(claim: Steps | AtLeast) -> Evidence:
     """What shows that it makes no difference: all steps of a run are known, whichever optimizer took them."""
+    if isinstance(claim, AtLeast) and claim.api.api == FORWARD and claim.api.stage == "eval":
+        return Evidence.EVALUATED
     of_optimizer = isinstance(claim, Steps) and not claim.api.api.endswith(_ASKED)
     return Evidence.TRAINED if of_optimizer or claim.api.stage == "train" else Evidence.NONE
 

@@ -15,6 +15,7 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints
 from pytest_traincheck.trace.variables import Variables
 
+_RESULT = "evaluated.result"
 _Values = list[tuple[int, int, int]]
 """Of one tensor: number of a step, digest before it, digest after it."""
 
@@ -54,6 +55,7 @@ def _course(process: Process) -> Course | None:
         buffers=tuple(sorted(_moving(process, variables.ids("buffer")))),
         effective=tuple(sorted(_effective(process))),
         values=_hash([*sorted(_histories(process))]),
+        evaluated=tuple(sorted(f"{digest:016x}"[-8:] for digest in _evaluated(process))),
     )
 
 
@@ -151,6 +153,12 @@ def _histories(process: Process) -> Iterator[str]:
         new = [place for place in range(len(mine)) if place == 0 or digests[place] != digests[place - 1]]
         # As in `_moving`: when it was first looked at does not matter.
         yield _hash([(0 if place == 0 else int(steps[place]), int(digests[place])) for place in new])
+
+
+def _evaluated(process: Process) -> list[int]:
+    rows = process.measures(_RESULT)
+    found: list[int] = process.events["digest"][rows][process.parent_row[rows] >= 0].tolist()
+    return found
 
 
 def _effective(process: Process) -> set[str]:

@@ -120,6 +120,16 @@ def test_the_best_weights_are_not_kept_after_each_evaluation(tmp_path: Path) -> 
     assert [item.step for item in violations(elsewhere, "Periodic")] == [4, 4]
 
 
+def test_the_data_say_at_which_evaluation_weights_are_restored(tmp_path: Path) -> None:
+    """Seeds may agree by chance where it got worse for the first time."""
+    late = partial(bootstrapped, every=0, evaluated=(2, 4, 6, 9), kept=(6, 9))
+    known = golden(tmp_path, (late, late, late))
+    earlier = judged(known, tmp_path, every=0, evaluated=(2, 4, 6, 9), kept=(4, 9), seed=5)
+    assert not violations(earlier, "Periodic")
+    elsewhere = judged(known, tmp_path / "elsewhere", every=0, evaluated=(2, 4, 6, 9), kept=(6, 8))
+    assert {item.step for item in violations(elsewhere, "Periodic")} == {8}
+
+
 def test_an_evaluation_that_moves(tmp_path: Path) -> None:
     evaluated = partial(bootstrapped, every=0, evaluated=(3, 6))
     known = golden(tmp_path, (evaluated, evaluated, evaluated))

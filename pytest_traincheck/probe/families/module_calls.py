@@ -236,6 +236,7 @@ def _close(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call
                 recorder.sketches.leave()
                 _look_at_buffers(recorder, state, module, call)
                 recorder.evaluations.returned(state, call)
+                recorder.evaluations.result(state, call, result)
             if call.flags & TRAINING and torch.is_grad_enabled():
                 if recorder.measures.early:
                     recorder.measures.activation(state, call, result)
