@@ -47,7 +47,7 @@ from pytest_traincheck.relations.draws import (
     states_before_training,
 )
 from pytest_traincheck.relations.given import largest_by_step
-from pytest_traincheck.relations.meaning import Meaning, Place
+from pytest_traincheck.relations.meaning import Evidence, Meaning, Place
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
@@ -88,7 +88,13 @@ class Drawn:
 
     def meaning(self, rule: Invariant[AnyClaim]) -> Meaning:
         # What is called, and how, decides what is drawn: that comes first.
-        return Meaning(Place.DRAWS, order=1)
+        evaluates = isinstance(rule.claim, DrawnByEvaluation)
+        by_worker = (
+            isinstance(rule.claim, (DrawnByExample, DrawnAtAll)) and getattr(rule.claim, "within", "") != "steps"
+        )
+        # Numbers may be drawn before the loop as well as in it, and beside those that anything is made of.
+        shown_by = Evidence.EVALUATED if evaluates else Evidence.NONE if by_worker else Evidence.TRAINED
+        return Meaning(Place.DRAWS, order=1, shown_by=shown_by)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for generator in GENERATORS:

@@ -73,8 +73,8 @@ class Moves:
 
     def meaning(self, rule: Invariant[ParameterMoves | BufferMoves | ChangesOutside]) -> Meaning:
         if rule.claim.kind == "buffer":
-            # What buffers do in evaluation shows in no step.
-            shown_by = Evidence.COUNTED if rule.claim.per == "step" else Evidence.NONE
+            # That buffers move in evaluation, where they should not, may show in no step.
+            shown_by = Evidence.COUNTED if rule.claim.per == "step" or rule.claim.moves else Evidence.NONE
             return Meaning(Place.STATISTICS, shown_by=shown_by, words=_COPYING)
         shown_by = Evidence.NONE if isinstance(rule.claim, ChangesOutside) else Evidence.COPIED
         return Meaning(Place.COPY, shown_by=shown_by, words=_COPYING)
