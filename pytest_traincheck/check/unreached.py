@@ -10,6 +10,7 @@ none.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
@@ -29,6 +30,7 @@ from pytest_traincheck.check.marks import (
 )
 from pytest_traincheck.check.ran import Ran
 
+_OF_THE_CLASS = frozenset({"__new__", "__init_subclass__", "__class_getitem__"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -85,9 +87,11 @@ class Unreached:
 
         return left
 
-    def shows(self, method: str) -> bool:
-        """Whether a call of a method leaves its trace at the call, and not in a function of the user's in between."""
-        return method not in self._ran.functions
+    @cached_property
+    def backward_shows(self) -> bool:
+        """Whether `backward` leaves its trace at the call: the user has no method of this name that stands between."""
+        own = any(re.search(r"def backward\(\s*self\b", text) for text in self._sources.values())
+        return not own and "backward" not in self._ran.functions
 
     def unused(self, name: str) -> bool:
         """Whether no object was ever made of a class, of none of those with this name."""
@@ -137,18 +141,22 @@ class _Code:
         return imports_of(self._tree)
 
     def unreached(self, line: int) -> bool:
-        """Whether a line, counted from 1, was not reached."""
+        """Whether a line, counted from 1, was not reached.
+
+        In a class layers count for the class as a whole alone: some loaders of checkpoints make them without values.
+        """
         within: ast.ClassDef | None = None
-        guarded = False
+        layers, guarded = True, False
         for step in way_to(self._tree, line):
             if isinstance(step.owner, ast.ClassDef):
-                within = step.owner
+                within, layers = step.owner, False
             elif isinstance(step.owner, _FUNCTIONS):
                 guarded = False
-                if within is not None and self._is_unused(within):
+                if within is not None and _takes_object(step.owner) and self._is_unused(within):
                     return True
+                within = None
             guarded = guarded or (isinstance(step.owner, ast.Try) and step.suite is step.owner.body)
-            if self._cut_off(step, layers=within is None, guarded=guarded):
+            if self._cut_off(step, layers=layers, guarded=guarded):
                 return True
         return False
 
@@ -175,7 +183,7 @@ class _Code:
 
     def _shows(self, call: ast.Call, *, layers: bool) -> bool:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "backward":
-            return self._told.shows("backward")
+            return self._told.backward_shows
         name = spelled_out(call.func, self._imports)
         if is_optimizer(name) or (layers and name in LAYERS):
             return True
@@ -204,6 +212,12 @@ def _begins(suites: Sequence[tuple[int, str]], with_these: Sequence[tuple[int, s
     """Whether the innermost of some suites is in these."""
     kept = all(number for number, _ in with_these[1:])
     return bool(with_these) and kept and tuple(suites[: len(with_these)]) == tuple(with_these)
+
+
+def _takes_object(node: ast.AST) -> bool:
+    """Whether a method is called on an object of its class, and not on the class itself."""
+    decorators = {ast.unparse(item) for item in getattr(node, "decorator_list", ())}
+    return decorators.isdisjoint({"staticmethod", "classmethod"}) and getattr(node, "name", "") not in _OF_THE_CLASS
 
 
 def _does_not_return(node: ast.stmt) -> bool:
