@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_traincheck.check.ran import ran_of
 from pytest_traincheck.check.result import (
     CheckResult,
     Coverage,
@@ -119,7 +118,7 @@ def check_recorded(
         renamed=outcome.renamed,
         coverage=outcome.coverage,
         warnings=(*cautions(golden, outcome.coverage, rules), *outcome.warnings),
-        ran=ran_of(run.trace),
+        ran=outcome.ran,
     )
 
 

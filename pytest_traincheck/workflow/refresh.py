@@ -226,7 +226,9 @@ def merged(results: Sequence[CheckResult]) -> CheckResult:
         known = set(map(_decision, incidents))
         incidents += [incident for incident in result.incidents if _decision(incident) not in known]
     ranked = tuple(replace(incident, number=number) for number, incident in enumerate(incidents, start=1))
-    return replace(results[0], incidents=ranked, errors=(), ran=joined([result.ran for result in results]))
+    return replace(
+        results[0], incidents=ranked, errors=(), ran=joined([result.ran for result in results if result.incidents])
+    )
 
 
 def _left_out(old: Golden | None) -> tuple[str, ...]:
