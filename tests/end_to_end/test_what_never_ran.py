@@ -80,16 +80,24 @@ from data import batches
 from nets import NETS
 
 
-def optimizer_of(net, name, rate, decay=0.05):
+DECAY = 0.05
+
+
+def settings_in(path):
+    with open(path) as file:
+        return json.load(file)
+
+
+def optimizer_of(net, name, rate):
     if name == "sgd":
-        return torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9, weight_decay=decay)
-    return torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=decay)
+        return torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9, weight_decay=DECAY)
+    return torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=DECAY)
 
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--seed", type=int, default=0)
 torch.manual_seed(parser.parse_args().seed)
-settings = json.loads(Path("settings.json").read_text())
+settings = settings_in("settings.json")
 net = NETS[settings["net"]](8)
 optimizer = optimizer_of(net, settings["optimizer"], float(Path("rate.txt").read_text()))
 for inputs, targets in batches(5):
@@ -137,12 +145,12 @@ def project(tmp_path: Path) -> Project:
 
 def test_a_net_and_a_branch_that_never_ran_are_not_shown(project: Project) -> None:
     project.edit("nets.py", "x = F.dropout(self.layer(x.unsqueeze(1)).mean(2), self.drop, ", "x = F.dropout(x, 0.2, ")
-    project.edit("train.py", "momentum=0.9, weight_decay=decay", "momentum=0.9, weight_decay=0.0")
-    project.edit("train.py", "decay=0.05", "decay=0.5")
+    project.edit("train.py", "momentum=0.9, weight_decay=DECAY", "momentum=0.9, weight_decay=0.0")
+    project.edit("train.py", "DECAY = 0.05", "DECAY = 0.5")
     (diff,) = project.diffs()
     assert diff is not None
-    assert diff["file"] == "train.py"
-    assert "+def optimizer_of(net, name, rate, decay=0.5):" in diff["hunk"].splitlines()
+    assert (diff["file"], diff["how"]) == ("train.py", "the only change that runs")
+    assert [line for line in diff["hunk"].splitlines() if line[0] in "+-"] == ["-DECAY = 0.05", "+DECAY = 0.5"]
 
 
 def test_the_one_change_that_runs_is_shown_however_far_from_the_place(project: Project) -> None:
