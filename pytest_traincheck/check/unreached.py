@@ -30,6 +30,7 @@ from pytest_traincheck.check.marks import (
 )
 from pytest_traincheck.check.ran import Ran
 
+_CLASS = re.compile(r"\bclass\s+(\w+)")
 _OF_THE_CLASS = frozenset({"__new__", "__init_subclass__", "__class_getitem__"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -42,25 +43,34 @@ class Unreached:
         self._sources = sources
         self._unused: dict[str, bool] = {}
         self._codes: dict[str, _Code | None] = {}
+        self._texts: dict[str, tuple[_Code, _Code | None]] = {}
 
     def never_ran(self, file: ChangedFile, block: Block) -> bool:
         """Whether no line of a block was reached: nothing that was added, and nothing of what stood there before."""
         if not file.is_python or file.new_tree is None or file.path not in self._ran.imported:
             return False
         added, removed = file.added_code(block), file.removed_code(block)
-        new = _Code(self, file.new_tree, self._left(file.path))
+        new, old = self._both(file)
         if not all(new.unreached(line) or self._of_new_class(file, block, line) for line in added):
             return False
         if not removed:
             return True
-        if file.old_tree is None:
+        if old is None or file.old_tree is None:
             return False
-        old = _Code(self, file.old_tree, self._left_before(file), known=new.classes)
         # What stood at the same place of the same suite would not have been reached either.
         at_all = bool(added) and new.unreached(added[0])
         place = _suite_of(file.new_tree, added[0], lambda line: line) if at_all else ()
         suites = (_suite_of(file.old_tree, line, file.now_at) for line in removed if not old.unreached(line))
         return all(_begins(suite, place) for suite in suites)
+
+    def _both(self, file: ChangedFile) -> tuple[_Code, _Code | None]:
+        """The candidate's text of a file, and golden's."""
+        if file.path not in self._texts:
+            new = _Code(self, file.new_tree or ast.Module([], []), self._left(file.path))
+            known = new.classes
+            old = _Code(self, file.old_tree, self._left_before(file), known) if file.old_tree else None
+            self._texts[file.path] = new, old
+        return self._texts[file.path]
 
     def _of_new_class(self, file: ChangedFile, block: Block, line: int) -> bool:
         """Whether a line is of a class that came with the block and that nothing uses or is told of."""
@@ -102,9 +112,18 @@ class Unreached:
         return self._unused[name]
 
     def _defined(self, name: str) -> Iterator[tuple[str, _Code, ast.ClassDef]]:
-        for path, text in self._sources.items():
-            if f"class {name}" in text and (code := self._code(path)) is not None:
+        for path in self._class_files.get(name, ()):
+            if (code := self._code(path)) is not None:
                 yield from ((path, code, node) for node in code.class_definitions if node.name == name)
+
+    @cached_property
+    def _class_files(self) -> Mapping[str, frozenset[str]]:
+        """Where the classes of each name are, if not in a comment: looked for once, since few are asked about."""
+        found: dict[str, set[str]] = {}
+        for path, text in self._sources.items():
+            for name in _CLASS.findall(text):
+                found.setdefault(name, set()).add(path)
+        return {name: frozenset(paths) for name, paths in found.items()}
 
     def _code(self, path: str) -> _Code | None:
         if path not in self._codes:
@@ -131,7 +150,7 @@ class _Code:
     def class_definitions(self) -> tuple[ast.ClassDef, ...]:
         return tuple(node for node in ast.walk(self._tree) if isinstance(node, ast.ClassDef))
 
-    @property
+    @cached_property
     def classes(self) -> frozenset[str]:
         """Names of all classes."""
         return frozenset(node.name for node in self.class_definitions)
