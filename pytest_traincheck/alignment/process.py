@@ -27,7 +27,7 @@ from pytest_traincheck.trace.symbols import Symbol
 def placed(run: Run, placement: Placement, golden: Collection[str]) -> Run:
     """A run with modules and variables where the golden, whose roots are given, has them."""
     processes = tuple(placed_process(process, placement, golden) for process in run.processes)
-    return Run(run.path, processes, run.workers)
+    return Run(run.path, processes, run.workers, run.others)
 
 
 def placed_process(process: Process, placement: Placement, golden: Collection[str]) -> Process:

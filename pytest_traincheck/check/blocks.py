@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePosixPath
 
 CONTEXT = 3
 """Unchanged lines before and after a change, as in any unified diff."""
@@ -19,6 +22,11 @@ MAX_WIDTH = 300
 
 EXACT_LINES = 2000
 """Files up to this length are compared line by line; longer ones without their most frequent lines."""
+
+_HASH_COMMENTS = frozenset({".py", ".pyi", ".toml", ".yaml", ".yml", ".cfg", ".ini", ".sh"})
+"""What a line that begins with `#` is a comment in; in a file of data it is a line like any other."""
+
+_Operation = tuple[str, int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -41,20 +49,65 @@ class Span:
 
 
 class ChangedFile:
-    """One file in both trees, and how it changed. `path` is that in the candidate's tree."""
+    """One file in both trees, and how it changed. `path` is that in the candidate's tree; `renamed` are the golden and
+    the candidate name of modules, as an import has them.
+    """
 
-    def __init__(self, path: str, old: str, new: str) -> None:
+    def __init__(self, path: str, old: str, new: str, renamed: Sequence[tuple[str, str]] = ()) -> None:
         self.path = path
+        self._renamed = [(re.compile(rf"(?<!\w){re.escape(before)}\b"), after) for before, after in renamed]
         self.old = _lines(old)
         self.new = _lines(new)
         self._texts = old, new
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """Changes that are more than blank lines and comments, in order."""
+        """Changes that are more than layout, comments, docstrings and new names of files, in order."""
         codes = self._matcher.get_opcodes()
         changed = [Block(i1, i2, j1, j2) for tag, i1, i2, j1, j2 in codes if tag != "equal"]
-        return tuple(block for block in changed if any(map(_is_code, self.removed(block) + self.added(block))))
+        return tuple(block for block in changed if self._says_otherwise(block))
+
+    def _says_otherwise(self, block: Block) -> bool:
+        removed = [self.old[line - 1].rstrip() for line in self.removed_code(block)]
+        for before, after in self._renamed:
+            removed = [before.sub(after, line) for line in removed]
+        added = [self.new[line - 1].rstrip() for line in self.added_code(block)]
+        return removed != added and not (self.is_python and _same_program(removed, added))
+
+    @property
+    def is_python(self) -> bool:
+        return PurePosixPath(self.path).suffix in (".py", ".pyi")
+
+    def removed_code(self, block: Block) -> list[int]:
+        """Numbers, from 1, of the removed lines of a block that say anything to an interpreter."""
+        numbers = range(block.i1 + 1, block.i2 + 1)
+        return [line for line in numbers if self._is_code(self.old[line - 1]) and line not in self._old_docstrings]
+
+    def added_code(self, block: Block) -> list[int]:
+        """Numbers, from 1, of the added lines of a block that say anything to an interpreter."""
+        numbers = range(block.j1 + 1, block.j2 + 1)
+        return [line for line in numbers if self._is_code(self.new[line - 1]) and line not in self._new_docstrings]
+
+    def _is_code(self, line: str) -> bool:
+        text = line.strip()
+        return bool(text) and not (text.startswith("#") and PurePosixPath(self.path).suffix in _HASH_COMMENTS)
+
+    @cached_property
+    def _old_docstrings(self) -> frozenset[int]:
+        return _docstrings(self.old_tree) if self.is_python else frozenset()
+
+    @cached_property
+    def _new_docstrings(self) -> frozenset[int]:
+        return _docstrings(self.new_tree) if self.is_python else frozenset()
+
+    def now_at(self, line: int) -> int:
+        """The candidate's number of an unchanged line of golden, both from 1; 0 where it was changed or removed."""
+        return self._unchanged.get(line, 0)
+
+    @cached_property
+    def _unchanged(self) -> dict[int, int]:
+        same = (code for code in self._matcher.get_opcodes() if code[0] == "equal")
+        return {i1 + at + 1: j1 + at + 1 for _, i1, i2, j1, _ in same for at in range(i2 - i1)}
 
     def removed(self, block: Block) -> list[str]:
         return self.old[block.i1 : block.i2]
@@ -96,22 +149,27 @@ class ChangedFile:
         return difflib.SequenceMatcher(None, self.old, self.new, autojunk=not exact)
 
     @cached_property
-    def _tree(self) -> ast.Module | None:
-        return _parse(self._texts[1])
+    def old_tree(self) -> ast.Module | None:
+        """The syntax tree of golden's text; None where it is no Python."""
+        return parse(self._texts[0])
+
+    @cached_property
+    def new_tree(self) -> ast.Module | None:
+        """The syntax tree of the candidate's text; None where it is no Python."""
+        return parse(self._texts[1])
 
     @cached_property
     def _new_spans(self) -> tuple[Span, ...]:
-        return tuple(_spans(self._tree)) if self._tree else ()
+        return tuple(_spans(self.new_tree)) if self.new_tree else ()
 
     @cached_property
     def _old_spans(self) -> tuple[Span, ...]:
-        tree = _parse(self._texts[0])
-        return tuple(_spans(tree)) if tree else ()
+        return tuple(_spans(self.old_tree)) if self.old_tree else ()
 
     def _statement(self, line: int) -> tuple[int, int]:
         """First and last line of the innermost statement at a line; of a compound one its header only."""
         around = [(line, line)]
-        for node in ast.walk(self._tree) if self._tree else ():
+        for node in ast.walk(self.new_tree) if self.new_tree else ():
             if isinstance(node, ast.stmt):
                 body = getattr(node, "body", None)
                 end = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or node.lineno
@@ -124,26 +182,41 @@ class ChangedFile:
 
         Changes close by are in the same hunk, as `diff -u` has it, as far as `MAX_LINES` allow.
         """
-        group = next(
-            group
-            for group in self._matcher.get_grouped_opcodes(CONTEXT)
-            if any((i1, j1) == (block.i1, block.j1) and tag != "equal" for tag, i1, _, j1, _ in group)
-        )
-        lines: list[str] = []
-        focus = 0
-        for tag, i1, i2, j1, j2 in group:
-            if (i1, j1) == (block.i1, block.j1) and tag != "equal":
-                focus = len(lines)
-            if tag == "equal":
-                lines += [" " + line for line in self.old[i1:i2]]
-            else:
-                lines += ["-" + line for line in self.old[i1:i2]] + ["+" + line for line in self.new[j1:j2]]
+        group = self._group_of(block)
+        focus = len(self._marked(group[: next(at for at, code in enumerate(group) if _is_of(code, block))]))
+        lines = self._marked(group)
         first = max(0, min(focus - CONTEXT, len(lines) - MAX_LINES))
         shown = lines[first : first + MAX_LINES]
         begin_old = group[0][1] + sum(line[0] != "+" for line in lines[:first])
         begin_new = group[0][3] + sum(line[0] != "-" for line in lines[:first])
         head = f"@@ -{_range(begin_old, shown, '+')} +{_range(begin_new, shown, '-')} @@"
         return "\n".join([head, *(line[:MAX_WIDTH] for line in shown)]), focus - first + 1
+
+    def hunks(self, blocks: Sequence[Block]) -> list[str]:
+        """The hunks that hold some blocks, as text; one that is too long is cut around the first of them."""
+        firsts = {self._groups.index(self._group_of(block)): block for block in reversed(blocks)}
+        return [self.hunk(firsts[place])[0] for place in sorted(firsts)]
+
+    def _group_of(self, block: Block) -> list[_Operation]:
+        return next(group for group in self._groups if any(_is_of(code, block) for code in group))
+
+    @cached_property
+    def _groups(self) -> list[list[_Operation]]:
+        return [list(group) for group in self._matcher.get_grouped_opcodes(CONTEXT)]
+
+    def _marked(self, operations: Sequence[_Operation]) -> list[str]:
+        """Lines as a unified diff has them."""
+        lines: list[str] = []
+        for tag, i1, i2, j1, j2 in operations:
+            if tag == "equal":
+                lines += [" " + line for line in self.old[i1:i2]]
+            else:
+                lines += ["-" + line for line in self.old[i1:i2]] + ["+" + line for line in self.new[j1:j2]]
+        return lines
+
+
+def _is_of(operation: _Operation, block: Block) -> bool:
+    return operation[0] != "equal" and (operation[1], operation[3]) == (block.i1, block.j1)
 
 
 def _range(begin: int, lines: Sequence[str], other: str) -> str:
@@ -159,12 +232,30 @@ def _lines(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _is_code(line: str) -> bool:
-    text = line.strip()
-    return bool(text) and not text.startswith("#")
+def _same_program(old: Sequence[str], new: Sequence[str]) -> bool:
+    """Whether lines were only laid out in another way, from the same column on."""
+    if not old or not new or _indentation(old[0]) != _indentation(new[0]):
+        return False
+    trees = [parse(textwrap.dedent("\n".join(lines))) for lines in (old, new)]
+    one, other = (None if tree is None else ast.dump(tree) for tree in trees)
+    return one is not None and one == other
 
 
-def _parse(text: str) -> ast.Module | None:
+def _indentation(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _docstrings(tree: ast.Module | None) -> frozenset[int]:
+    """The lines of texts that stand by themselves."""
+    texts = (
+        node
+        for node in (ast.walk(tree) if tree else ())
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    )
+    return frozenset(line for node in texts for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))
+
+
+def parse(text: str) -> ast.Module | None:
     """The syntax tree, or None for what is no Python: a configuration file, or one written for another version."""
     try:
         return ast.parse(text)

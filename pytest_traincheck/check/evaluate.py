@@ -14,6 +14,7 @@ from pytest_traincheck.check.evidence import without_effect
 from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.observed import unlike, warnings_of
+from pytest_traincheck.check.ran import Ran, ran_of
 from pytest_traincheck.check.result import (
     Coverage,
     Incident,
@@ -50,6 +51,8 @@ class CheckOutcome:
     """What of golden's conditional comparisons took place."""
     warnings: tuple[Warned, ...] = ()
     """What must not be overlooked: golden's runs were observed in another way than this one."""
+    ran: Ran | None = None
+    """What is known of the user's code that ran; asked for where there are incidents only."""
 
 
 def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
@@ -96,6 +99,7 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
         aligned.renamed,
         covered,
         warnings_of(differing, golden),
+        ran_of(run) if incidents else None,
     )
 
 

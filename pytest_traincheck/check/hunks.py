@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_traincheck.check.blocks import Block, ChangedFile
+from pytest_traincheck.check.blocks import MAX_LINES, ChangedFile
 from pytest_traincheck.check.result import ChangedLines, Incident, Violation
+from pytest_traincheck.check.standing import Known, Place, Standing, sort_out
 from pytest_traincheck.observing import short_names
 
 CONTAINS = "contains the line"
@@ -19,6 +20,7 @@ SAME_FILE = "same file"
 OTHER_FILE = "another file"
 ON_THE_PATH = "same function as a consequence"
 ONLY_CHANGE = "the only change"
+ONLY_READ = "the only change that runs"
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -31,14 +33,6 @@ _RATE = frozenset({"lr", "learning_rate"})
 """Two words for one thing."""
 
 _GENERIC_PARTS = frozenset({"weight", "bias", "in_proj_weight", "in_proj_bias", "module", "model", "layers"})
-
-
-@dataclass(frozen=True)
-class _Place:
-    """One changed block of one file."""
-
-    file: ChangedFile
-    block: Block
 
 
 @dataclass(frozen=True)
@@ -70,32 +64,46 @@ class Names:
         return False
 
 
-def attach(incidents: Sequence[Incident], changes: Mapping[str, tuple[str, str]]) -> tuple[Incident, ...]:
+def attach(
+    incidents: Sequence[Incident], changes: Mapping[str, tuple[str, str]], known: Known | None = None
+) -> tuple[Incident, ...]:
     """The incidents with the changed lines that touch them.
 
     Args:
         changes: text in golden and in the candidate for each file that differs, "" where it does not exist. Paths are
             as in the incidents' `source`.
+        known: what else is known of the candidate; None where nothing is.
     """
-    files = [ChangedFile(path, old, new) for path, (old, new) in sorted(changes.items())]
-    return tuple(replace(incident, diff=changed_lines(incident, files)) for incident in incidents)
+    known = known or Known()
+    renamed = known.renamed_modules
+    files = [ChangedFile(path, old, new, renamed) for path, (old, new) in sorted(changes.items())]
+    standing = sort_out(files, known)
+    return tuple(replace(incident, diff=_changed_lines(incident, standing)) for incident in incidents)
 
 
-def changed_lines(incident: Incident, files: Sequence[ChangedFile]) -> ChangedLines | None:
-    """The hunk that says most about an incident, or None."""
-    places = [_Place(file, block) for file in files for block in file.blocks]
+def _changed_lines(incident: Incident, changes: Standing) -> ChangedLines | None:
+    """The hunk that says most about an incident, or None.
+
+    What cannot have been behind it is left aside as long as there is anything else.
+    """
+    best = changes.best
+    found = _connected(incident, best) or _only(best, ONLY_CHANGE if len(best) == changes.count else ONLY_READ)
+    if found is None and changes.likely and changes.unlikely:
+        found = _connected(incident, (*changes.likely, *changes.unlikely))
+    return found
+
+
+def _connected(incident: Incident, places: Sequence[Place]) -> ChangedLines | None:
+    """The hunk that a line, a name or a consequence of an incident leads to."""
     root = incident.cause
-    if not places:
-        return None
     for source in dict.fromkeys((root.place or root.source, root.source)):
         found = _lines_at(incident, source, places)
         if found is not None:
             return found
-    # Something that changed does it: where one hunk is all that changed, that one.
-    return (_on_the_path(incident, places) if is_missing(root) else None) or _only(places)
+    return _on_the_path(incident, places) if is_missing(root) else None
 
 
-def _lines_at(incident: Incident, source: str, places: Sequence[_Place]) -> ChangedLines | None:
+def _lines_at(incident: Incident, source: str, places: Sequence[Place]) -> ChangedLines | None:
     """The hunk that says most about an incident at one place."""
     missing = is_missing(incident.cause)
     path, line = position(source)
@@ -104,19 +112,19 @@ def _lines_at(incident: Incident, source: str, places: Sequence[_Place]) -> Chan
     inside = [place for place in here if place.file.in_function(place.block, line)]
     touching = [place for place in here if place.file.touches(place.block, line)]
 
-    def near(place: _Place) -> int:
+    def near(place: Place) -> int:
         return abs(place.block.j1 + 1 - line)
 
-    def lost(place: _Place) -> int:
+    def lost(place: Place) -> int:
         return names.count(place.file.lost(place.block))
 
-    def gone(place: _Place) -> int:
+    def gone(place: Place) -> int:
         return names.count(place.file.removed(place.block))
 
-    def named(place: _Place) -> int:
+    def named(place: Place) -> int:
         return gone(place) + names.count(place.file.added(place.block))
 
-    def by_name(mentions: Callable[[_Place], int]) -> list[ChangedLines | None]:
+    def by_name(mentions: Callable[[Place], int]) -> list[ChangedLines | None]:
         return [_best(some, how, mentions, near) for some, how in around]
 
     elsewhere = [place for place in places if place not in here]
@@ -132,16 +140,20 @@ def _lines_at(incident: Incident, source: str, places: Sequence[_Place]) -> Chan
     return next((item for item in order if item is not None), None)
 
 
-def _only(places: Sequence[_Place]) -> ChangedLines | None:
-    """The hunk that holds all that changed."""
-    shown = _shown(places[0], ONLY_CHANGE)
-    if any(place.file is not places[0].file or _shown(place, ONLY_CHANGE).hunk != shown.hunk for place in places):
+def _only(places: Sequence[Place], how: str) -> ChangedLines | None:
+    """All that changed, where that is one hunk, or a few in one file that are short enough to be shown together."""
+    file = places[0].file if places else None
+    if file is None or any(place.file is not file for place in places):
         return None
-    return shown
+    hunks = file.hunks([place.block for place in places])
+    if len(hunks) > 1 and sum(hunk.count("\n") for hunk in hunks) > MAX_LINES:
+        return None
+    _, focus = file.hunk(places[0].block)
+    return ChangedLines(file.path, "\n".join(hunks), how, focus)
 
 
 def _best(
-    places: Sequence[_Place], how: str, score: Callable[[_Place], int], distance: Callable[[_Place], int]
+    places: Sequence[Place], how: str, score: Callable[[Place], int], distance: Callable[[Place], int]
 ) -> ChangedLines | None:
     """The place with the highest score above 0, among equals the nearest."""
     scored = [(score(place), -distance(place), place) for place in places]
@@ -149,12 +161,12 @@ def _best(
     return None if best is None else _shown(best[2], how)
 
 
-def _shown(place: _Place, how: str) -> ChangedLines:
+def _shown(place: Place, how: str) -> ChangedLines:
     text, focus = place.file.hunk(place.block)
     return ChangedLines(place.file.path, text, how, focus)
 
 
-def _on_the_path(incident: Incident, places: Sequence[_Place]) -> ChangedLines | None:
+def _on_the_path(incident: Incident, places: Sequence[Place]) -> ChangedLines | None:
     """A change in a function that some consequence comes from."""
     for violation in incident.consequences:
         path, line = position(violation.source)

@@ -10,6 +10,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from pytest_traincheck.check.ran import Ran
 from pytest_traincheck.golden.format_1 import ids_of
 from pytest_traincheck.redaction import redacted
 from pytest_traincheck.relations import Deviation, Meaning, meaning_of
@@ -302,6 +303,8 @@ class CheckResult:
     """What of golden's comparisons took place; None where no run was checked."""
     warnings: tuple[Warned, ...] = ()
     """What must not be overlooked though no rule is broken."""
+    ran: Ran | None = field(default=None, repr=False, compare=False)
+    """What is known of the candidate's code that ran: for the changed lines, and in no report."""
 
     @property
     def outcome(self) -> Outcome:

@@ -6,6 +6,7 @@ Nothing outside the trees is read, and nothing is raised: what cannot be read is
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -28,8 +29,25 @@ PROSE = frozenset({".md", ".rst"})
 
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv", "golden_invariants"})
 
-Changes = dict[str, tuple[str, str]]
-"""Path from the top of the candidate's tree -> text in golden and in the candidate, "" where the file is not."""
+_NEVER_READ = PROSE | {".bib", ".cff", ".css", ".html", ".ipynb", ".lock", ".svg", ".tex"}
+"""What of the text files that git knows no training reads; any other may be its data."""
+
+_MOST_RENAMED = 40
+"""Files that are gone are looked for among the new ones if there are no more of either."""
+
+_ALIKE = 0.5
+"""Share of the lines that two files have in common if one was made from the other; as git has it."""
+
+
+class Changes(dict[str, tuple[str, str]]):
+    """Path from the top of the candidate's tree -> text in golden and in the candidate, "" where the file is not.
+
+    `renamed` are the golden paths of files that have another one in the candidate, also where their text is the same.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.renamed: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -45,21 +63,21 @@ class Tree:
 
 def between(golden: Tree, candidate: Tree) -> Changes:
     """What differs between two directories. Git names the files where both are of one repository."""
-    changes: Changes = {}
+    changes = Changes()
     for old, new in _pairs(golden, candidate):
         if len(changes) == MAX_FILES:
             break
-        _add(changes, new or old, read_text(golden.root, old), read_text(candidate.root, new))
-    return changes
+        _add(changes, old, new, read_text(golden.root, old), read_text(candidate.root, new))
+    return _with_renamed(changes)
 
 
 def since_commit(commit: str, repository: Path) -> Changes:
     """What differs between a commit and the working tree of a repository; nothing where it lacks that commit."""
     known = find_commit(repository, commit)
-    changes: Changes = {}
+    changes = Changes()
     for old, new in _named_by_git(repository, known, None)[:MAX_FILES] if known else ():
-        _add(changes, new or old, _read_commit(repository, known or "", old), read_text(repository, new))
-    return changes
+        _add(changes, old, new, _read_commit(repository, known or "", old), read_text(repository, new))
+    return _with_renamed(changes)
 
 
 def code_differs(golden: str | Path, candidate: Path, store: Path) -> bool:
@@ -107,9 +125,36 @@ def read_text(root: Path, name: str) -> str | None:
         return None
 
 
-def _add(changes: Changes, path: str, old: str | None, new: str | None) -> None:
+def _add(changes: Changes, old_name: str, new_name: str, old: str | None, new: str | None) -> None:
+    if old_name and new_name and old_name != new_name:
+        changes.renamed[new_name] = old_name
     if old is not None and new is not None and old != new:
-        changes[path] = old, new
+        changes[new_name or old_name] = old, new
+
+
+def _with_renamed(changes: Changes) -> Changes:
+    """The same with what was moved as one file: git does not see that before both names are known to it."""
+    gone = [path for path, (_, new) in changes.items() if not new]
+    came = [path for path, (old, _) in changes.items() if not old]
+    if max(len(gone), len(came)) > _MOST_RENAMED:
+        return changes
+    pairs = [
+        (_likeness(changes[old][0], changes[new][1]), old, new)
+        for old in gone
+        for new in came
+        if PurePosixPath(old).suffix == PurePosixPath(new).suffix
+    ]
+    for likeness, old, new in sorted(pairs, reverse=True):
+        if likeness >= _ALIKE and old in changes and new in changes and not changes[new][0]:
+            before, _ = changes.pop(old)
+            _add(changes, old, new, before, changes.pop(new)[1])
+    return changes
+
+
+def _likeness(one: str, other: str) -> float:
+    """The share of lines that two texts have in common, in whatever order."""
+    lines, others = (Counter(line for line in text.splitlines() if line.strip()) for text in (one, other))
+    return 2 * (lines & others).total() / max((lines + others).total(), 1)
 
 
 def _decoded(content: bytes) -> str | None:
@@ -159,8 +204,8 @@ def _named_by_git(repository: Path, commit: str, other: str | None) -> list[tupl
             pairs.append((name, next(fields, "")))
         else:
             pairs.append(("" if status == "A" else name, "" if status == "D" else name))
-    pairs += [("", name) for name in extra.strip("\0").split("\0") if name]
-    return [pair for pair in pairs if _is_source(pair[1] or pair[0])]
+    known = [pair for pair in pairs if _may_be_read(pair[1] or pair[0])]
+    return known + [("", name) for name in extra.strip("\0").split("\0") if _is_source(name)]
 
 
 def _walk(root: Path) -> Iterator[str]:
@@ -177,6 +222,13 @@ def _walk(root: Path) -> Iterator[str]:
 
 
 def _is_source(name: str) -> bool:
-    path = PurePosixPath(name)
-    hidden = any(part.startswith(".") or part in _SKIPPED for part in path.parts)
-    return path.suffix in SUFFIXES and not hidden
+    return PurePosixPath(name).suffix in SUFFIXES and not _is_hidden(name)
+
+
+def _may_be_read(name: str) -> bool:
+    suffix = PurePosixPath(name).suffix
+    return bool(suffix) and suffix not in _NEVER_READ and not _is_hidden(name)
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") or part in _SKIPPED for part in PurePosixPath(name).parts)

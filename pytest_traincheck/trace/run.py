@@ -23,6 +23,8 @@ class Run:
     processes: tuple[Process, ...]
     workers: tuple[Process, ...] = ()
     """Worker processes of DataLoaders, by start."""
+    others: tuple[Process, ...] = ()
+    """Observed processes that neither trained nor loaded data."""
     _memo: dict[object, Any] = field(default_factory=dict, repr=False)
 
     def memo(self, key: object, compute: Callable[[], T]) -> T:
@@ -110,7 +112,7 @@ class Run:
             )
             for process in self.processes
         )
-        return Run(self.path, processes, self.workers)
+        return Run(self.path, processes, self.workers, self.others)
 
 
 _NAMED = 3
@@ -148,7 +150,8 @@ def load_run(path: Path) -> Run:
         # Loaders end their workers as they like, but what one has lost nobody may take for what it did.
         _reject_lost(process.raw)
     training.sort(key=lambda process: (process.rank, _started(process)))
-    return Run(path, tuple(training), tuple(workers))
+    others = tuple(process for process in observed if process not in training and process not in workers)
+    return Run(path, tuple(training), tuple(workers), others)
 
 
 def described(directories: Sequence[Path]) -> list[Path]:

@@ -118,6 +118,7 @@ def check_recorded(
         renamed=outcome.renamed,
         coverage=outcome.coverage,
         warnings=(*cautions(golden, outcome.coverage, rules), *outcome.warnings),
+        ran=outcome.ran,
     )
 
 

@@ -11,8 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_traincheck.check import hunks
+from pytest_traincheck.check.ran import Ran
 from pytest_traincheck.check.result import CheckResult, Incident
-from pytest_traincheck.launch.changes import Changes, Tree, between, commit_of_file, since_commit
+from pytest_traincheck.check.standing import Known
+from pytest_traincheck.launch.changes import (
+    MAX_FILES,
+    Changes,
+    Tree,
+    between,
+    commit_of_file,
+    read_text,
+    since_commit,
+)
 from pytest_traincheck.launch.git import find_commit, find_repository
 from pytest_traincheck.launch.sides import CheckedOutSide, separation
 
@@ -33,7 +43,7 @@ def since_golden(result: CheckResult, commit: str, golden: Path, cwd: Path) -> C
     def changed() -> tuple[Changes, Path]:
         repository = find_repository(cwd)
         if repository is None:
-            return {}, cwd
+            return Changes(), cwd
         exact = commit if find_commit(repository.top, commit) else ""
         # Learned from a tree with changes of its own, or from a commit that was rebased or squashed: then from what was
         # committed together with the golden.
@@ -56,11 +66,21 @@ def _attached(result: CheckResult, changed: Callable[[], tuple[Changes, Path]], 
     try:
         changes, root = changed()
         named = {_as_in_source(root / path, cwd): texts for path, texts in changes.items()}
-        found = hunks.attach(result.incidents, named)
+        ran = result.ran and result.ran.with_paths(lambda path: _as_in_source(path, cwd))
+        found = hunks.attach(result.incidents, named, Known(ran, _sources(ran, root, cwd), changes.renamed))
         return replace(result, incidents=tuple(_with_short_path(incident, cwd) for incident in found))
     except Exception as error:  # noqa: BLE001 - the diff is a help to the reader; the verdict stands without it
         note = f"the changed lines behind the incidents could not be looked up: {type(error).__name__}: {error}"
         return replace(result, notes=(*result.notes, note))
+
+
+def _sources(ran: Ran | None, root: Path, cwd: Path) -> dict[str, str]:
+    """The texts of the candidate's own files that were imported, as far as they are short."""
+    root, cwd = root.resolve(), cwd.resolve()
+    paths = {name: cwd / name for name in sorted(ran.imported if ran else ())}
+    own = [(name, path) for name, path in paths.items() if path.is_relative_to(root) and path.suffix == ".py"]
+    texts = ((name, read_text(root, path.relative_to(root).as_posix())) for name, path in own[:MAX_FILES])
+    return {name: text for name, text in texts if text}
 
 
 def _as_in_source(path: Path, cwd: Path) -> str:

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pytest_traincheck.check.ran import joined
 from pytest_traincheck.check.result import CheckResult, Incident, SideInfo
 from pytest_traincheck.check.unsaid import unsaid
 from pytest_traincheck.config import Config, PipelineSpec
@@ -225,7 +226,9 @@ def merged(results: Sequence[CheckResult]) -> CheckResult:
         known = set(map(_decision, incidents))
         incidents += [incident for incident in result.incidents if _decision(incident) not in known]
     ranked = tuple(replace(incident, number=number) for number, incident in enumerate(incidents, start=1))
-    return replace(results[0], incidents=ranked, errors=())
+    return replace(
+        results[0], incidents=ranked, errors=(), ran=joined([result.ran for result in results if result.incidents])
+    )
 
 
 def _left_out(old: Golden | None) -> tuple[str, ...]:

@@ -95,6 +95,40 @@ def test_since_a_commit_edits_renames_and_new_files_are_seen(project_with_histor
     assert since_commit("golden", project_with_history)["lib/network.py"] == ("a\nb\nc\nd\ne\n", "a\nb\nc\nd\nX\n")
 
 
+def test_a_file_that_git_was_not_told_of_is_followed_to_its_new_name(repository: Path, git: Git) -> None:
+    lines = "".join(f"line {number}\n" for number in range(8))
+    write(repository, lib__model_py=lines, lib__same_py="a\nb\n", old_py="1\n2\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "-m", "golden")
+    (repository / "lib" / "model.py").unlink()
+    (repository / "lib" / "same.py").unlink()
+    (repository / "old.py").unlink()
+    write(repository, net_py=lines.replace("3", "4"), lib__twin_py="a\nb\n", new_py="3\n4\n")
+    found = since_commit("HEAD", repository)
+    assert found == {"net.py": (lines, lines.replace("3", "4")), "old.py": ("1\n2\n", ""), "new.py": ("", "3\n4\n")}
+    assert found.renamed == {"net.py": "lib/model.py", "lib/twin.py": "lib/same.py"}
+
+
+def test_two_directories_are_followed_to_new_names_too(two: tuple[Path, Path]) -> None:
+    old, new = two
+    write(old, lib__model_py="a\nb\nc\n")
+    write(new, lib__net_py="a\nb\nx\n")
+    found = between(Tree(old), Tree(new))
+    assert found == {"train.py": ("one\n", "two\n"), "lib/net.py": ("a\nb\nc\n", "a\nb\nx\n")}
+    assert found.renamed == {"lib/net.py": "lib/model.py"}
+
+
+def test_data_that_git_knows_is_compared_and_what_lies_about_is_not(repository: Path, git: Git) -> None:
+    names = ("words.txt", "rows.csv", "notes.md", "run.ipynb", "LICENSE", "packages.lock")
+    for name in names:
+        (repository / name).write_text("one\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "-m", "golden")
+    for name in (*names, "log.txt"):
+        (repository / name).write_text("two\n")
+    assert set(since_commit("HEAD", repository)) == {"words.txt", "rows.csv"}
+
+
 def test_a_commit_that_the_repository_lacks_gives_nothing(project_with_history: Path, tmp_path: Path) -> None:
     for commit in ("0" * 40, "", "--output=x", "nonsense"):
         assert since_commit(commit, project_with_history) == {}
