@@ -63,11 +63,15 @@ def load_bugs(corpus: Path) -> list[Bug]:
 def cases(program: Pipeline, bugs: Sequence[Bug]) -> list[Case]:
     """Everything that is checked against the golden of one program."""
     mine = [bug for bug in bugs if bug.pipeline == program.name]
-    refactoring = program.folder.parent / "refactors" / f"{program.name}.patch"
+    folders = sorted(program.folder.parent.glob("refactors*"))
+    names = ["refactor", *(f"refactor {number}" for number in range(2, len(folders) + 1))]
     return [
         *(Case(bug.name, program, Variation.BUG, bug.patch, SEEDS[0], bug) for bug in mine),
         *(Case(f"seed {seed}", program, Variation.SEED, None, seed) for seed in OTHER_SEEDS),
-        Case("refactor", program, Variation.REFACTOR, refactoring, SEEDS[0]),
+        *(
+            Case(name, program, Variation.REFACTOR, folder / f"{program.name}.patch", SEEDS[0])
+            for name, folder in zip(names, folders, strict=True)
+        ),
     ]
 
 
@@ -144,7 +148,7 @@ def page(judged: Sequence[Judged], earlier: Mapping[str, Outcome]) -> str:
         ),
         "## Clean runs",
         markdown_table(
-            ["program", "covers", "rules", *(f"seed {seed}" for seed in OTHER_SEEDS), "refactor"],
+            ["program", "covers", "rules", *dict.fromkeys(each.case.name for each in clean)],
             [_clean_row(name, clean) for name in dict.fromkeys(each.case.pipeline.name for each in clean)],
         ),
     ]
