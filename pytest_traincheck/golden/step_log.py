@@ -35,13 +35,13 @@ class Step:
     batches: tuple[str, ...] = ()
     """Hashes of the batches that loaders returned while gradients were recorded, sorted."""
     random: Mapping[str, str] = field(default_factory=dict)
-    """Hash of the state of each global generator before the step."""
+    """Hash of the state before the step of each global generator that training draws from."""
     losses: tuple[float, ...] = ()
     """The numbers that backward passes started from."""
     computed: tuple[tuple[str, float], ...] = ()
     """Functions that returned one number while gradients were recorded, and the number."""
     norm: float = 0.0
-    """L2 norm of all gradients of the optimizer together, before the step."""
+    """L2 norm of all gradients of the optimizer together: those that the step uses."""
     rates: tuple[float, ...] = ()
     """The learning rate of each group."""
 
@@ -60,7 +60,7 @@ class StepLog:
     (n + 1, variables); 0 where it was not seen yet.
     """
     gradients: Hashes
-    """A hash of the gradient of each of `trained` before each step, shape (n, trained); 0 where it is zero or none."""
+    """A hash of the gradient of each of `trained` that a step uses, shape (n, trained); 0 where it is zero or none."""
 
     def __post_init__(self) -> None:
         count, names = len(self.steps), len(self.trained) + len(self.others)

@@ -119,7 +119,6 @@ class _Sides:
         for step in golden.steps:
             for name, state in step.random.items():
                 states.setdefault(name, set()).add(state)
-        # One that nobody draws from may be in any state, and was not followed far.
         self.generators = tuple(name for name, found in sorted(states.items()) if len(found) > 1)
 
     def trained_apart(self, number: int) -> tuple[str, ...]:

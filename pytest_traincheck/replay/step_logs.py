@@ -54,7 +54,7 @@ def _logged(process: Process) -> Logged:
     previous = 0
     for number, step in enumerate(steps):
         norm = 0.0
-        for variable, hashed, size in _gradients(process, step):
+        for variable, hashed, size in _gradients(process, step, told.backward_inside(step)):
             if variable in column:
                 gradients[number, column[variable]] = hashed
                 norm += size * size
@@ -93,10 +93,18 @@ class _Told:
             name: np.array(self._rows(*(f"{prefix}{name}" for prefix in _RANDOM)), dtype=np.int64)
             for name in _GENERATORS
         }
+        # One that stands still says nothing, and where nobody seeds it, it begins elsewhere in every run.
+        self._random = {name: rows for name, rows in self._random.items() if len(set(self._digests(rows))) > 1}
+        backward = process.rows_of_type("autograd")
+        self._backward = backward[self._ends[backward] > 0]
         self._rates = _rates(process)
         told = np.concatenate([self._inputs, self._losses, *self._random.values()])
         self.until = int(self._ends[told].max()) if len(told) else 0
         """Until when training was followed."""
+
+    def _digests(self, rows: Ints) -> list[int]:
+        found: list[int] = self._process.events["digest"][rows].tolist()
+        return found
 
     def _rows(self, *names: str) -> list[int]:
         return sorted(row for name in names for row in self._process.measures(name).tolist())
@@ -147,10 +155,13 @@ class _Told:
             if row >= 0:
                 yield float(self._process.events["value"][row])
 
+    def backward_inside(self, step: OptimizerStep) -> bool:
+        """Whether the step calls a closure that makes its gradients, so that those before it count for nothing."""
+        ends = self._ends[self._backward]
+        return bool(((ends > step.begin) & (ends < step.end)).any())
+
     def backward(self, steps: tuple[OptimizerStep, ...]) -> Ints:
-        process = self._process
-        rows = process.rows_of_type("autograd")
-        rows = rows[self._ends[rows] > 0]
+        rows = self._backward
         ends = self._ends[rows]
         order = np.argsort(ends, kind="stable")
         places = np.searchsorted(ends[order], [step.end for step in steps], side="right") - 1
@@ -164,13 +175,16 @@ def _states(process: Process, numbers: Ints, at: int) -> Hashes:
     return np.where(rows >= 0, _short(process.events["digest"][np.maximum(rows, 0)]), 0).astype(np.uint16)
 
 
-def _gradients(process: Process, step: OptimizerStep) -> Iterator[tuple[int, int, float]]:
-    """Of what an optimizer holds: the variable, a hash of its gradient before the step (0: none, or zero), its norm."""
+def _gradients(process: Process, step: OptimizerStep, inside: bool) -> Iterator[tuple[int, int, float]]:
+    """Of what an optimizer holds, where its gradient is not zero: the variable, a hash of the gradient, its norm.
+
+    Before the step; behind it where the gradients are made `inside` of it.
+    """
     variables = Variables.of(process)
     members = np.unique(variables.first_name[variables.membership(step.optimizer, step.begin).variables])
     gradients = variables.companion("gradient")[members]
     members, gradients = members[gradients > 0], gradients[gradients > 0]
-    rows = variables.last(gradients, np.full(len(gradients), step.begin))
+    rows = variables.last(gradients, np.full(len(gradients), step.end if inside else step.begin))
     events = process.events
     there = (rows >= 0) & ~np.isin(events["new"][np.maximum(rows, 0)], (fmt.ABSENT, fmt.ZERO))
     members, rows = members[there], rows[there]

@@ -19,8 +19,11 @@ from measuring import LENGTH, WORDS, Tiny, Watch, every_step, named, only, steps
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from pytest_traincheck.probe import install, measures, observe  # noqa: E402
+from pytest_traincheck.probe import evaluations, install, measures, observe  # noqa: E402
 from pytest_traincheck.probe.given import CALLS, PREFIX  # noqa: E402
+
+FOLLOWED = ("later.", evaluations.RESULT)
+"""What is measured for longer: what training is given, and what models return in evaluation."""
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -211,7 +214,8 @@ def test_measures_end_after_eight_steps(watched: Watch) -> None:
     ends = [call.end for call in trace.calls if call.type == "optimizer"]
     assert len(ends) == 14
     given = [item for item in trace.measures if item.measure.startswith(PREFIX)]
-    assert max(item.seq for item in trace.measures if item not in given) < ends[7]
+    others = [item for item in trace.measures if not item.measure.startswith((PREFIX, *FOLLOWED))]
+    assert max(item.seq for item in others) < ends[7]
     assert ends[CALLS - 2] < max(item.seq for item in given) < ends[CALLS - 1]
     assert max(item.seq for item in trace.measured("activation.rms")) < ends[1]
     for name in ("loss.shift", "model.input", "backward.root", "loss.terms", "pattern.mask", "rng.torch"):
@@ -402,6 +406,7 @@ def test_a_process_that_never_steps_notes_no_copies_for_ever(tmp_path: Path) -> 
 
 def test_a_process_that_never_steps_is_not_measured_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measures, "LIMIT", 50)
+    monkeypatch.setattr(evaluations, "RESULTS", 40)
     counts = []
     for calls in (60, 120):
         with observe(tmp_path / str(calls)):
@@ -410,7 +415,8 @@ def test_a_process_that_never_steps_is_not_measured_for_ever(tmp_path: Path, mon
                 for _ in range(calls):
                     net(words())
         found = only(tmp_path / str(calls)).measures
-        assert sum(not item.measure.startswith(PREFIX) for item in found) <= 60
+        assert sum(item.measure == evaluations.RESULT for item in found) == 40
+        assert sum(not item.measure.startswith((PREFIX, *FOLLOWED)) for item in found) <= 60
         counts.append(len(found))
     assert counts[0] == counts[1]
 

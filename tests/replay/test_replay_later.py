@@ -59,6 +59,10 @@ class Training:
     rounds: bool = False
     draws: bool = False
     steps: int = STEPS
+    closure: bool = False
+    """Whether the optimizer calls for the gradients itself."""
+    clears: bool = False
+    """Whether no gradients are left behind a step."""
     loud: bool = False
     """From the first step on instead."""
 
@@ -72,16 +76,23 @@ class Training:
             optimizer.param_groups[0]["lr"] = self.rate if late else 0.05
             if self.draws and late:
                 torch.rand(1)
-            out = model(batch * (self.scale if late else 1.0))
-            fit = nn.functional.mse_loss(out, targets * (self.targets if late else 1.0))
-            size = out.square().mean() * (self.weight if late else 0.1)
-            loss = (fit + size + fit) - fit if self.rounds and late else fit + size
-            optimizer.zero_grad()
-            loss.backward()
-            if late:
-                for parameter in model.parameters():
-                    parameter.grad.mul_(self.gradients)
-            optimizer.step()
+
+            def closure(late: bool = late, batch: Any = batch, targets: Any = targets) -> Any:
+                out = model(batch * (self.scale if late else 1.0))
+                fit = nn.functional.mse_loss(out, targets * (self.targets if late else 1.0))
+                size = out.square().mean() * (self.weight if late else 0.1)
+                loss = (fit + size + fit) - fit if self.rounds and late else fit + size
+                optimizer.zero_grad()
+                loss.backward(torch.tensor(self.gradients if late else 1.0))
+                return loss
+
+            if self.closure:
+                optimizer.step(closure)
+            else:
+                closure()
+                optimizer.step()
+            if self.clears:
+                optimizer.zero_grad()
             if late:
                 with torch.no_grad():
                     for parameter in model.parameters():
@@ -151,12 +162,21 @@ BREAKS = {
 }
 
 
-@pytest.mark.parametrize("loads", [False, True], ids=["by hand", "with a loader"])
+KINDS = {
+    "by hand": Training(),
+    "with a loader": Training(loads=True),
+    "with a closure": Training(closure=True),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", BREAKS)
-def test_a_late_break_is_found_in_its_step(name: str, loads: bool, judge: Judge) -> None:
+def test_a_late_break_is_found_in_its_step(name: str, kind: str, judge: Judge) -> None:
     broken, title, reason = BREAKS[name]
-    golden = judge.golden(Training(loads=loads))
-    run = judge.run(replace(broken, loads=loads))
+    if KINDS[kind].closure and name == "another codebook":
+        reason = "what `torch.nn.functional.mse_loss` returns"  # The buffer moves within the step here, not before it.
+    golden = judge.golden(KINDS[kind])
+    run = judge.run(replace(broken, loads=KINDS[kind].loads, closure=KINDS[kind].closure))
     found = [item for item in replayed(golden, run) if item.step == LATE]
     assert len(found) == 1
     assert title in found[0].title
@@ -167,6 +187,14 @@ def test_a_late_break_is_found_in_its_step(name: str, loads: bool, judge: Judge)
 def test_the_same_training_is_compared_to_its_end(judge: Judge) -> None:
     golden = judge.golden(Training())
     run = judge.run(Training())
+    assert not replayed(golden, run)
+    assert steps(golden, run) == LaterSteps(KNOWN, KNOWN)
+
+
+@pytest.mark.parametrize("closure", [False, True])
+def test_gradients_that_no_step_uses_may_be_left_behind(closure: bool, judge: Judge) -> None:
+    golden = judge.golden(Training(closure=closure))
+    run = judge.run(Training(closure=closure, clears=True))
     assert not replayed(golden, run)
     assert steps(golden, run) == LaterSteps(KNOWN, KNOWN)
 
