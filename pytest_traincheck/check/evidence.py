@@ -43,6 +43,8 @@ def shown(golden: Recording | None, run: Run) -> Shown:
     evidence = set() if any(ours.idle for ours in wanted) else {Evidence.TRAINED}
     if all(any(len(rates) > 1 for rates, _ in ours.rates) and not theirs.by_hand for ours, theirs in pairs):
         evidence.add(Evidence.PACED)
+    if all(ours.shows_rates for ours in wanted):
+        evidence.add(Evidence.RATED)
     if all(ours.copies and ours.copies == theirs.copies for ours, theirs in pairs):
         evidence.add(Evidence.COPIED)
     if all(ours.buffers and ours.buffers == theirs.buffers for ours, theirs in pairs):
@@ -66,6 +68,8 @@ def without_effect(invariant: Invariant, golden: Recording | None, run: Run) -> 
     if needed is Evidence.NONE:
         return ""
     common = run.memo(("shown", id(golden)), lambda: shown(golden, run))
+    if needed is Evidence.USED and needed not in common.evidence:
+        needed = Evidence.SEEN  # What a model holds at all times says what it is used with.
     if needed not in common.evidence or (meaning.acts and meaning.acts not in common.effective):
         return ""
     return _WORDS[needed].format(tensors=plural(common.tensors, "tensor"), steps=plural(common.steps, "step"))
@@ -74,6 +78,8 @@ def without_effect(invariant: Invariant, golden: Recording | None, run: Run) -> 
 _WORDS = {
     Evidence.TRAINED: "all {tensors} that are trained took golden's values in all {steps}",
     Evidence.PACED: "all learning rates were golden's in all {steps}, and so were the values of all {tensors}",
+    Evidence.RATED: "all {tensors} that are trained took golden's values in all {steps}, under golden's learning rates "
+    "wherever they moved",
     Evidence.COPIED: "all copies of parameters took golden's values in all {steps}, as did all {tensors} trained",
     Evidence.SEEN: "all parameters and buffers took golden's values in the whole run, also outside of its {steps}",
     Evidence.EVALUATED: "models returned in evaluation what golden's did, and all {tensors} that are trained took "

@@ -26,11 +26,11 @@ class Course:
     steps: int
     """Of all optimizers together."""
     trained: tuple[str, ...]
-    """What optimizers hold and what is trainable or moves: values before and after each step that it is held in."""
+    """What optimizers hold and what is trainable or moves: the value it had, and those that it took in which step."""
     idle: int
     """How many of these never moved, so that nothing of what happened to them shows."""
     rates: tuple[tuple[Rates, int], ...]
-    """Learning rates of what is trained, each with the number of tensors that had it."""
+    """Learning rates of what is trained, in the steps that moved it, each with the number of tensors that had it."""
     copies: tuple[str, ...]
     """Parameters that no optimizer holds and that move: averages, target networks."""
     buffers: tuple[str, ...]
@@ -43,6 +43,10 @@ class Course:
     """
     evaluated: tuple[str, ...] = ()
     """Stands for each tensor that models returned where no gradients were recorded, as far as they were looked at."""
+    resting: bool = True
+    """Whether optimizers hold something that never moved, so that its learning rates show nowhere; true of goldens of
+    earlier versions, which do not say.
+    """
 
     def trains_like(self, other: Course) -> bool:
         """Whether every trained tensor took the same values in every step, under the same learning rates."""
@@ -51,6 +55,11 @@ class Course:
     def evaluates_like(self, other: Course) -> bool:
         """Whether all that models returned in evaluation another run has too, whatever it computed beside."""
         return bool(self.evaluated) and not Counter(self.evaluated) - Counter(other.evaluated)
+
+    @property
+    def shows_rates(self) -> bool:
+        """Whether every learning rate that was set moved something, so that what moved tells which rates there were."""
+        return not self.resting and all(rates for rates, _ in self.rates)
 
     @property
     def by_hand(self) -> bool:
@@ -76,12 +85,13 @@ class Course:
             "effective": list(self.effective),
             **({"values": self.values} if self.values else {}),
             **({"evaluated": list(self.evaluated)} if self.evaluated else {}),
+            **({} if self.resting else {"resting": False}),
         }
 
     @staticmethod
     def from_json(content: Any) -> Course:
         """What `to_json` gave. Raises `ValueError` for anything else."""
-        if not isinstance(content, dict) or set(content) - {"values", "evaluated"} != {
+        if not isinstance(content, dict) or set(content) - {"values", "evaluated", "resting"} != {
             *_TEXTS,
             "steps",
             "idle",
@@ -94,8 +104,11 @@ class Course:
         values = content.get("values", "")
         if not isinstance(values, str):
             raise ValueError("what stands for the values of a course is no text")
+        resting = content.get("resting", True)
+        if type(resting) is not bool:
+            raise ValueError("whether something of a course rests is neither true nor false")
         texts = {name: _texts({"evaluated": [], **content}, name) for name in (*_TEXTS, "evaluated")}
-        return Course(steps=steps, idle=idle, rates=_rates(content["rates"]), values=values, **texts)
+        return Course(steps=steps, idle=idle, rates=_rates(content["rates"]), values=values, resting=resting, **texts)
 
 
 _TEXTS = ("trained", "copies", "buffers", "effective")

@@ -22,7 +22,7 @@ from pytest_traincheck.relations.base import (
 from pytest_traincheck.relations.claims import SettingValue
 from pytest_traincheck.relations.context import rank_label, variable_context
 from pytest_traincheck.relations.covered import construction_row
-from pytest_traincheck.relations.meaning import Meaning, Place, Words
+from pytest_traincheck.relations.meaning import Evidence, Meaning, Place, Words
 from pytest_traincheck.relations.settings import Setting, Sort, text_of
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
@@ -81,7 +81,8 @@ class Hyperparameter:
         setting = Setting(Sort.PARAMETERS, name, text_of(rule.claim.value), is_rate=name in RATES)
         if isinstance(rule.claim, ClassIs):
             return Meaning(Place.CLASS, setting=setting)
-        return Meaning(Place.CHOICE, words=Words(words=(name,)), setting=setting)
+        shown_by = Evidence.RATED if name == RATE else Evidence.NONE
+        return Meaning(Place.CHOICE, words=Words(words=(name,)), setting=setting, shown_by=shown_by)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

@@ -134,6 +134,8 @@ class Evidence(Enum):
     """The parameters that are trained."""
     PACED = "paced"
     """Their learning rates, which changed."""
+    RATED = "rated"
+    """Their learning rates, each of which moved something in golden's run."""
     COPIED = "copied"
     """Parameters that no optimizer holds, such as averages, which changed."""
     COUNTED = "counted"

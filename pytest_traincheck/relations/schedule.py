@@ -26,7 +26,7 @@ from pytest_traincheck.relations.hyperparameter import (
     optimizers_called,
     steps_of,
 )
-from pytest_traincheck.relations.meaning import Basic, Meaning, Place, Words
+from pytest_traincheck.relations.meaning import Basic, Evidence, Meaning, Place, Words
 from pytest_traincheck.relations.settings import Setting, Sort, course_text, text_of
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
@@ -105,6 +105,7 @@ class Schedule:
             basic_of=rule.claim.optimizer,
             words=Words(words=("lr", "learning_rate", "scheduler", "gamma", "step_size")),
             setting=_setting(rule.claim),
+            shown_by=Evidence.RATED,
         )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -38,23 +38,24 @@ def _course(process: Process) -> Course | None:
     if held is None:
         return None
     variables = Variables.of(process)
-    moved = {number for number, values in held.items() if len({digest for _, *pair in values for digest in pair}) > 1}
+    moved = {number: steps for number, values in held.items() if (steps := _moved(values))}
     trained = {
         number: values for number, values in held.items() if number in moved or _trainable(process, number, values)
     }
-    rates = _rates(process, trained)
+    rates = _rates(process, {number: moved.get(number) for number in trained})
     if rates is None:
         return None
     others = np.setdiff1d(variables.ids("parameter"), np.array(sorted(held), dtype=np.int64))
     return Course(
         steps=len(process.steps),
-        trained=tuple(sorted(_hash(values) for values in trained.values())),
-        idle=len(trained.keys() - moved),
+        trained=tuple(sorted(_hash(_taken(values)) for values in trained.values())),
+        idle=len(trained.keys() - moved.keys()),
         rates=rates,
         copies=tuple(sorted(_moving(process, others))),
         buffers=tuple(sorted(_moving(process, variables.ids("buffer")))),
         effective=tuple(sorted(_effective(process))),
         values=_hash([*sorted(_histories(process))]),
+        resting=len(moved) < len(held),
         evaluated=tuple(sorted(f"{digest:016x}"[-8:] for digest in _evaluated(process))),
     )
 
@@ -78,6 +79,21 @@ def _held(process: Process) -> dict[int, _Values] | None:
     return found
 
 
+def _moved(values: _Values) -> frozenset[int]:
+    """The steps that left a tensor with another value."""
+    return frozenset(number for number, before, after in values if before != after)
+
+
+def _taken(values: _Values) -> Iterator[tuple[int, ...]]:
+    """The values that a tensor took: since when it is held, and for how long without moving, does not matter."""
+    last = values[0][1]
+    yield (last,)
+    for number, before, after in values:
+        if not last == before == after:
+            yield number, before, after
+        last = after
+
+
 def _digests(process: Process, numbers: Ints, at: int) -> tuple[Ints, Bools]:
     """Of each variable the digest of the value that it had at a time, and whether it had been seen by then."""
     rows = Variables.of(process).last(numbers, np.full(len(numbers), at))
@@ -96,10 +112,11 @@ def _trainable(process: Process, number: int, values: _Values) -> bool:
     return bool((states == fmt.TRUE).any())
 
 
-def _rates(process: Process, trained: Iterable[int]) -> tuple[tuple[Rates, int], ...] | None:
-    """The learning rates of what is trained; None where one was not seen."""
+def _rates(process: Process, moved: Mapping[int, frozenset[int] | None]) -> tuple[tuple[Rates, int], ...] | None:
+    """The learning rates of what is trained, in the steps that `moved` it (None: that hold it); None where one was not
+    seen.
+    """
     variables = Variables.of(process)
-    wanted = set(trained)
     by_group = {
         (int(symbol.get("opt", 0)), int(symbol.get("group", 0) or 0)): int(number)
         for number in variables.ids("lr").tolist()
@@ -119,10 +136,12 @@ def _rates(process: Process, trained: Iterable[int]) -> tuple[tuple[Rates, int],
             rates[group] = float(process.events["value"][row])
         names = variables.first_name[members.variables]
         for variable, group in dict(zip(names.tolist(), members.groups.tolist(), strict=True)).items():
-            known = changes.setdefault(variable, [])
-            if group in rates and variable in wanted and (not known or known[-1][1] != rates[group]):
+            if variable not in moved:
+                continue
+            known, steps = changes.setdefault(variable, []), moved[variable]
+            if group in rates and (steps is None or number in steps) and (not known or known[-1][1] != rates[group]):
                 known.append((number, rates[group]))
-    return tuple(sorted(Counter(tuple(changes[variable]) for variable in wanted).items()))
+    return tuple(sorted(Counter(tuple(changes[variable]) for variable in moved).items()))
 
 
 def _moving(process: Process, numbers: Ints) -> Iterator[str]:

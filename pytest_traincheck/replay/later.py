@@ -181,9 +181,9 @@ class _Walk:
             if off > self._allowed:
                 return Later(number, False, GRADIENT, names, off, self._allowed, values), ""
             return None, "round otherwise"
-        if ours.rates != theirs.rates:
-            return None, "have other learning rates"
         moved = sides.trained_apart(number + 1)
+        if moved and ours.rates != theirs.rates:
+            return None, "have other learning rates"
         return self._update(number, moved) if moved else (Later(number), "")
 
     def _given(self, number: int, names: tuple[str, ...]) -> tuple[Later | None, str]:

@@ -51,6 +51,10 @@ class Program:
     target: str = "loads"
     """Begins by what it `loads`, or as a `copy`."""
     follows: int = 4
+    by_hand: bool = False
+    """Whether it follows without `load_state_dict`."""
+    rows: int = 8
+    """How many rows are evaluated."""
     told: str = "mode"
     """That it is evaluated a model is told by its `mode`, by an `argument`, or `never` (a bug)."""
     by: str = "target"
@@ -75,9 +79,17 @@ class Program:
             F.mse_loss(out, y[step]).backward()
             optimizer.step()
             if step % self.follows == self.follows - 1:
-                target.load_state_dict(model.state_dict())
+                self._follow(target, model)
             if step % 4 == 3:
-                self._evaluate(target, x[0])
+                self._evaluate(target, x.flatten(0, 1)[: self.rows])
+
+    def _follow(self, target: Any, model: Any) -> None:
+        if not self.by_hand:
+            target.load_state_dict(model.state_dict())
+            return
+        with torch.no_grad():
+            for mine, new in zip(target.parameters(), model.parameters(), strict=True):
+                mine.copy_(new)
 
     def _evaluate(self, target: Any, x: Any) -> None:
         if self.by == "nothing":
@@ -107,7 +119,8 @@ WRITTEN_OTHERWISE = {
     "the target begins as a copy": Program(target="copy"),
     "an argument says that it is evaluated": Program(told="argument"),
     "a copy is evaluated": Program(by="copy"),
-    "the first three at once": Program(target="copy", told="argument", by="copy"),
+    "the target follows by hand, and other rows are evaluated": Program(by_hand=True, rows=12),
+    "three of them at once": Program(target="copy", told="argument", by="copy"),
 }
 
 
@@ -130,6 +143,7 @@ BUGS = {
     "evaluation of a copy with dropout": (Program(told="never", by="copy"), "in evaluation"),
     "nothing is evaluated": (Program(by="nothing"), "in evaluation"),
     "the target follows less often": (Program(follows=6), "load_state_dict` was called after"),
+    "the target follows by hand, and less often": (Program(follows=6, by_hand=True, rows=12), "averaged less often"),
     "the state is forgotten": (Program(forgets=True), "was given what it returned the call before"),
 }
 
