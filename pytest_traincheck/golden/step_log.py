@@ -44,6 +44,8 @@ class Step:
     """L2 norm of all gradients of the optimizer together: those that the step uses."""
     rates: tuple[float, ...] = ()
     """The learning rate of each group."""
+    weights: tuple[float, ...] = ()
+    """What each term of the losses is multiplied by; empty where that is 1 for all of them, or not known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,13 +113,14 @@ def _step_to_json(step: Step) -> list[Any]:
         [[name, repr(value)] for name, value in step.computed],
         repr(step.norm),
         list(map(repr, step.rates)),
+        *([list(map(repr, step.weights))] if step.weights else []),
     ]
 
 
 def _step_from_json(content: Any) -> Step:
-    if not isinstance(content, list) or len(content) != 9 or not isinstance(content[4], dict):
+    if not isinstance(content, list) or len(content) not in (9, 10) or not isinstance(content[4], dict):
         raise ValueError("a step of a log has other fields than this format")
-    optimizer, window, inputs, batches, random, losses, computed, norm, rates = content
+    optimizer, window, inputs, batches, random, losses, computed, norm, rates = content[:9]
     if type(window) is not int or window < 0:
         raise ValueError("the number of a training step is none")
     return Step(
@@ -130,6 +133,7 @@ def _step_from_json(content: Any) -> Step:
         tuple((name, _number(value)) for name, value in _pairs(computed)),
         _number(norm),
         _numbers(rates),
+        _numbers(content[9]) if len(content) == 10 else (),
     )
 
 

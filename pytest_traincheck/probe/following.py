@@ -44,11 +44,12 @@ class Following:
         """An optimizer has made its step of that number."""
         self.wanted = self.wanted and count < STEPS
 
-    def loss(self, state: ThreadState, call: Call, value: Any) -> None:
-        """Write the number that a backward pass starts from."""
+    def loss(self, state: ThreadState, call: Call, value: Any) -> bool:
+        """Write the number that a backward pass starts from; false where it is none."""
         found = content.number(value)
         if found is not None:
             self._measures.take(state, LOSS, call, found)
+        return found is not None
 
     def given(self, state: ThreadState, call: Call, inputs: tuple[Any, ...]) -> None:
         """Write the hash of what a model is given, by whichever names."""

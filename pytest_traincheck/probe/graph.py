@@ -42,6 +42,61 @@ def terms(loss: torch.Tensor, *, through_means: bool) -> list[Any] | None:
     return found
 
 
+def weights(loss: torch.Tensor) -> list[float] | None:
+    """What each term of a loss, taken apart as `terms` does without means, is multiplied by; in the order in which they
+    are added. `None` where it is not plain numbers. Call under `quiet()`, and only where no program has hooks for saved
+    tensors: what a node has saved goes through them.
+    """
+    if loss.grad_fn is None:
+        return None
+    pending: list[tuple[Any, float]] = [(loss.grad_fn, 1.0)]
+    found: list[float] = []
+    seen = 0
+    while pending:
+        node, weight = pending.pop()
+        seen += 1
+        if seen > _LIMIT:
+            return None
+        parts = _parts(node)
+        if parts is None:
+            found.append(weight)
+            continue
+        for child, factor in reversed(parts):
+            if factor is None:
+                return None
+            pending.append((child, weight * factor))
+    return found
+
+
+def _parts(node: Any) -> list[tuple[Any, float | None]] | None:
+    """The nodes that a node adds up, each with what it is multiplied by: `None` where that is not known. `None` for a
+    node that does something else.
+    """
+    name = type(node).__name__
+    places = [place for place, (child, _) in enumerate(node.next_functions) if child is not None]
+    if not name.startswith(_SUMS) and (len(places) != 1 or not name.startswith(_SCALES)):
+        return None
+    parts: list[tuple[Any, float | None]] = []
+    for place in places:
+        factor: float | None = 1.0
+        if name.startswith(("AddBackward", "SubBackward")) and place:
+            factor = float(node._saved_alpha) * (1 if name.startswith("Add") else -1)
+        elif name.startswith("NegBackward"):
+            factor = -1.0
+        elif name.startswith("MulBackward"):
+            factor = _number(node._saved_self if place else node._saved_other)
+        elif name.startswith("DivBackward"):
+            divisor = None if place else _number(node._saved_other)
+            factor = 1 / divisor if divisor else None
+        parts.append((node.next_functions[place][0], factor))
+    return parts
+
+
+def _number(saved: Any) -> float | None:
+    """A number that a node was given, where reading it waits for no other device."""
+    return float(saved.item()) if isinstance(saved, torch.Tensor) and saved.numel() == 1 and saved.is_cpu else None
+
+
 def means(nodes: Sequence[Any]) -> tuple[int, ...]:
     """Over how many elements each mean among the terms of a loss goes, sorted."""
     return tuple(sorted(int(node._saved_self_sym_numel) for node in nodes if type(node).__name__ == "MeanBackward0"))

@@ -71,6 +71,8 @@ class Measures:
         self._advance = Advance()
         self._handed = 0
         """Numbers drawn from generators that functions were handed."""
+        self.saved_hooks = False
+        """Whether the program has used hooks for saved tensors, which looking at these would call."""
         self._counting = False
         """Whether draws count: from the first forward pass on that comes after the optimizers were made."""
 

@@ -141,7 +141,7 @@ def _loss(_subject: str, claim: Claim, _place: str) -> Finding:
         )
     return Finding(
         f"`backward` starts from a different loss{numbers}, though batch, parameters and random state are the same"
-        f"{_inside(claim)}.",
+        f"{_inside(claim)}{_weights(claim)}.",
         f"loss {golden or 'as recorded'}, from the same batch and parameters",
         f"loss {candidate}, {_apart(claim)}" if candidate else f"loss {_apart(claim)}",
     )
@@ -259,12 +259,24 @@ def _later(_subject: str, claim: Claim, _place: str) -> Finding:
 
 def _behind(claim: Claim) -> str:
     """What else is different where a loss is."""
+    if claim.weighed is not None:
+        return _weights(claim)
     if claim.names:
         have = "has" if len(claim.names) == 1 else "have"
         return f"; {listed(claim.names)} {have} other values from step {claim.since} on"
     if claim.same:
         return f"; {listed(claim.same)} returned the same: a weight of a term, or another term, is different"
     return f"; the first number that differs is what `{claim.function}` returns" if claim.function else ""
+
+
+def _weights(claim: Claim) -> str:
+    """The weights of terms that are other ones."""
+    if claim.weighed is None:
+        return ""
+    pairs = [(f"{golden:.4g}", f"{candidate:.4g}") for golden, candidate in claim.weighed.pairs]
+    whole, many = claim.weighed.terms == 1, len(pairs) > 1
+    changed = " and ".join(f"{candidate} instead of {golden}" for golden, candidate in list(dict.fromkeys(pairs))[:3])
+    return f"; {'it is' if whole else 'terms of it are' if many else 'a term of it is'} multiplied by {changed}"
 
 
 _DEVIATIONS: Mapping[str, Callable[[str, Claim, str], Finding]] = {

@@ -15,7 +15,7 @@ from pytest_traincheck.replay.computed import Call, Computed, of_training, paire
 from pytest_traincheck.replay.difference import Difference, first_after, first_within, first_within_step
 from pytest_traincheck.replay.flow import Flow
 from pytest_traincheck.replay.gradients import steps_alike
-from pytest_traincheck.replay.later import LATER, Course, later, sketched
+from pytest_traincheck.replay.later import LATER, Course, Weighed, later, sketched, weighed
 from pytest_traincheck.replay.parting import Parting, parting
 from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.roles import roles_of_batch
@@ -65,6 +65,8 @@ class Claim:
     """Of a later step: what returned another number first."""
     same: tuple[str, ...] = ()
     """Of a later step: the functions that returned one number, where all of them returned golden's."""
+    weighed: Weighed | None = None
+    """Of a loss: the weights of its terms, where these are not the same."""
     first: Difference | None = None
     first_row: int = -1
     """Where the first difference is, among the events of the process."""
@@ -136,6 +138,7 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
             for node in _nodes(calls):
                 nodes[node.path] = _worse(nodes.get(node.path), node)
     made.update(claim.key for claim in claims)
+    claims = [_weighed(claim, golden, candidate.recording) for claim in claims]
     courses, further = _later(golden, candidate)
     return Comparison(
         (*claims, *further),
@@ -148,6 +151,17 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
         courses,
         frozenset(alike),
     )
+
+
+def _weighed(claim: Claim, golden: Recording, candidate: Recording) -> Claim:
+    """A claim about a loss with the weights of its terms, where these are other ones."""
+    if claim.what != "loss" or claim.holds or claim.process >= min(len(golden.logs), len(candidate.logs)):
+        return claim
+    sides = [recording.logs[claim.process].steps for recording in (golden, candidate)]
+    for ours, theirs in zip(*sides, strict=False):
+        if ours.window == theirs.window == claim.step:
+            return replace(claim, weighed=weighed(ours, theirs))
+    return claim
 
 
 def _later(golden: Recording, candidate: Recorded) -> tuple[tuple[Course, ...], list[Claim]]:
@@ -177,6 +191,7 @@ def _later(golden: Recording, candidate: Recorded) -> tuple[tuple[Course, ...], 
                     since=step.since,
                     function=step.function,
                     same=step.same,
+                    weighed=step.weighed,
                 )
             )
     return tuple(courses), claims

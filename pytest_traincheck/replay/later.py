@@ -22,8 +22,18 @@ LATER = "later"
 INPUT, BATCH, LOSS, GRADIENT, UPDATE = "input", "batch", "loss", "gradient", "update"
 """What of a step is not golden's."""
 
+_SAME_WEIGHT = 1e-6
+"""Relative distance of weights that two ways to compute them may give in single precision."""
 _CALLS = 64
 """Calls that the tolerance of what a whole step computes allows for."""
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """What terms of a loss are multiplied by, in golden's step and in the candidate's, of how many terms."""
+
+    pairs: tuple[tuple[float, float], ...]
+    terms: int
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,8 @@ class Later:
     """Of a loss: what returned another number first."""
     same: tuple[str, ...] = ()
     """Of a loss: the functions that returned one number, where all of them returned golden's."""
+    weighed: Weighed | None = None
+    """Of a loss: the weights of its terms, where these are not the same."""
 
     @property
     def of_backward(self) -> bool:
@@ -220,6 +232,7 @@ class _Walk:
             self._since if buffers else -1,
             _first_other(ours, theirs),
             tuple(dict.fromkeys(name for name, _ in ours.computed)) if ours.computed == theirs.computed else (),
+            weighed(ours, theirs),
         )
 
     def _update(self, number: int, names: tuple[str, ...]) -> tuple[Later | None, str]:
@@ -234,6 +247,21 @@ class _Walk:
                 if off > allowed:
                     return Later(number, False, UPDATE, names, off, allowed), ""
         return None, "round otherwise"
+
+
+def weighed(ours: Step, theirs: Step) -> Weighed | None:
+    """The weights of terms, where a step of golden's and of the candidate's have other ones; None where they have other
+    numbers of terms, or the same weights in another order.
+    """
+    golden = ours.weights or (1.0,) * len(theirs.weights)
+    candidate = theirs.weights or (1.0,) * len(ours.weights)
+    if len(golden) != len(candidate) or not _unlike(sorted(golden), sorted(candidate)):
+        return None
+    return Weighed(tuple(_unlike(golden, candidate)), len(golden))
+
+
+def _unlike(golden: Sequence[float], candidate: Sequence[float]) -> list[tuple[float, float]]:
+    return [pair for pair in zip(golden, candidate, strict=True) if _apart(*pair) > _SAME_WEIGHT]
 
 
 def _first_other(ours: Step, theirs: Step) -> str:

@@ -18,6 +18,7 @@ _COMPUTED = 8
 """Numbers of a step that functions returned: a step that computes more of them is told from its first ones."""
 _INPUTS = ("model.input", "later.input")
 _LOSSES = ("backward.root", "later.loss")
+_WEIGHTS = ("loss.weight",)
 _RANDOM = ("rng.", "later.rng.")
 _GENERATORS = ("torch", "numpy", "python")
 
@@ -83,6 +84,7 @@ class _Told:
             [row for row in self._rows(*_INPUTS) if int(process.parent_row[row]) in models], dtype=np.int64
         )
         self._losses = np.array(self._rows(*_LOSSES), dtype=np.int64)
+        self._weights = np.array(self._rows(*_WEIGHTS), dtype=np.int64)
         recorded = process.grad_mode == 1
         self._batches = np.array(
             [row for row in process.rows_of_type("data").tolist() if recorded[row]], dtype=np.int64
@@ -132,6 +134,7 @@ class _Told:
             tuple((self._name(row), float(events["value"][row])) for row in computed),
             norm,
             tuple(self._rate(step)),
+            tuple(float(events["value"][row]) for row in self._between(self._weights, previous, step.end)),
         )
 
     def _between(self, rows: Ints, after: int, until: int) -> list[int]:

@@ -195,3 +195,98 @@ def test_what_a_scaler_was_given(watched: Watch) -> None:
     trace = watched(lambda: steps(net, loss))
     assert trace.values("scaler.unscaled") == pytest.approx(seen)
     assert trace.values("backward.root") == pytest.approx([1024 * seen[0]])
+
+
+# Weights of the terms
+
+
+def weigh(watched: Watch, total: Callable[[Any, Any], Any]) -> list[float]:
+    net = nn.Linear(5, 3)
+
+    def loss() -> Any:
+        output = net(torch.randn(4, 5)).tanh()
+        return total(output.square().mean(), output.exp().mean())
+
+    return watched(lambda: steps(net, loss)).values("loss.weight")
+
+
+HALF = torch.tensor(0.5)
+
+
+@pytest.mark.parametrize(
+    ("found", "total"),
+    [
+        ([0.5], lambda a, _b: a / 2),
+        ([1.0, 0.1], lambda a, b: a + 0.1 * b),
+        ([1.0, -0.1], lambda a, b: a - b * 0.1),
+        ([0.25, 0.25], lambda a, b: (a + b) / torch.tensor(4.0)),
+        ([0.5, -2.0, 0.5], lambda a, b: HALF * (a - 4 * b) + a * HALF),
+        ([1.0, 3.0], lambda a, b: torch.add(a, b, alpha=3)),
+        ([1.0, -3.0], lambda a, b: torch.sub(a, b, alpha=3)),
+        ([-1.0], lambda a, _b: -a),
+        ([2.0, 1.0], lambda a, b: sum([2 * a, b.detach(), b])),
+        ([0.5], lambda a, b: torch.stack([a, b]).sum() * 0.5),
+        ([7.0], lambda a, b: 7 * (a * b)),
+        ([1.0, 0.3], lambda a, b: a.to(torch.float64) + (0.3 * b).squeeze().clone()),
+        ([], lambda a, b: a + b),
+        ([], lambda a, _b: a),
+        ([], lambda a, _b: 1 / a),
+    ],
+)
+def test_what_terms_are_multiplied_by(watched: Watch, found: list[float], total: Callable[[Any, Any], Any]) -> None:
+    assert weigh(watched, total) == pytest.approx(found)
+
+
+def test_weights_are_looked_at_in_later_steps_too(watched: Watch) -> None:
+    net, weights = nn.Linear(5, 3), [0.1 * step + 0.05 for step in range(12)]
+    ramp = iter(weights)
+
+    def loss() -> Any:
+        output = net(torch.randn(4, 5))
+        return output.mean() + next(ramp) * output.square().mean()
+
+    trace = watched(lambda: steps(net, loss, len(weights)))
+    assert trace.values("loss.weight")[::2] == [1.0] * 12
+    assert trace.values("loss.weight")[1::2] == pytest.approx(weights)
+
+
+def test_a_weight_that_is_no_number_is_not_asked_for(watched: Watch) -> None:
+    rows = torch.rand(4, 1)
+    net = nn.Linear(5, 1)
+    trace = watched(lambda: steps(net, lambda: 0.5 * (net(torch.randn(4, 5)) * rows)[0, 0]))
+    assert trace.values("loss.weight") == []
+
+
+def test_hooks_for_saved_tensors_are_called_by_backward_alone(watched: Watch) -> None:
+    net, calls = nn.Linear(5, 3), []
+
+    def unpack(packed: Any) -> Any:
+        calls.append(packed.shape)
+        return packed
+
+    def loss() -> Any:
+        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
+            return 0.5 * net(torch.randn(4, 5)).square().mean()
+
+    steps(net, loss, 2)
+    usual, calls = calls, []
+    trace = watched(lambda: steps(net, loss, 2))
+    assert calls == usual
+    assert trace.values("loss.weight") == []
+
+
+def test_a_graph_that_is_gone_says_nothing_and_does_no_harm(watched: Watch) -> None:
+    weight = torch.tensor(0.5)
+    net = nn.Linear(5, 3)
+
+    def train() -> None:
+        loss = weight * net(torch.randn(4, 5)).square().mean()
+        loss.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+        loss = weight * net(torch.randn(4, 5)).square().mean()
+        weight.mul_(2)
+        with pytest.raises(RuntimeError, match="inplace operation"):
+            loss.backward()
+
+    assert watched(train).values("loss.weight") == [0.5]

@@ -8,13 +8,20 @@ import torch
 
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import number
-from ..graph import means, reached, terms
+from ..graph import means, reached, terms, weights
+from ..theirs import is_theirs
 from ..walk import sequence
-from .base import Named, observe
+from .base import Named, observe, watch
 
 if TYPE_CHECKING:
     from ..install import Probe
     from ..recorder import Recorder
+
+
+WEIGHT = "loss.weight"
+"""What a term of a loss is multiplied by; no such measure where that is 1 for all terms."""
+_TERMS = 32
+"""A loss of more terms is not looked at."""
 
 
 class Backward(Named):
@@ -26,8 +33,9 @@ class Backward(Named):
             if value is not None:
                 recorder.measures.take(state, "backward.root", call, value)
                 _look_behind(recorder, state, call, args[0])
-        elif recorder.measures.following.wanted and args:
-            recorder.measures.following.loss(state, call, args[0])
+                _weigh(recorder, state, call, args[0])
+        elif recorder.measures.following.wanted and args and recorder.measures.following.loss(state, call, args[0]):
+            _weigh(recorder, state, call, args[0])
 
     def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
         if _outermost():
@@ -86,6 +94,22 @@ def _look_behind(recorder: Recorder, state: ThreadState, call: Call, loss: torch
         take(state, f"loss.reach={text}", call)
 
 
+def _weigh(recorder: Recorder, state: ThreadState, call: Call, loss: torch.Tensor) -> None:
+    """What the terms of a loss are multiplied by, unless it is 1 for all of them."""
+    if recorder.measures.saved_hooks or unobservable():
+        return
+    try:
+        with quiet(state):
+            found = weights(loss) or []
+    except RuntimeError as error:
+        if is_theirs(error):
+            raise
+        return  # The graph was freed, or what it was given was written to since: `backward` will say so.
+    if len(found) <= _TERMS and any(weight != 1 for weight in found):
+        for weight in found:
+            recorder.measures.take(state, WEIGHT, call, weight)
+
+
 def tensors_of(value: Any) -> list[torch.Tensor]:
     """A tensor, or those in a list or tuple."""
     items = [value] if isinstance(value, torch.Tensor) else sequence(value) or ()
@@ -98,5 +122,15 @@ def _outermost() -> bool:
 
 def install(probe: Probe) -> None:
     """Observe both functions of `torch.autograd`."""
+
+    def hooked(*_: Any) -> None:
+        if probe.recorder is not None:
+            probe.recorder.measures.saved_hooks = True
+
+    for way in (
+        torch.autograd.graph.saved_tensors_hooks.__enter__,
+        torch._C._autograd._push_saved_tensors_default_hooks,
+    ):
+        watch(probe, way, hooked)
     observe(probe, torch.autograd.backward, Backward("torch.autograd.backward", "autograd"))
     observe(probe, torch.autograd.grad, Grad("torch.autograd.grad", "autograd"))
