@@ -80,13 +80,14 @@ def _parts(node: Any) -> list[tuple[Any, float | None]] | None:
     for place in places:
         factor: float | None = 1.0
         if name.startswith(("AddBackward", "SubBackward")) and place:
-            factor = float(node._saved_alpha) * (1 if name.startswith("Add") else -1)
+            factor = getattr(node, "_saved_alpha", None)
+            factor = None if factor is None else float(factor) * (1 if name.startswith("Add") else -1)
         elif name.startswith("NegBackward"):
             factor = -1.0
         elif name.startswith("MulBackward"):
-            factor = _number(node._saved_self if place else node._saved_other)
+            factor = _number(getattr(node, "_saved_self" if place else "_saved_other", None))
         elif name.startswith("DivBackward"):
-            divisor = None if place else _number(node._saved_other)
+            divisor = None if place else _number(getattr(node, "_saved_other", None))
             factor = 1 / divisor if divisor else None
         parts.append((node.next_functions[place][0], factor))
     return parts

@@ -290,3 +290,19 @@ def test_a_graph_that_is_gone_says_nothing_and_does_no_harm(watched: Watch) -> N
             loss.backward()
 
     assert watched(train).values("loss.weight") == [0.5]
+
+
+class Mul(torch.autograd.Function):
+    """A function of the program's own, whose node is called as one of torch's is."""
+
+    @staticmethod
+    def forward(_ctx: Any, a: Any) -> Any:
+        return a * 2
+
+    @staticmethod
+    def backward(_ctx: Any, grad: Any) -> Any:
+        return grad * 2
+
+
+def test_a_function_of_the_program_with_the_name_of_torch_s(watched: Watch) -> None:
+    assert weigh(watched, lambda a, _b: 0.5 * Mul.apply(a)) == []
