@@ -231,6 +231,7 @@ HALF = torch.tensor(0.5)
         ([], lambda a, b: a + b),
         ([], lambda a, _b: a),
         ([], lambda a, _b: 1 / a),
+        ([], lambda a, _b: HALF / a),
     ],
 )
 def test_what_terms_are_multiplied_by(watched: Watch, found: list[float], total: Callable[[Any, Any], Any]) -> None:
