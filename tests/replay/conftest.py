@@ -1,4 +1,4 @@
-"""A golden of the small language model, learned once, and a recorder."""
+"""A golden of the small language model, learned once, and what records and judges."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ def record(tmp_path: Any) -> Any:
     from replays import recorder
 
     return recorder(tmp_path)
+
+
+@pytest.fixture
+def judge(tmp_path: Any) -> Any:
+    from replays import Judge
+
+    return Judge(tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -142,6 +142,25 @@ def recorder(folder: Path) -> Record:
     return record
 
 
+class Judge:
+    """Records trainings of any kind with a seed, as with `--seed`, and learns from them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._count = 0
+
+    def run(self, training: Callable[[int], None], seed: int = 0) -> Run:
+        self._count += 1
+        with observe(self._folder / str(self._count), seed=seed):
+            training(seed)
+        return load_run(self._folder / str(self._count))
+
+    def golden(self, training: Callable[[int], None], again: Callable[[int], None] | None = None) -> Golden:
+        """Of two seeds, the first of which runs once more: `again`, where that is not the same training."""
+        runs = [self.run(training, seed) for seed in (0, 1)]
+        return learn(runs, pipeline="judged", seeds=(0, 1), repeated=[self.run(again or training)])
+
+
 def golden_of(record: Record, **changes: Any) -> Golden:
     return learn([record(train(seed=seed, **changes)) for seed in (0, 1)], pipeline="replayed", seeds=(0, 1))
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from replays import replayed  # noqa: E402
+from replays import Judge, replayed  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 from pytest_traincheck.check import check_run  # noqa: E402
 from pytest_traincheck.check.result import Coverage  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
-from pytest_traincheck.infer import learn  # noqa: E402
-from pytest_traincheck.probe import observe  # noqa: E402
-from pytest_traincheck.trace import Run, load_run  # noqa: E402
+from pytest_traincheck.trace import Run  # noqa: E402
 
 ROWS, SIZE, STEPS = 32, 6, 4
 OWN = torch.Generator().manual_seed(5)
@@ -58,27 +54,24 @@ class Training:
     whole: bool = False
     factor: float = 1.0
 
-    def __call__(self, seed: int) -> Callable[[], None]:
-        def run() -> None:
+    def __call__(self, seed: int) -> None:
+        torch.manual_seed(seed)
+        model: nn.Module = nn.Sequential(nn.Linear(SIZE, 8), nn.ReLU(), nn.Linear(8, SIZE))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        if self.twice:
             torch.manual_seed(seed)
-            model: nn.Module = nn.Sequential(nn.Linear(SIZE, 8), nn.ReLU(), nn.Linear(8, SIZE))
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            if self.twice:
-                torch.manual_seed(seed)
-            torch.rand(self.beside)
-            first = Fourier() if self.features else nn.Identity()
-            kept = torch.randn(SIZE) if self.fixed else torch.zeros(SIZE)
-            for step, (batch, targets) in zip(range(STEPS), self._batches(seed), strict=False):
-                torch.rand(self.again)
-                if self.reseeds:
-                    torch.manual_seed(1000 * seed + step)
-                noise = torch.randn_like(batch) if self.noise else 0.0
-                loss = ((model(first(batch)) - targets - noise - kept) ** 2).mean() * self.factor
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-
-        return run
+        torch.rand(self.beside)
+        first = Fourier() if self.features else nn.Identity()
+        kept = torch.randn(SIZE) if self.fixed else torch.zeros(SIZE)
+        for step, (batch, targets) in zip(range(STEPS), self._batches(seed), strict=False):
+            torch.rand(self.again)
+            if self.reseeds:
+                torch.manual_seed(1000 * seed + step)
+            noise = torch.randn_like(batch) if self.noise else 0.0
+            loss = ((model(first(batch)) - targets - noise - kept) ** 2).mean() * self.factor
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
 
     def _batches(self, seed: int) -> Any:
         order = torch.Generator().manual_seed(seed)
@@ -87,29 +80,6 @@ class Training:
         )
         while True:
             yield from loader
-
-
-class Judge:
-    """Records trainings with a seed, learns and checks."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._count = 0
-
-    def run(self, training: Training, seed: int = 0) -> Run:
-        self._count += 1
-        with observe(self._folder / str(self._count), seed=seed):
-            training(seed)()
-        return load_run(self._folder / str(self._count))
-
-    def golden(self, training: Training) -> Golden:
-        runs = [self.run(training, seed) for seed in (0, 1)]
-        return learn(runs, pipeline="drawn", seeds=(0, 1), repeated=[self.run(training)])
-
-
-@pytest.fixture
-def judge(tmp_path: Path) -> Judge:
-    return Judge(tmp_path)
 
 
 def covered(golden: Golden, run: Run) -> Coverage:

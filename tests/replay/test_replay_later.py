@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from replays import replayed  # noqa: E402
+from replays import Judge, replayed  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
@@ -20,8 +19,7 @@ from pytest_traincheck.check.result import LaterSteps  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.golden.recording import Recording  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
-from pytest_traincheck.probe import observe  # noqa: E402
-from pytest_traincheck.trace import Run, load_run  # noqa: E402
+from pytest_traincheck.trace import Run  # noqa: E402
 
 ROWS, SIZE, STEPS, LATE = 48, 6, 14, 9
 OWN = torch.Generator().manual_seed(5)
@@ -114,29 +112,6 @@ class Training:
             else:
                 chosen = torch.randperm(ROWS, generator=order)[:8]
                 yield DATA[chosen], TARGETS[chosen]
-
-
-class Judge:
-    """Records trainings with a seed, learns and checks."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._count = 0
-
-    def run(self, training: Callable[[int], None], seed: int = 0) -> Run:
-        self._count += 1
-        with observe(self._folder / str(self._count), seed=seed):
-            training(seed)
-        return load_run(self._folder / str(self._count))
-
-    def golden(self, training: Training, again: Training | None = None) -> Golden:
-        runs = [self.run(training, seed) for seed in (0, 1)]
-        return learn(runs, pipeline="later", seeds=(0, 1), repeated=[self.run(again or training)])
-
-
-@pytest.fixture
-def judge(tmp_path: Path) -> Judge:
-    return Judge(tmp_path)
 
 
 def steps(golden: Golden, run: Run) -> LaterSteps:
