@@ -33,13 +33,22 @@ def terms(loss: torch.Tensor, *, through_means: bool) -> list[Any] | None:
         seen += 1
         if seen > _LIMIT:
             return None
-        name = type(node).__name__
-        children = [child for child, _ in node.next_functions if child is not None]
-        if name.startswith(_SUMS) or (len(children) == 1 and name.startswith(transparent)):
-            pending += children
-        else:
+        places = _summands(node, transparent)
+        if places is None:
             found.append(node)
+        else:
+            pending += [node.next_functions[place][0] for place in places]
     return found
+
+
+def _summands(node: Any, transparent: tuple[str, ...]) -> list[int] | None:
+    """Where a node has the nodes that it adds up, or the one that it passes on; `None` for one that does anything else,
+    which is a term.
+    """
+    name = type(node).__name__
+    places = [place for place, (child, _) in enumerate(node.next_functions) if child is not None]
+    adds_up = name.startswith(_SUMS) or (len(places) == 1 and name.startswith(transparent))
+    return places if adds_up else None
 
 
 def weights(loss: torch.Tensor) -> list[float] | None:
@@ -57,40 +66,32 @@ def weights(loss: torch.Tensor) -> list[float] | None:
         seen += 1
         if seen > _LIMIT:
             return None
-        parts = _parts(node)
-        if parts is None:
+        places = _summands(node, _SCALES)
+        if places is None:
             found.append(weight)
             continue
-        for child, factor in reversed(parts):
+        for place in reversed(places):
+            factor = _factor(node, place)
             if factor is None:
                 return None
-            pending.append((child, weight * factor))
+            pending.append((node.next_functions[place][0], weight * factor))
     return found
 
 
-def _parts(node: Any) -> list[tuple[Any, float | None]] | None:
-    """The nodes that a node adds up, each with what it is multiplied by: `None` where that is not known. `None` for a
-    node that does something else.
-    """
+def _factor(node: Any, place: int) -> float | None:
+    """What a node that adds up multiplies one of its summands by; `None` where that is no plain number."""
     name = type(node).__name__
-    places = [place for place, (child, _) in enumerate(node.next_functions) if child is not None]
-    if not name.startswith(_SUMS) and (len(places) != 1 or not name.startswith(_SCALES)):
-        return None
-    parts: list[tuple[Any, float | None]] = []
-    for place in places:
-        factor: float | None = 1.0
-        if name.startswith(("AddBackward", "SubBackward")) and place:
-            factor = getattr(node, "_saved_alpha", None)
-            factor = None if factor is None else float(factor) * (1 if name.startswith("Add") else -1)
-        elif name.startswith("NegBackward"):
-            factor = -1.0
-        elif name.startswith("MulBackward"):
-            factor = _number(getattr(node, "_saved_self" if place else "_saved_other", None))
-        elif name.startswith("DivBackward"):
-            divisor = None if place else _number(getattr(node, "_saved_other", None))
-            factor = 1 / divisor if divisor else None
-        parts.append((node.next_functions[place][0], factor))
-    return parts
+    if name.startswith(("AddBackward", "SubBackward")) and place:
+        alpha = getattr(node, "_saved_alpha", None)
+        return None if alpha is None else float(alpha) * (1 if name.startswith("Add") else -1)
+    if name.startswith("NegBackward"):
+        return -1.0
+    if name.startswith("MulBackward"):
+        return _number(getattr(node, "_saved_self" if place else "_saved_other", None))
+    if name.startswith("DivBackward"):
+        divisor = None if place else _number(getattr(node, "_saved_other", None))
+        return 1 / divisor if divisor else None
+    return 1.0
 
 
 def _number(saved: Any) -> float | None:

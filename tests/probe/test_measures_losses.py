@@ -258,7 +258,8 @@ def test_a_weight_that_is_no_number_is_not_asked_for(watched: Watch) -> None:
     assert trace.values("loss.weight") == []
 
 
-def test_hooks_for_saved_tensors_are_called_by_backward_alone(watched: Watch) -> None:
+@pytest.mark.parametrize("of", ["all", "one"])
+def test_hooks_for_saved_tensors_are_called_by_backward_alone(watched: Watch, of: str) -> None:
     net, calls = nn.Linear(5, 3), []
 
     def unpack(packed: Any) -> Any:
@@ -266,11 +267,16 @@ def test_hooks_for_saved_tensors_are_called_by_backward_alone(watched: Watch) ->
         return packed
 
     def loss() -> Any:
+        if of == "one":
+            total = 0.5 * net(torch.randn(4, 5)).square().mean()
+            total.grad_fn._raw_saved_other.register_hooks(lambda tensor: tensor, unpack)
+            return total
         with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
             return 0.5 * net(torch.randn(4, 5)).square().mean()
 
     steps(net, loss, 2)
     usual, calls = calls, []
+    assert usual
     trace = watched(lambda: steps(net, loss, 2))
     assert calls == usual
     assert trace.values("loss.weight") == []

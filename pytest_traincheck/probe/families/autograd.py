@@ -127,10 +127,10 @@ def install(probe: Probe) -> None:
         if probe.recorder is not None:
             probe.recorder.measures.saved_hooks = True
 
-    for way in (
-        torch.autograd.graph.saved_tensors_hooks.__enter__,
-        torch._C._autograd._push_saved_tensors_default_hooks,
-    ):
-        watch(probe, way, hooked)
+    # The method beside what it calls, which libraries call as well, but which cannot be observed everywhere.
+    watch(probe, torch.autograd.graph.saved_tensors_hooks.__enter__, hooked)
+    watch(probe, torch._C._autograd._push_saved_tensors_default_hooks, hooked)
+    of_one = getattr(torch._C._autograd.SavedTensor, "register_hooks", None)
+    watch(probe, getattr(of_one, "__func__", None), hooked)
     observe(probe, torch.autograd.backward, Backward("torch.autograd.backward", "autograd"))
     observe(probe, torch.autograd.grad, Grad("torch.autograd.grad", "autograd"))
