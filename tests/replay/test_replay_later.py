@@ -245,6 +245,11 @@ def test_nothing_is_known_without_a_second_run(judge: Judge) -> None:
     assert steps(golden, judge.run(Training(weight=0.5))) == LaterSteps()
 
 
+def test_a_run_without_later_steps_has_lost_none(judge: Judge) -> None:
+    golden = judge.golden(Training(steps=2))
+    assert steps(golden, judge.run(Training(steps=2), seed=7)) == LaterSteps()
+
+
 def test_a_log_survives_its_file(judge: Judge) -> None:
     recording = judge.golden(Training()).recording
     assert recording is not None
