@@ -8,7 +8,7 @@ that were looked at when it returned belong to the last call of what they lie in
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from pytest_traincheck.alignment.placement import Placement, below
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints
 from pytest_traincheck.trace.process import Process
-from pytest_traincheck.trace.reader import RawTrace
 from pytest_traincheck.trace.run import Run
 from pytest_traincheck.trace.symbols import Symbol
 
@@ -39,7 +38,7 @@ def placed_process(process: Process, placement: Placement, golden: Collection[st
     events["subject"][is_change] = tables.variable[events["subject"][is_change]]
     events["args"][is_measure] = tables.variable[events["args"][is_measure]]
     events["mod"] = tables.module[events["mod"]]
-    raw = RawTrace(process.raw.path, process.raw.meta, tables.symbols, events)
+    raw = replace(process.raw, symbols=tables.symbols, events=events)
     return Process(raw, {}, process.optimizer_names, process.lead)
 
 

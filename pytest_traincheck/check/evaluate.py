@@ -14,6 +14,7 @@ from pytest_traincheck.check.evidence import without_effect
 from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.observed import unlike, warnings_of
+from pytest_traincheck.check.part import WHOLE, Part
 from pytest_traincheck.check.ran import Ran, ran_of
 from pytest_traincheck.check.result import (
     Coverage,
@@ -29,12 +30,12 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations import Examples, Relation, meaning_of, relations
-from pytest_traincheck.relations.base import Measured, Replayed, filled, in_set_up, variable_names
+from pytest_traincheck.relations.base import filled, in_set_up, is_measured, is_replayed, variable_names
 from pytest_traincheck.replay import Comparison, compare_run
 from pytest_traincheck.rules.conditions import Clause
-from pytest_traincheck.rules.model import Invariant
+from pytest_traincheck.rules.model import Invariant, Kind
 from pytest_traincheck.trace import Run
-from pytest_traincheck.trace.labels import Ints
+from pytest_traincheck.trace.labels import Bools, Ints
 
 
 @dataclass(frozen=True)
@@ -53,21 +54,25 @@ class CheckOutcome:
     """What must not be overlooked: golden's runs were observed in another way than this one."""
     ran: Ran | None = None
     """What is known of the user's code that ran; asked for where there are incidents only."""
+    violations: tuple[Violation, ...] = ()
+    """The first place of each rule that was broken, in the order of the golden's rules."""
 
 
-def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
-    """Checks one candidate run.
+def check_run(golden: Golden, run: Run, *, same_spec: bool, part: Part = WHOLE) -> CheckOutcome:
+    """Checks one candidate run, or a part of one.
 
     Args:
         same_spec: whether the candidate ran what the golden ran; otherwise pinned invariants are not evaluated, and of
             the transferable ones only the general if the candidate is another program.
+        part: what of a training `run` holds.
     """
     table = relations()
     aligned = align(golden, run)
     program = program_of(golden, aligned.run, same_spec=same_spec)
-    replayed = _replayed(golden, aligned.run) if same_spec else None
+    replayed = _replayed(golden, aligned.run) if same_spec and not part.later else None
     recorded = golden.recording if replayed is not None else None
-    covered = coverage(golden, aligned.run, replayed, same_spec=same_spec)
+    told = not part.later and not part.undecided
+    covered = coverage(golden, aligned.run, replayed, same_spec=same_spec) if told else Coverage()
     differing = unlike(golden, run)
     verdicts: list[InvariantVerdict] = []
     violations: list[Violation] = []
@@ -78,20 +83,23 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
         elif reason := differing.why_not(invariant):
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
-        elif reason := why_not(invariant, program):
+        elif (reason := why_not(invariant, program)) or (reason := part.why_not(invariant)):
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, reason, applicable=False))
-        elif isinstance(relation, (Measured, Replayed)) and _numbers(golden, invariant, relation, run) is None:
+        elif (is_measured(relation) or is_replayed(relation)) and _numbers(golden, invariant, relation, run) is None:
             reason = f"no numbers for `{run.platform or 'an unknown platform'}`"
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
         else:
             numbers = _numbers(golden, invariant, relation, run)
-            verdict, violation = _evaluate(relation, invariant, numbers, aligned.run, replayed, covered, recorded)
+            evaluation = _Evaluation(aligned.run, replayed, covered, recorded, part)
+            verdict, violation = _evaluate(relation, invariant, numbers, evaluation)
             verdicts.append(verdict)
             if violation is not None:
                 violations.append(violation)
-    if replayed is not None and any(isinstance(table[item.invariant.relation], Replayed) for item in violations):
+    if replayed is not None and any(is_replayed(table[item.invariant.relation]) for item in violations):
         covered = parted_at_deviation(covered, aligned.run, replayed)
-    incidents = explain(violations)
+    if _may_end_alike(golden, run, violations, replayed, part):
+        violations = [item for item in violations if not part.may_be_excused(item.meaning)]
+    incidents = tuple(item for item in explain(violations) if not (part.other_length and _by_length(item)))
     return CheckOutcome(
         _settled(verdicts, violations, incidents),
         incidents,
@@ -99,16 +107,37 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome:
         aligned.renamed,
         covered,
         warnings_of(differing, golden),
-        ran_of(run) if incidents else None,
+        ran_of(run) if incidents and not part.goes_on else None,
+        tuple(item for item in violations if id(item.invariant) in reported_by(incidents)),
     )
+
+
+def _may_end_alike(
+    golden: Golden, run: Run, violations: Sequence[Violation], replayed: Comparison | None, part: Part
+) -> bool:
+    """Whether steps that are still to come may show that the candidate computes what golden did, by other means."""
+    recording = golden.recording
+    if not part.undecided or recording is None or recording.seed != run.seed or replayed is None:
+        return False
+    return all(item.invariant.kind is not Kind.NUMERIC for item in violations)
+
+
+def _by_length(incident: Incident) -> bool:
+    """Whether all of an incident follows from how long the candidate was told to train."""
+    meaning = incident.cause.meaning
+    return meaning.by_length or meaning.per_run
+
+
+def reported_by(incidents: Sequence[Incident]) -> frozenset[int]:
+    """The rules that are part of an incident, by identity."""
+    return frozenset(id(item.invariant) for incident in incidents for item in incident.violations)
 
 
 def _settled(
     verdicts: Sequence[InvariantVerdict], violations: Sequence[Violation], incidents: Sequence[Incident]
 ) -> tuple[InvariantVerdict, ...]:
     """The verdicts, where a rule that was broken and is in no incident held: nothing followed from it."""
-    reported = {id(item.invariant) for incident in incidents for item in incident.violations}
-    without = {id(item.invariant) for item in violations} - reported
+    without = {id(item.invariant) for item in violations} - reported_by(incidents)
     return tuple(
         replace(item, verdict=Verdict.HELD, reason=_NOTHING_FOLLOWS) if id(item.invariant) in without else item
         for item in verdicts
@@ -136,10 +165,10 @@ def _numbers(golden: Golden, invariant: Invariant, relation: Relation, run: Run)
     """
     if not golden.platform or golden.platform != run.platform:
         return None
-    if isinstance(relation, Replayed):
+    if is_replayed(relation):
         return golden.recording
-    numbers = golden.numbers.get(invariant.id) if isinstance(relation, Measured) else None
-    if isinstance(relation, Measured) and numbers is not None and not relation.suits(invariant.claim, numbers):
+    numbers = golden.numbers.get(invariant.id) if is_measured(relation) else None
+    if is_measured(relation) and numbers is not None and not relation.suits(invariant.claim, numbers):
         raise GoldenError(
             f"The golden of {golden.pipeline!r} has numbers for `{golden.platform}` that do not belong to their rule: "
             f"`{invariant.subject}` ({invariant.relation}, {invariant.id}). Restore its file of numbers from version "
@@ -148,33 +177,49 @@ def _numbers(golden: Golden, invariant: Invariant, relation: Relation, run: Run)
     return numbers
 
 
+@dataclass(frozen=True)
+class _Evaluation:
+    """What the rules of a golden are evaluated on."""
+
+    run: Run
+    replayed: Comparison | None
+    covered: Coverage
+    recorded: Recording | None
+    part: Part
+
+
 def _evaluate(
-    relation: Relation,
-    invariant: Invariant,
-    numbers: Numbers | Recording | None,
-    run: Run,
-    replayed: Comparison | None,
-    covered: Coverage,
-    recorded: Recording | None,
+    relation: Relation, invariant: Invariant, numbers: Numbers | Recording | None, on: _Evaluation
 ) -> tuple[InvariantVerdict, Violation | None]:
+    run, part = on.run, on.part
     claim = invariant.claim if numbers is None else filled(invariant.claim, numbers)
     examples = relation.examples(claim, run)
-    triggered = examples.where(invariant.when)
-    if not isinstance(relation, Replayed) and not _speaks_of_set_up(invariant):
+    triggered = examples.where(invariant.when) & _judged(examples, run)
+    if not is_replayed(relation) and not _speaks_of_set_up(invariant):
         triggered &= ~in_set_up(examples, run)
     if not triggered.any():
-        reason = _never_given(covered) if isinstance(relation, Replayed) else "its context never came up in this run"
+        reason = _never_given(on.covered) if is_replayed(relation) else "its context never came up in this run"
         return InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, reason), None
     broken = np.flatnonzero(triggered & ~examples.holds)
     if not broken.size:
         return InvariantVerdict(invariant, Verdict.HELD), None
     broken = broken[np.argsort(examples.row[broken], kind="stable")]
-    if reason := excuse(invariant, run, examples, broken, replayed):
+    if reason := part.granted.get(invariant.id, "") or excuse(invariant, run, examples, broken, on.replayed):
         return InvariantVerdict(invariant, Verdict.HELD, reason), None
-    if reason := without_effect(invariant, recorded, run):
+    if not part.later and (reason := without_effect(invariant, on.recorded, run)):
         return InvariantVerdict(invariant, Verdict.HELD, reason), None
     violation = _violation(relation, replace(invariant, claim=claim), run, examples, broken)
     return InvariantVerdict(invariant, Verdict.VIOLATED), replace(violation, invariant=invariant)
+
+
+def _judged(examples: Examples, run: Run) -> Bools:
+    """Which examples lie in what is judged, and not in what only says how the training began."""
+    found = np.ones(len(examples), dtype=bool)
+    for number, process in enumerate(run.processes):
+        if process.raw.stretch is not None:
+            mine = examples.process == number
+            found[mine] = process.judged(examples.row[mine])
+    return found
 
 
 def _never_given(covered: Coverage) -> str:

@@ -21,10 +21,12 @@ from pytest_traincheck.cli import (
     options,
     refresh,
     replay,
+    run,
     selftest,
     show,
     trace,
     upgrade,
+    watch,
 )
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.cli.streams import complain, let_go_of_stdout, printable_output
@@ -32,7 +34,9 @@ from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.launch.termination import exit_on_termination
 from pytest_traincheck.workflow import INPUT_ERRORS
 
-COMMANDS = (compare, check, refresh, accept, diff, show, collect, infer, trace, replay, bisect, selftest, upgrade)
+COMMANDS = (
+    compare, check, refresh, accept, diff, show, run, watch, collect, infer, trace, replay, bisect, selftest, upgrade
+)  # fmt: skip
 
 _DESCRIPTION = """\
 Learn training invariants from golden code and check a candidate against them.
@@ -54,8 +58,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `traincheck` with `argv` (the process's own arguments unless given) and return the exit status."""
-    words = options.with_seed_argument(sys.argv[1:] if argv is None else argv)
-    arguments = build_parser().parse_args(words)
+    words, command = options.split_command(sys.argv[1:] if argv is None else argv)
+    arguments = build_parser().parse_args(options.with_seed_argument(words))
+    arguments.command_words = command
     try:
         with exit_on_termination(), printable_output():
             return int(arguments.handle(arguments))

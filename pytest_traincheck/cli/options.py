@@ -167,6 +167,14 @@ def with_seed_argument(words: Sequence[str]) -> list[str]:
     return found
 
 
+def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words of `traincheck run`, and those behind `--`: the command that is run, which has options of its own."""
+    if list(words[:1]) != ["run"] or "--" not in words:
+        return list(words), []
+    place = list(words).index("--")
+    return list(words[:place]), list(words[place + 1 :])
+
+
 def seed_argument(text: str) -> str:
     if "{seed}" not in text:
         raise argparse.ArgumentTypeError(f"{text!r} lacks {{seed}}; write it like '--seed {{seed}}'")

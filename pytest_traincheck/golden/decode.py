@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pytest_traincheck.golden import format_1
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import ARGUMENTS, EXTENSIONS, FORMAT, IGNORES_SEED, Golden
+from pytest_traincheck.golden.model import ARGUMENTS, EXTENSIONS, FORMAT, IGNORES_SEED, STEPS, Golden
 from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.conditions import Condition, condition_from_json
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
@@ -115,7 +115,8 @@ def _header(content: Mapping[str, Any], place: _Place) -> _Header:
         isinstance(names, list) and all(isinstance(name, str) for name in names) for names in arguments.values()
     ):
         raise place.error(f"`{ARGUMENTS}` does not give a list of names for every model")
-    _check_keys(content, (*_HEADER_KEYS, *({IGNORES_SEED, EXTENSIONS, ARGUMENTS} & set(content))), place)
+    steps = _count(content, STEPS, place) if STEPS in content else 0
+    _check_keys(content, (*_HEADER_KEYS, *({IGNORES_SEED, EXTENSIONS, ARGUMENTS, STEPS} & set(content))), place)
     models = _object(content, "models", place)
     for root, shapes in models.items():
         if not isinstance(shapes, dict) or not all(_is_shape(shape) for shape in shapes.values()):
@@ -139,6 +140,7 @@ def _header(content: Mapping[str, Any], place: _Place) -> _Header:
         IGNORES_SEED: ignores_seed,
         EXTENSIONS: extensions,
         ARGUMENTS: arguments,
+        STEPS: steps,
     }
     return _Header(version, _count(content, "invariants", place), facts)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import ARGUMENTS, EXTENSIONS, FORMAT, IGNORES_SEED, Golden
+from pytest_traincheck.golden.model import ARGUMENTS, EXTENSIONS, FORMAT, IGNORES_SEED, STEPS, Golden
 from pytest_traincheck.rules.claims import to_json
 from pytest_traincheck.rules.model import Invariant
 
@@ -54,6 +54,7 @@ def _header(golden: Golden, count: int) -> dict[str, Any]:
     # Written only where it is so: other goldens keep the bytes that they had before there was this key.
     header |= {IGNORES_SEED: True} if golden.ignores_seed else {}
     header |= {ARGUMENTS: {model: list(names) for model, names in golden.arguments.items()}} if golden.arguments else {}
+    header |= {STEPS: golden.steps} if golden.steps else {}
     return header | ({EXTENSIONS: dict(golden.extensions)} if golden.extensions else {})
 
 

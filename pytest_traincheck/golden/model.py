@@ -23,6 +23,8 @@ EXTENSIONS = "extensions"
 """Key of the header of a golden whose runs plug-ins had something to do with."""
 ARGUMENTS = "arguments"
 """Key of the header that is there where models are called with arguments."""
+STEPS = "steps"
+"""Key of the header that says how long the golden runs were; files of earlier versions lack it."""
 
 
 IN_PROCESS = "in-process:"
@@ -60,3 +62,5 @@ class Golden:
     """What plug-ins had observed and looked through that its runs gave an occasion for, each with a hash of what was
     said of it. The key of a framework begins with `framework `, that of an observation is its API.
     """
+    steps: int = 0
+    """Training steps of the shortest golden run: beyond them nobody knows what golden would have done. 0: unknown."""

@@ -18,7 +18,7 @@ from pytest_traincheck.infer.precondition import Precondition, weakest_precondit
 from pytest_traincheck.infer.seeds import ignores_seed, with_repeats
 from pytest_traincheck.infer.sentence import when_text
 from pytest_traincheck.relations import Examples, Hypothesis, Relation, relations
-from pytest_traincheck.relations.base import Measured, Replayed, filled, in_set_up
+from pytest_traincheck.relations.base import filled, in_set_up, is_measured, is_replayed
 from pytest_traincheck.rules.conditions import Condition
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Run
@@ -61,9 +61,9 @@ def learn(
         if family in settled or hypothesis.implied_by in kept:
             continue
         measured = _measured(relation, hypothesis, runs, repeated)
-        if measured is None and isinstance(relation, (Measured, Replayed)):
+        if measured is None and (is_measured(relation) or is_replayed(relation)):
             continue
-        confirming = runs[:1] if isinstance(relation, Replayed) else runs
+        confirming = runs[:1] if is_replayed(relation) else runs
         found = _invariants(relation, hypothesis, measured, confirming, varied)
         if isinstance(measured, Numbers):
             numbers.update({invariant.id: measured for invariant in found})
@@ -90,6 +90,7 @@ def learn(
         recording=with_repeats(recording, repeated, runs[0].platform),
         ignores_seed=ignores_seed(recording, runs, runs[0].platform),
         extensions={key: digest for run in (*runs, *varied) for key, digest in sorted(run.extensions_in_use.items())},
+        steps=min(run.steps for run in runs),
     )
 
 
@@ -97,9 +98,9 @@ def _measured(
     relation: Relation, hypothesis: Hypothesis, runs: Sequence[Run], repeated: Sequence[Run]
 ) -> Numbers | Recording | None:
     """The numbers that a hypothesis rests on, for the relations that need some."""
-    if isinstance(relation, Replayed):
+    if is_replayed(relation):
         return relation.recording([*runs, *repeated])
-    return relation.fit(hypothesis.claim, runs) if isinstance(relation, Measured) else None
+    return relation.fit(hypothesis.claim, runs) if is_measured(relation) else None
 
 
 def _order(invariant: Invariant) -> tuple[str, str, str, str]:

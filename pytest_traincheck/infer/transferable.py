@@ -14,7 +14,7 @@ from pytest_traincheck.infer.known_stages import within_known_stages
 from pytest_traincheck.infer.precondition import weakest_preconditions
 from pytest_traincheck.infer.sentence import when_text
 from pytest_traincheck.relations import Examples, Hypothesis, Relation, relations
-from pytest_traincheck.relations.base import PINNED_FIELDS, Measured
+from pytest_traincheck.relations.base import PINNED_FIELDS, is_measured
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Run
 
@@ -40,7 +40,7 @@ def learn_transferable(
         )
     invariants: dict[str, Invariant] = {}
     for relation in relations().values():
-        if isinstance(relation, Measured):
+        if is_measured(relation):
             continue  # numbers belong to one pipeline
         settled: set[str] = set()
         kept: set[str] = set()

@@ -59,11 +59,15 @@ def run_tree(
     stderr: BinaryIO,
     timeout: float,
     progress: Progress | None = None,
+    started: Callable[[int], None] | None = None,
+    limits_output: bool = True,
 ) -> Ended:
     """Run `argv` until it ends or `timeout` seconds have passed; afterwards none of its processes is left.
 
     They are ended too when this process is killed; see `supervisor`. `env` must carry `TRAINCHECK_RUN_ID`: where the
     system does not let a process adopt others, by it processes are found that have left the session of the command.
+    `started` is told the process id of the command, which leads a process group of its own. With `limits_output` one
+    that writes more than `OUTPUT_LIMIT` to a file is ended.
     Raises `OSError` when the command cannot be started. Whatever `progress` raises ends the tree and goes on.
     """
     born = time.time()
@@ -71,10 +75,13 @@ def run_tree(
     tree = None
     try:
         pid, adopts = supervised.start(argv, cwd, env)
-        started = time.monotonic()
+        begun = time.monotonic()
         tree = _Tree(supervised.pid, pid, env[RUN_ID], born, adopts=adopts)
-        timed_out, too_much = _wait(supervised, started, timeout, (stdout, stderr), progress)
-        seconds = time.monotonic() - started
+        if started is not None:
+            started(pid)
+        outputs = (stdout, stderr) if limits_output else ()
+        timed_out, too_much = _wait(supervised, begun, timeout, outputs, progress)
+        seconds = time.monotonic() - begun
         if timed_out or too_much:
             stopped = timed_out and tree.is_stopped()
             supervised.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
 import uuid
@@ -98,7 +99,7 @@ class RunOutcome:
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class Prepared:
     """A request after everything that can be wrong with it has been looked at."""
 
     argv: tuple[str, ...]
@@ -138,11 +139,11 @@ def _attempt(request: RunRequest, progress: Callable[[float], None] | None) -> t
     """One execution and the tail of its stderr."""
     try:
         with ExitStack() as stack:
-            tmp = stack.enter_context(_temporary(request))
-            prepared = _prepare(request, tmp)
+            tmp = stack.enter_context(temporary(request))
+            prepared = prepare(request, tmp)
             stdout = stack.enter_context((request.run_dir / STDOUT_FILE).open("w+b"))
             stderr = stack.enter_context((request.run_dir / STDERR_FILE).open("w+b"))
-            _write_run_file(request, prepared.shown, prepared.interpreter)
+            write_run_file(request, prepared.shown, prepared.interpreter)
             try:
                 ended = run_tree(
                     prepared.argv,
@@ -154,24 +155,24 @@ def _attempt(request: RunRequest, progress: Callable[[float], None] | None) -> t
                     progress=progress,
                 )
             except OSError as error:
-                _write_run_file(request, prepared.shown, prepared.interpreter, RunStatus.NOT_STARTED)
-                raise _cannot_start(prepared.argv[0], error) from error
+                write_run_file(request, prepared.shown, prepared.interpreter, RunStatus.NOT_STARTED)
+                raise cannot_start(prepared.argv[0], error) from error
             hide(request.run_dir, tmp)
             # Read through the open files: the run may have deleted the directory they are in.
             errors, printed = (_without(tmp, output.read_tail(stream)) for stream in (stderr, stdout))
-        return _judge(request, prepared, ended, output.labelled(errors, printed), errors), errors
+        return judge_ended(request, prepared, ended, output.labelled(errors, printed), errors), errors
     except CommandError as error:
-        return _not_started(request, str(error), error.remedy), ""
+        return not_started(request, str(error), error.remedy), ""
     except (ForeignDirectoryError, ScratchError) as error:
         what, _, remedy = str(error).partition(". ")
-        return _not_started(request, what, remedy), ""
+        return not_started(request, what, remedy), ""
     except OSError as error:
         what = f"{request.run_dir} cannot be written: {error.strerror or error}"
-        return _not_started(request, what, "make room, or choose another directory for the runs"), ""
+        return not_started(request, what, "make room, or choose another directory for the runs"), ""
 
 
 @contextmanager
-def _temporary(request: RunRequest) -> Iterator[Path | None]:
+def temporary(request: RunRequest) -> Iterator[Path | None]:
     """The directory that stands for `{tmp}`, where anything asks for it."""
     if not command_line.uses_tmp(request.command, request.seed_arg, request.extra_args, *request.env.values()):
         yield None
@@ -188,7 +189,7 @@ def _without(tmp: Path | None, text: str) -> str:
     return text if tmp is None else text.replace(str(tmp), command_line.TMP)
 
 
-def _prepare(request: RunRequest, tmp: Path | None) -> _Prepared:
+def prepare(request: RunRequest, tmp: Path | None) -> Prepared:
     if not request.cwd.is_dir():
         raise CommandError(
             f"its working directory {request.cwd} does not exist", "check `cwd`, or restore the directory"
@@ -206,7 +207,7 @@ def _prepare(request: RunRequest, tmp: Path | None) -> _Prepared:
     shown = command_line.parse_command(request.command, arguments).argv
     run_directory.clear(request.run_dir)
     # First of all, since it is what makes the directory one of ours.
-    _write_run_file(request, shown, interpreter)
+    write_run_file(request, shown, interpreter)
     run_dir = request.run_dir.resolve()
     env = child_environment(
         base,
@@ -223,31 +224,36 @@ def _prepare(request: RunRequest, tmp: Path | None) -> _Prepared:
         extensions=request.extensions,
     )
     program = command_line.resolve_program(command.argv[0], interpreter, request.cwd, env["PATH"])
-    return _Prepared((program, *command.argv[1:]), (program, *shown[1:]), env, interpreter)
+    return Prepared((program, *command.argv[1:]), (program, *shown[1:]), env, interpreter)
 
 
-def _cannot_start(program: str, error: OSError) -> CommandError:
+def cannot_start(program: str, error: OSError) -> CommandError:
     return CommandError(
         f"`{program}` cannot be executed: {error.strerror or error}",
         "a script needs a first line such as `#!/bin/sh` that names a program which exists; or write `sh SCRIPT`",
     )
 
 
-def _not_started(request: RunRequest, why: str, remedy: str) -> RunOutcome:
+def not_started(request: RunRequest, why: str, remedy: str) -> RunOutcome:
     message = f"the {request.side} run of `{redacted(request.command)}` could not be started: {why}"
     return RunOutcome(request.run_dir, RunStatus.NOT_STARTED, message=message, remedy=_sentence(remedy))
 
 
-def _judge(request: RunRequest, prepared: _Prepared, ended: Ended, shown: str, stderr: str) -> RunOutcome:
+def judge_ended(
+    request: RunRequest, prepared: Prepared, ended: Ended, shown: str = "", stderr: str | None = None
+) -> RunOutcome:
+    """What became of a run that was started; `stderr` is None where its output was not ours to keep."""
     status = _status(ended)
     subject = f"the {request.side} run of `{redacted(request.command)}`"
     if request.seed is not None:
         subject += f" (seed {request.seed})"
     message, remedy = "", ""
     if status is not RunStatus.OK:
-        what, cure = _reason(request, prepared, ended, stderr)
+        what, cure = _reason(request, prepared, ended, stderr or "")
         message = f"{subject} {what}"
-        remedy = f"{_sentence(cure)} The whole output is in {request.run_dir}."
+        remedy = _sentence(cure)
+        if stderr is not None:
+            remedy += f" The whole output is in {request.run_dir}."
     else:
         breach = find_breach(request.run_dir, request.source_root, request.forbidden_roots)
         if breach is not None:
@@ -259,7 +265,7 @@ def _judge(request: RunRequest, prepared: _Prepared, ended: Ended, shown: str, s
     notes = tuple(f"{subject} left a process behind, which was ended: `{name}`" for name in ended.left_over)
     try:
         if request.run_dir.is_dir():
-            _write_run_file(request, prepared.shown, prepared.interpreter, status, ended)
+            write_run_file(request, prepared.shown, prepared.interpreter, status, ended)
     except OSError as error:
         status = RunStatus.FAILED
         message = (
@@ -269,7 +275,7 @@ def _judge(request: RunRequest, prepared: _Prepared, ended: Ended, shown: str, s
     return RunOutcome(request.run_dir, status, ended.exit_code, ended.seconds, message, remedy, shown, notes)
 
 
-def _reason(request: RunRequest, prepared: _Prepared, ended: Ended, stderr: str) -> tuple[str, str]:
+def _reason(request: RunRequest, prepared: Prepared, ended: Ended, stderr: str) -> tuple[str, str]:
     """What happened to a run that did not end well, and what to do now."""
     what, cure = diagnosis.explain(ended, stderr, request.timeout)
     if ended.timed_out or ended.too_much_output:
@@ -298,7 +304,7 @@ def _status(ended: Ended) -> RunStatus:
     return RunStatus.OK if ended.exit_code == 0 else RunStatus.FAILED
 
 
-def _write_run_file(
+def write_run_file(
     request: RunRequest,
     argv: tuple[str, ...],
     interpreter: Path,
@@ -313,7 +319,7 @@ def _write_run_file(
         "cwd": str(request.cwd),
         "seed": request.seed,
         "python": str(interpreter),
-        "timeout": request.timeout,
+        "timeout": request.timeout if math.isfinite(request.timeout) else None,
         "status": status.value if status is not None else "running",
         "exit_code": ended.exit_code if ended is not None else None,
         "seconds": round(ended.seconds, 4) if ended is not None else None,

@@ -95,7 +95,9 @@ class Attributes:
     def meaning(self, rule: Invariant[AnyClaim]) -> Meaning:
         claim = rule.claim
         return Meaning(
-            Place.CHOICE, words=Words(words=claim.names if isinstance(claim, AsInTraining) else (claim.attribute,))
+            Place.CHOICE,
+            by_length=_changes(claim),
+            words=Words(words=claim.names if isinstance(claim, AsInTraining) else (claim.attribute,)),
         )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
@@ -272,6 +274,11 @@ def _text(course: Course, mark: str = _AT, places: Sequence[int] | None = None) 
         if now != before:
             parts.append(f"{_TO}{now}{mark}{step if places is None else places[step]}")
     return "".join(parts)
+
+
+def _changes(claim: AnyClaim) -> bool:
+    """Whether an attribute takes another value at some step, or after some."""
+    return not isinstance(claim, AsInTraining) and any(_TO in value for value in claim.values)
 
 
 def _read(text: str, steps: int) -> Course:

@@ -54,6 +54,8 @@ class Band:
         return Meaning(
             Place.NUMBER,
             order=quantities.order_of(quantity),
+            # A schedule may begin with a rate that follows from how many steps there are.
+            by_length=quantity == quantities.UPDATE,
             excuse=Excuse.OWN_RESULT if compared else Excuse.NONE,
         )
 

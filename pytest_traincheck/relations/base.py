@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -296,6 +296,24 @@ class Replayed(Relation[C], Protocol[C]):
     def recording(self, runs: Sequence[Run]) -> Recording | None:
         """What the first run computed, as far as the others do not contradict; None where nothing was recorded."""
         ...
+
+
+# `isinstance` asks a protocol for all of its members, which takes as long as many a rule.
+
+
+def says_what_it_means(relation: Relation) -> TypeGuard[Meaningful]:
+    """Whether a relation is `Meaningful`."""
+    return hasattr(relation, "meaning")
+
+
+def is_measured(relation: Relation) -> TypeGuard[Measured]:
+    """Whether a relation is `Measured`."""
+    return hasattr(relation, "fit") and hasattr(relation, "suits")
+
+
+def is_replayed(relation: Relation) -> TypeGuard[Replayed]:
+    """Whether a relation is `Replayed`."""
+    return hasattr(relation, "recording")
 
 
 def filled(claim: Claim, found: Numbers | Recording) -> Claim:

@@ -61,7 +61,7 @@ class Carried:
     def meaning(self, rule: Invariant[StateIsKept | StateIsGiven]) -> Meaning:
         if isinstance(rule.claim, StateIsGiven):
             # A model may keep its state itself instead of being given it.
-            return Meaning(Place.DATA, order=1, shown_by=Evidence.TRAINED, words=_STATES)
+            return Meaning(Place.DATA, order=1, by_length=True, shown_by=Evidence.TRAINED, words=_STATES)
         return Meaning(Place.RESUMED)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal
@@ -33,6 +34,8 @@ _RULES: Mapping[Effect, str] = {
 
 _STAGES: Mapping[Stage, str] = {"init": "init", "train": "training", "eval": "evaluation"}
 
+FEW = 4
+"""Elements of a tensor that may all stand still in one step by chance."""
 NEGLIGIBLE = 1e-6
 
 NOT_FINITE = fmt.STATE_NAMES[fmt.NONFINITE]
@@ -176,6 +179,8 @@ def _change_in_step(process: Process, position: int, claim: InStep) -> Examples:
         kept = (state == fmt.NONZERO) & ~_negligible(process, gradient, rows, begin) & usable
         rows, variable, state, begin, end = rows[kept], variable[kept], state[kept], begin[kept], end[kept]
         holds = variables.changed(variables.first_name[variable], begin - 1, end)
+        told = ~_by_chance(process, rows, variable, holds)
+        rows, variable, holds, state = rows[told], variable[told], holds[told], state[told]
         context = step_context(process, rows)
     else:
         holds = state == fmt.NONZERO
@@ -190,6 +195,22 @@ def _change_in_step(process: Process, position: int, claim: InStep) -> Examples:
     own = variable_context(process, variable)
     context.update({name: own[name] for name in ("requires_grad", "shape", "root", "child", "variable")})
     return Examples(np.asarray(holds, dtype=bool), np.full(len(rows), position), rows, variable, context, observed)
+
+
+def _by_chance(process: Process, rows: Ints, variable: Ints, holds: Bools) -> Bools:
+    """Where a tensor of few elements stands still in a single step that moves others, after one that changed it and, if
+    there is one, before one that does: a moment that passes through zero moves a number by less than its last digit.
+    """
+    shapes = [symbol.get("shape") or [] for symbol in Variables.of(process).symbols]
+    few = np.array([math.prod(shape) <= FEW for shape in shapes], dtype=bool)
+    order = np.lexsort((rows, variable))
+    own, held = variable[order], holds[order]
+    same = own[1:] == own[:-1]
+    before = np.concatenate([[False], same & held[:-1]])
+    after = np.concatenate([~same | held[1:], [True]])[: len(own)]
+    found = np.zeros(len(rows), dtype=bool)
+    found[order] = ~held & before[: len(own)] & after & few[own]
+    return found & np.isin(rows, rows[holds])
 
 
 def _others(process: Process, position: int, claim: InStep) -> Examples:

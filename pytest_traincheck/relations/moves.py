@@ -76,8 +76,9 @@ class Moves:
             # That buffers move in evaluation, where they should not, may show in no step.
             shown_by = Evidence.COUNTED if rule.claim.per == "step" or rule.claim.moves else Evidence.NONE
             return Meaning(Place.STATISTICS, shown_by=shown_by, words=_COPYING)
-        shown_by = Evidence.NONE if isinstance(rule.claim, ChangesOutside) else Evidence.COPIED
-        return Meaning(Place.COPY, shown_by=shown_by, words=_COPYING)
+        if isinstance(rule.claim, ChangesOutside):
+            return Meaning(Place.COPY, per_run=True, words=_COPYING)
+        return Meaning(Place.COPY, shown_by=Evidence.COPIED, words=_COPYING)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

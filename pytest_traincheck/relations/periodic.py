@@ -75,12 +75,19 @@ class Periodic:
     def meaning(self, rule: Invariant[CalledAfter | CopiedAfter]) -> Meaning:
         claim, shifts = rule.claim, frozenset({Change.LENGTH, Change.WINDOWS, Change.LOOP})
         if isinstance(claim, CopiedAfter):
-            evidence = Evidence.COPIED
-            return Meaning(Place.COPY, comes_with=shifts, between_steps=True, shown_by=evidence, words=_COPYING)
+            return Meaning(
+                Place.COPY,
+                comes_with=shifts,
+                between_steps=True,
+                by_length=True,
+                shown_by=Evidence.COPIED,
+                words=_COPYING,
+            )
         return Meaning(
             place_of_call(rule.subject),
             comes_with=shifts,
             between_steps=True,
+            by_length=True,
             model=claim.api.model,
             evaluates=claim.api.stage == "eval",
             shown_by=_shown_by(claim.api),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_traincheck.plugins import Given, PluginError, implementations, items_of, packages
 from pytest_traincheck.relations import builtin
-from pytest_traincheck.relations.base import Meaningful, Relation, usual_meaning
+from pytest_traincheck.relations.base import Relation, says_what_it_means, usual_meaning
 from pytest_traincheck.relations.claims import form_of
 from pytest_traincheck.relations.meaning import Meaning
 from pytest_traincheck.rules.claims import Claim, Foreign
@@ -35,7 +35,9 @@ def meaning_of(rule: Invariant) -> Meaning:
     if isinstance(rule.claim, Foreign):
         return usual_meaning(rule)
     relation = relations().get(rule.relation)
-    return relation.meaning(rule) if isinstance(relation, Meaningful) else usual_meaning(rule)
+    if relation is None or not says_what_it_means(relation):
+        return usual_meaning(rule)
+    return relation.meaning(rule)
 
 
 def in_session_only() -> frozenset[str]:

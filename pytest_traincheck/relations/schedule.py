@@ -101,6 +101,7 @@ class Schedule:
         place = {Base: Place.CHOICE, Course: Place.COURSE, Rates: Place.RATE}[type(rule.claim)]
         return Meaning(
             place,
+            by_length=not isinstance(rule.claim, Base),
             basic=Basic.NONE if isinstance(rule.claim, Base) else Basic.RATES,
             basic_of=rule.claim.optimizer,
             words=Words(words=("lr", "learning_rate", "scheduler", "gamma", "step_size")),

@@ -320,7 +320,15 @@ class Process:
         return self.names.modules[number] if number < len(self.names.modules) else ""
 
     def step_number(self, row: int) -> int:
-        return int(self.window[row])
+        """The training step of an event, counted from the first of the whole training."""
+        window, stretch = int(self.window[row]), self.raw.stretch
+        return window if stretch is None or window < stretch.head else window + stretch.left_out
+
+    def judged(self, rows: Ints) -> Bools:
+        """Which events are judged: all but those that only say what came before a stretch of later steps."""
+        if self.raw.stretch is None:
+            return np.ones(len(rows), dtype=bool)
+        return np.asarray(self.events["seq"][rows] > self.raw.stretch.begin)
 
     def stage_name(self, row: int) -> str:
         return STAGES[int(self.stage[row])]

@@ -20,6 +20,7 @@ from pytest_traincheck.trace.errors import TraceError, damaged
 from pytest_traincheck.trace.format import EVENT, FORMAT, SKETCH
 from pytest_traincheck.trace.rows import checked_events, checked_sketches, parse_rows
 from pytest_traincheck.trace.schema import wrong_meta
+from pytest_traincheck.trace.stretch import Stretch
 from pytest_traincheck.trace.symbols import Tables, parse_symbols
 
 
@@ -31,6 +32,10 @@ class RawTrace:
     meta: Mapping[str, Any]
     symbols: Tables
     events: npt.NDArray[np.void]
+    stretch: Stretch | None = None
+    """Set where the events are the first of a long training and some later ones."""
+    until: int | None = None
+    """Number of the last event, where later ones are left out."""
 
     @property
     def whole(self) -> bool:
@@ -44,7 +49,7 @@ def read_process(path: Path) -> RawTrace:
     Raises:
         TraceError: a file is missing, damaged or of a newer format, or fewer rows are there than were written.
     """
-    meta = _read_meta(path / "meta.json")
+    meta = read_meta(path / "meta.json")
     whole = _whole(meta)
     written = bool(meta.get("events", 0)) and whole
     symbols_file, events_file = path / "symbols.jsonl", path / "events.bin"
@@ -63,8 +68,10 @@ def read_sketches(raw: RawTrace) -> npt.NDArray[np.void]:
         TraceError: the file is damaged.
     """
     path = raw.path / "sketches.bin"
-    rows = parse_rows(_content(path, needed=False), SKETCH, path, whole=raw.whole)
-    return checked_sketches(rows, raw.symbols, path, whole=raw.whole)
+    whole = raw.whole and raw.until is None
+    rows = parse_rows(_content(path, needed=False), SKETCH, path, whole=whole)
+    found = checked_sketches(rows, raw.symbols, path, whole=whole)
+    return found if raw.until is None else found[found["at"] <= raw.until]
 
 
 def _whole(meta: Mapping[str, Any]) -> bool:
@@ -80,7 +87,7 @@ def has_rows(path: Path) -> bool:
         return False
 
 
-def _read_meta(path: Path) -> Mapping[str, Any]:
+def read_meta(path: Path) -> Mapping[str, Any]:
     try:
         meta = json.loads(_content(path, needed=True))
     except (ValueError, RecursionError) as error:

@@ -38,6 +38,11 @@ class Run:
         return sum(len(process.events) for process in self.processes)
 
     @property
+    def steps(self) -> int:
+        """Training steps of the process that made the most."""
+        return max((process.windows for process in self.processes), default=0)
+
+    @property
     def platform(self) -> str:
         """What the numbers of this run belong to, as the first rank says it, e.g. `linux-x86_64-cuda-h100`."""
         return str(self.processes[0].raw.meta.get("platform", "")) if self.processes else ""
@@ -139,13 +144,13 @@ def load_run(path: Path) -> Run:
     workers = sorted((process for process in observed if len(process.measures("worker"))), key=_started)
     if not training:
         for raw in raws:
-            _reject_unreliable(raw)
+            reject_unreliable(raw)
         raise TraceError(
             f"nothing was trained: no `backward` and no optimizer step in {len(raws)} observed process(es) of {path}; "
             "let the command run at least two training steps"
         )
     for process in training:
-        _reject_unreliable(process.raw)
+        reject_unreliable(process.raw)
     for process in workers:
         # Loaders end their workers as they like, but what one has lost nobody may take for what it did.
         _reject_lost(process.raw)
@@ -169,7 +174,8 @@ def _trains(process: Process) -> bool:
     return bool(process.steps) or bool(process.rows_of_type("autograd").size)
 
 
-def _reject_unreliable(raw: RawTrace) -> None:
+def reject_unreliable(raw: RawTrace, *, finished: bool = True) -> None:
+    """Raises `TraceError` for a process in which the probe failed, that lost events, or that has not `finished`."""
     meta = raw.meta
     rank = meta.get("rank", 0)
     if meta.get("probe_error_count", 0) or meta.get("probe_errors"):
@@ -181,7 +187,7 @@ def _reject_unreliable(raw: RawTrace) -> None:
             f"{first.get('error', '?')}; the run is unreliable: please report this as a bug of pytest-traincheck"
         )
     _reject_lost(raw)
-    if not meta.get("finished", False):
+    if finished and not meta.get("finished", False):
         raise TraceError(
             f"the training process of rank {rank} did not finish: {raw.path}; look at its output for the reason"
         )

@@ -1,0 +1,47 @@
+"""Incidents of a training that goes on: a line on stderr, and one in a JSON file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pytest_traincheck.check.result import CheckResult, Incident, incident_json
+from pytest_traincheck.printable import printable
+from pytest_traincheck.report.errors import ReportError
+from pytest_traincheck.report.json_report import document
+
+
+class Lines:
+    """Tells each incident when it is found. Raises `ReportError` where the file cannot be written."""
+
+    def __init__(self, pipeline: str, file: Path | None) -> None:
+        self._pipeline = pipeline
+        self._file = file
+        self._write("", mode="w")
+
+    def incident(self, incident: Incident, steps: int) -> None:
+        """An incident that was found when so many steps had been looked at."""
+        cause = incident.cause
+        place = f" ({cause.source})" if cause.source else ""
+        print(printable(f"traincheck: step {cause.step}{place}: {cause.title}"), file=sys.stderr, flush=True)
+        self._line({**incident_json(incident), "pipeline": self._pipeline, "steps_seen": steps})
+
+    def end(self, result: CheckResult) -> None:
+        """The result, as the last line."""
+        self._line(document([result]))
+
+    def _line(self, content: dict[str, Any]) -> None:
+        self._write(json.dumps(content, ensure_ascii=False) + "\n", mode="a")
+
+    def _write(self, text: str, *, mode: str) -> None:
+        if self._file is None:
+            return
+        try:
+            with self._file.open(mode, encoding="utf-8", errors="surrogateescape") as stream:
+                stream.write(text)
+        except OSError as error:
+            raise ReportError(
+                f"{self._file} cannot be written: {error.strerror or error}. Give the path of a file that can be."
+            ) from error

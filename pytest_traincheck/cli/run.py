@@ -1,0 +1,98 @@
+"""`traincheck run`: a training of any length, watched while it goes on."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from pytest_traincheck.check.result import CheckResult
+from pytest_traincheck.cli import options, output
+from pytest_traincheck.cli.live import Lines
+from pytest_traincheck.cli.status import Status, status_of
+from pytest_traincheck.cli.streams import complain
+from pytest_traincheck.config import ConfigError
+from pytest_traincheck.launch import run_directory
+from pytest_traincheck.launch.progress import progress_for
+from pytest_traincheck.workflow.against import against, meant
+from pytest_traincheck.workflow.runs import RunFailed
+from pytest_traincheck.workflow.train import Reaction, TrainRequest, run_watched
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "run",
+        help="train, and check while the training goes on",
+        usage="traincheck run [options] [NAME] [-- COMMAND ...]",
+        description="Train, and check while the training goes on. What follows -- is the command, as you type it.",
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="configured pipeline; its command unless one is given")
+    parser.add_argument("--golden", type=options.ref, metavar="FILE|NAME|REF", help="(default: that of the pipeline)")
+    parser.add_argument(
+        "--on-incident",
+        type=Reaction,
+        choices=list(Reaction),
+        default=Reaction.WARN,
+        metavar="warn|stop|checkpoint",
+        help="at the first incident say so, send SIGTERM to the training, or ask it for a checkpoint (default: warn)",
+    )
+    parser.add_argument(
+        "--checkpoint-file", type=options.output_file, metavar="FILE", help="file to touch that asks for a checkpoint"
+    )
+    parser.add_argument(
+        "--checkpoint-command", type=options.command, metavar="CMD", help="command to run that asks for a checkpoint"
+    )
+    parser.add_argument(
+        "--json", type=options.output_file, metavar="FILE", help="a line for each incident, and one with the result"
+    )
+    parser.add_argument("--keep-trace", type=Path, metavar="DIR", help="keep the trace in DIR")
+    options.add_config(parser)
+    parser.set_defaults(handle=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        request = _request(arguments)
+    except RunFailed as failure:
+        output.show(CheckResult(arguments.name or "", errors=(failure.error,), notes=failure.notes))
+        return Status.RUN_FAILED
+    lines = Lines(request.against.golden.pipeline, arguments.json)
+    print(f"traincheck: watching against {request.against.where}", file=sys.stderr, flush=True)
+    trained = run_watched(request, lines.incident)
+    lines.end(trained.result)
+    output.show(trained.result)
+    if trained.signalled is not None and not trained.result.incidents:
+        complain(f"ended by {trained.signalled.name}")
+        return 128 + trained.signalled
+    return status_of([trained.result])
+
+
+def _request(arguments: argparse.Namespace) -> TrainRequest:
+    if arguments.on_incident is Reaction.CHECKPOINT and not (arguments.checkpoint_file or arguments.checkpoint_command):
+        raise ConfigError(
+            "--on-incident=checkpoint does not say how a checkpoint is asked for. Add --checkpoint-file FILE, which is "
+            "touched, or --checkpoint-command CMD, which is run."
+        )
+    keep = arguments.keep_trace.absolute() if arguments.keep_trace is not None else None
+    if keep is not None:
+        run_directory.require_usable(keep)
+    found = meant(arguments.name, arguments.golden, Path.cwd(), arguments.config)
+    config, spec = found.config, found.spec
+    own = not arguments.command_words
+    words = tuple(shlex.split(spec.run)) if own and spec is not None else tuple(arguments.command_words)
+    if not words:
+        raise ConfigError("there is no command to run. Write it as you type it, behind --: -- python train.py")
+    held = against(words, found, arguments.golden, progress_for())
+    common = TrainRequest(
+        words,
+        Path.cwd(),
+        held,
+        seed=held.seed,
+        env=dict(spec.env) if spec is not None else {},
+        reaction=arguments.on_incident,
+        touches=arguments.checkpoint_file,
+        calls=arguments.checkpoint_command or "",
+        keep=keep,
+    )
+    return common.as_configured(config, spec) if own and config is not None and spec is not None else common

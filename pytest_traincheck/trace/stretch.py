@@ -1,0 +1,51 @@
+"""A stretch of a long training as a trace of its own: how the training began, and some of its later steps.
+
+A rule looks at a run as a whole. To check a training that goes on for weeks, it is shown runs of a bounded size: the
+first steps, as long as golden's runs were, and a stretch of consecutive steps behind them. What every variable was when
+the stretch began stands before it as a first sight, which is no change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.rows import Rows
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Where in a process the later steps begin."""
+
+    begin: int
+    """`seq` of the last event before them; what comes behind it is judged."""
+    head: int
+    """Steps of the beginning that are there."""
+    left_out: int
+    """Steps between the beginning and the stretch."""
+
+
+def last_states(known: Rows, rows: Rows) -> Rows:
+    """The last change of each variable in `known` and then `rows`, in order of time."""
+    changes = np.concatenate([known, rows[rows["kind"] == fmt.CHANGE]])
+    changes = changes[np.argsort(changes["seq"], kind="stable")]
+    # The first of the reversed rows is the last in time.
+    _, newest = np.unique(changes["subject"][::-1], return_index=True)
+    found = changes[len(changes) - 1 - newest]
+    return found[np.argsort(found["seq"], kind="stable")]
+
+
+def first_sights(states: Rows, since: int) -> Rows:
+    """States that were taken after `since` as rows of what is seen for the first time, outside of every call."""
+    rows = states[states["seq"] > since].copy()
+    rows["old"] = fmt.UNSEEN
+    rows["parent"] = 0
+    return rows
+
+
+def joined(parts: list[Rows]) -> Rows:
+    """Rows of several parts of one process, in order of time."""
+    rows = np.concatenate(parts)
+    return rows[np.argsort(rows["seq"], kind="stable")]

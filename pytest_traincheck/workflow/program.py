@@ -1,0 +1,81 @@
+"""Whether a command trains what a golden was learned from, for as long, for longer, or something else."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_traincheck.config import PipelineSpec
+
+_LENGTH = re.compile(
+    r"(^|[-_.])(num|max|n|total|train)?[-_]?(steps?|iters?|iterations?|epochs?|updates?|samples)$", re.I
+)
+"""Names of options that say how long a training is."""
+_SEED = re.compile(r"(^|[-_.])seed$", re.I)
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.I)
+
+
+@dataclass(frozen=True)
+class Sameness:
+    """What of golden's rules applies: all of them (`same_spec`), all but those about the length of the run
+    (`other_length`), or the transferable ones.
+    """
+
+    same_spec: bool
+    other_length: bool
+    seed: int | None = None
+    """The seed that the command trains with, as far as it says so."""
+
+
+def sameness(words: Sequence[str], spec: PipelineSpec | None) -> Sameness:
+    """Compares a command with that of a pipeline. Of a golden file alone nobody knows the command: then whoever names
+    it says that it is the same program, and nothing is said of the length.
+    """
+    own, seed = _without_seed(words, spec)
+    if spec is None:
+        return Sameness(True, True, seed)
+    wanted, _ = _without_seed(shlex.split(spec.run), spec)
+    if own == wanted:
+        return Sameness(True, False, seed)
+    alike = _without_length(own) == _without_length(wanted)
+    return Sameness(alike, alike, seed)
+
+
+def _without_seed(words: Sequence[str], spec: PipelineSpec | None) -> tuple[list[str], int | None]:
+    """The words without those that give the seed, and the seed."""
+    left = list(words)
+    if spec is not None and spec.seed_arg is not None:
+        pattern = [re.escape(word).replace(re.escape("{seed}"), r"(\d+)") for word in shlex.split(spec.seed_arg)]
+        for place in range(len(left) - len(pattern) + 1):
+            found = [re.fullmatch(part, word) for part, word in zip(pattern, left[place:], strict=False)]
+            if all(found):
+                seeds = [int(match.group(1)) for match in found if match is not None and match.groups()]
+                return left[:place] + left[place + len(pattern) :], seeds[0] if seeds else None
+        return left, None
+    for name, value, begin, end in _options(left):
+        if _SEED.search(name) and value.isdecimal():
+            return left[:begin] + left[end:], int(value)
+    return left, None
+
+
+def _without_length(words: Sequence[str]) -> list[str]:
+    """The words without the numbers that say for how long to train."""
+    left = list(words)
+    for name, value, _, end in reversed(list(_options(words))):
+        if _LENGTH.search(name) and _NUMBER.fullmatch(value):
+            left[end - 1] = name
+    return left
+
+
+def _options(words: Sequence[str]) -> list[tuple[str, str, int, int]]:
+    """Options with a value: name without dashes, value, and where in the words it begins and ends."""
+    found: list[tuple[str, str, int, int]] = []
+    for place, word in enumerate(words):
+        name, equals, value = word.lstrip("-+").partition("=")
+        if equals and name:
+            found.append((name, value, place, place + 1))
+        elif word.startswith("-") and name and place + 1 < len(words):
+            found.append((name, words[place + 1], place, place + 2))
+    return found

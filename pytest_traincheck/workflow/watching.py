@@ -1,0 +1,183 @@
+"""Watches the trace of a training that may still go on, and says what became of it when it has ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_traincheck.check.result import CheckResult, Incident, RunError, SideInfo, Timing
+from pytest_traincheck.golden import store
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.launch.metadata import read_environment
+from pytest_traincheck.text import plural
+from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.workflow.against import Against
+from pytest_traincheck.workflow.candidate import cautions, vacuous
+from pytest_traincheck.workflow.policy import judge
+
+if TYPE_CHECKING:
+    from pytest_traincheck.online.follow import Follower
+    from pytest_traincheck.trace import Run
+
+SHARE = 0.25
+"""Share of one core that watching may take: the training may need the rest."""
+WHOLE = 2_000_000
+"""Events of a finished training that are checked as a whole, where it was as long as golden's."""
+
+
+@dataclass
+class Watch:
+    """One training that is watched. `tell` is called once for each incident, as soon as it is known.
+
+    A trace that cannot be read ends the watching and not the training; `failure` says why.
+    """
+
+    run_dir: Path
+    against: Against
+    tell: Callable[[Incident, int], None]
+    """An incident, and how many steps had been looked at when it was found."""
+    failure: str = ""
+    spent: float = 0.0
+    """Seconds that looking took."""
+    _follower: Follower | None = None
+    _told: set[str] = field(default_factory=set)
+    _next: float = 0.0
+
+    def look(self, *, ended: bool = False) -> None:
+        """Look at what was written since, unless that would take more than its share of time. Raises `GoldenError`."""
+        if self.failure or (not ended and time.perf_counter() < self._next):
+            return
+        begun = time.perf_counter()
+        try:
+            follower = self._following()
+            if follower is None:
+                return
+            while True:
+                self._tell(follower.advance(ended=ended), follower)
+                if not (ended and follower.behind):
+                    break
+            follower.reject_unreliable()
+        except TraceError as error:
+            self.failure = str(error)
+        taken = time.perf_counter() - begun
+        self.spent += taken
+        self._next = time.perf_counter() + taken * (1 / SHARE - 1)
+
+    @property
+    def over(self) -> bool:
+        """Whether every training process said that it ended."""
+        return self._follower is not None and self._follower.over and not self._follower.behind
+
+    @property
+    def steps(self) -> int:
+        """Training steps that were looked at."""
+        return 0 if self._follower is None else self._follower.steps
+
+    @property
+    def rows(self) -> int:
+        """Events that were read; more than before: something was written."""
+        return 0 if self._follower is None else self._follower.rows
+
+    def result(self, candidate: SideInfo, *, seconds: float = 0.0, errors: Sequence[RunError] = ()) -> CheckResult:
+        """What was found, when nothing is written any more. Raises `GoldenError`.
+
+        A training that was not longer than golden's is checked as every other run is.
+        """
+        self.look(ended=True)
+        golden = self.against.golden
+        environment = read_environment(self.run_dir)
+        empty = CheckResult(
+            golden.pipeline,
+            errors=tuple(errors),
+            golden=self.against.side,
+            candidate=replace(candidate, runs=1, environment=environment),
+            timing=Timing(candidate_run_s=seconds, check_s=self.spent),
+        )
+        if self.failure:
+            return replace(empty, errors=(*errors, RunError("candidate", self.failure)))
+        follower = self._follower
+        if follower is None or not follower.steps:
+            return self._of_run(empty) if not errors else empty
+        if errors or follower.longer:
+            whole = not errors and not self.against.other_length and follower.rows <= WHOLE
+            return self._of_run(empty) if whole else self._of_stretches(empty, follower)
+        return self._of_run(empty)
+
+    def _following(self) -> Follower | None:
+        if self._follower is None:
+            # Imported here, since numpy is not needed to say that an option is wrong.
+            from pytest_traincheck.online.follow import Follower
+
+            platform = read_environment(self.run_dir).get("platform", "")
+            if not platform:
+                return None
+            self.against = replace(self.against, golden=self._golden(platform))
+            against = self.against
+            self._follower = Follower(self.run_dir, against.golden, against.same_spec, against.other_length)
+        return self._follower
+
+    def _golden(self, platform: str) -> Golden:
+        against = self.against
+        if against.path is None or not against.same_spec:
+            return against.golden
+        return store.with_numbers(against.golden, against.path, platform)
+
+    def _tell(self, incidents: Sequence[Incident], follower: Follower) -> None:
+        judged = judge((), incidents, self.against.rules)
+        for incident in judged.incidents:
+            cause = f"{incident.cause.invariant.id} {incident.cause.step}"
+            if cause not in self._told:
+                self._told.add(cause)
+                self.tell(incident, follower.steps)
+
+    def _of_run(self, empty: CheckResult) -> CheckResult:
+        """The check of the whole run."""
+        from pytest_traincheck.check import check_run
+        from pytest_traincheck.trace import load_run
+
+        against, begun = self.against, time.perf_counter()
+        try:
+            run: Run = load_run(self.run_dir)
+        except TraceError as error:
+            return replace(empty, errors=(*empty.errors, RunError("candidate", str(error))))
+        outcome = check_run(self._golden(run.platform), run, same_spec=against.same_spec)
+        judged = judge(outcome.verdicts, outcome.incidents, against.rules)
+        return replace(
+            empty,
+            verdicts=judged.verdicts,
+            incidents=judged.incidents,
+            modules=outcome.modules,
+            errors=() if outcome.incidents else vacuous(outcome.verdicts),
+            timing=replace(empty.timing, check_s=self.spent + time.perf_counter() - begun),
+            notes=judged.notes,
+            renamed=outcome.renamed,
+            coverage=outcome.coverage,
+            warnings=(*cautions(against.golden, outcome.coverage, against.rules), *outcome.warnings),
+            ran=outcome.ran,
+        )
+
+    def _of_stretches(self, empty: CheckResult, follower: Follower) -> CheckResult:
+        """What the checks of golden's steps and of the stretches behind them add up to."""
+        against, found = self.against, follower.finish()
+        judged = judge(found.verdicts, found.incidents, against.rules)
+        coverage = found.first.coverage if found.first is not None else None
+        first = found.first
+        known = f", golden's runs {against.golden.steps}" if against.golden.steps else ""
+        length = f"the training made {plural(found.steps, 'step')}{known}: rules about whole runs were not judged"
+        return replace(
+            empty,
+            verdicts=judged.verdicts,
+            incidents=judged.incidents,
+            modules=first.modules if first is not None else (),
+            errors=(*empty.errors, *(() if found.incidents or empty.errors else vacuous(found.verdicts))),
+            notes=(length, *judged.notes),
+            renamed=first.renamed if first is not None else (),
+            coverage=coverage,
+            warnings=(
+                *cautions(against.golden, coverage, against.rules),
+                *(first.warnings if first is not None else ()),
+            ),
+        )

@@ -1,0 +1,147 @@
+"""A training that goes on is judged stretch by stretch, in pieces as they come; a whole check finds the same."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from late_story import GOLDEN_STEPS, Late, follow
+from training_story import Recorder
+
+from pytest_traincheck.check import check_run
+from pytest_traincheck.check.result import Verdict
+from pytest_traincheck.online import launch_group
+from pytest_traincheck.online.findings import EPISODES
+from pytest_traincheck.online.follow import Follower
+
+WRONG = {
+    "keeps gradients": "zero_grad",
+    "does not clip": "clip_grad_norm_",
+    "leaves one out": "unchanged",
+    "calls backward twice": "backward",
+    "stays in eval": "eval mode",
+    "writes in evaluation": "embed.weight",
+}
+
+
+@pytest.mark.parametrize("steps", [GOLDEN_STEPS + 1, 70, 300])
+def test_a_right_training_is_told_nothing_at_any_length(recorder: Recorder, steps: int) -> None:
+    golden = recorder.learn(Late())
+    told, found = follow(recorder.tell(Late(steps=steps), seed=7).path, golden, piece=331)
+    assert not told
+    assert not found.incidents
+    assert found.steps == steps
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("at", [8, 71])
+def test_what_goes_wrong_late_is_told_within_two_steps(recorder: Recorder, what: str, at: int) -> None:
+    golden = recorder.learn(Late())
+    run = recorder.tell(Late(steps=at + 9, goes_wrong=what, at=at, since=what == "stays in eval"), seed=7)
+    told, found = follow(run.path, golden, piece=29)
+    (title, (incident, seen)), *_ = told.items()
+    assert WRONG[what] in title
+    assert at <= incident.cause.step <= at + 2
+    assert seen <= at + 4, "one step shows it, and the next one shows that it was complete"
+    assert [item.cause.title for item in found.incidents] == [title]
+
+
+def test_ranks_that_drift_apart_are_told(recorder: Recorder) -> None:
+    golden = recorder.learn(Late(), ranks=2)
+    run = recorder.tell(Late(steps=150, goes_wrong="ranks drift", at=100), seed=7, ranks=2)
+    told, _ = follow(run.path, golden, piece=400)
+    incident, _ = next(iter(told.values()))
+    assert 100 <= incident.cause.step <= 102
+    assert not follow(recorder.tell(Late(steps=150), seed=7, ranks=2).path, golden, piece=400)[0]
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(piece=st.integers(1, 900), what=st.sampled_from(sorted(WRONG)), at=st.integers(0, 90))
+def test_the_size_of_the_pieces_does_not_matter(recorder: Recorder, piece: int, what: str, at: int) -> None:
+    golden = recorder.learn(Late())
+    path = recorder.tell(Late(steps=100, goes_wrong=what, at=at), seed=7).path
+    (_, whole), (_, pieces) = follow(path, golden), follow(path, golden, piece=max(piece, 20))
+    assert whole.verdicts == pieces.verdicts
+    assert whole.incidents == pieces.incidents
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_stretches_find_what_a_whole_check_finds(recorder: Recorder, what: str) -> None:
+    """Of all rules that speak of single steps; those about whole runs say nothing of a part."""
+    golden = recorder.learn(Late())
+    run = recorder.tell(Late(steps=100, goes_wrong=what, at=80), seed=7)
+    _, found = follow(run.path, golden)
+    broken = {item.invariant.id for item in found.verdicts if item.verdict is Verdict.VIOLATED}
+    whole = check_run(golden, run, same_spec=True)
+    expected = {
+        violation.invariant.id
+        for violation in whole.violations
+        if not (violation.meaning.per_run or violation.meaning.by_length)
+    }
+    assert broken == expected
+
+
+def test_what_is_wrong_from_the_beginning_is_told_once(recorder: Recorder) -> None:
+    golden = recorder.learn(Late())
+    run = recorder.tell(Late(steps=90, clips=False), seed=7)
+    told, found = follow(run.path, golden, piece=25)
+    assert len(told) == len(found.incidents) == 1
+    incident, seen = next(iter(told.values()))
+    assert incident.cause.step == 0
+    assert seen <= 2
+
+
+def test_two_mistakes_are_two_incidents_however_alike(recorder: Recorder) -> None:
+    """What held for a stretch and breaks again is news."""
+    golden = recorder.learn(Late())
+    run = recorder.tell(Late(steps=600, goes_wrong="keeps gradients", at=50, again=(400,)), seed=7)
+    _, found = follow(run.path, golden)
+    assert [incident.cause.step for incident in found.incidents] == [50, 400]
+    assert [incident.number for incident in found.incidents] == [1, 2]
+
+
+def test_what_breaks_off_and_on_is_not_told_for_ever(recorder: Recorder) -> None:
+    golden = recorder.learn(Late())
+    often = tuple(range(50, 1500, 200))
+    run = recorder.tell(Late(steps=1500, goes_wrong="keeps gradients", at=50, again=often), seed=7)
+    _, found = follow(run.path, golden)
+    assert len(found.incidents) == EPISODES
+
+
+def test_what_is_held_does_not_grow_with_the_training(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    golden = recorder.learn(Late())
+    held: list[int] = []
+    close = launch_group.Rank.close
+
+    def closing(rank: launch_group.Rank, last: int, *, keep: bool) -> None:
+        close(rank, last, keep=keep)
+        held.append(len(rank.head) + len(rank.states) + len(rank.rows))
+
+    monkeypatch.setattr(launch_group.Rank, "close", closing)
+    run = recorder.tell(Late(steps=1000), seed=7)
+    follow(run.path, golden, piece=200)
+    assert len(held) > 10
+    assert max(held[1:]) < len(run.processes[0].events) / 10
+    assert max(held[-3:]) <= max(held[1:4]) + 400
+
+
+def test_a_variable_that_took_its_value_between_the_stretches_has_it_later(recorder: Recorder) -> None:
+    """Without that, two names that changed together would look different from then on."""
+    golden = recorder.learn(Late(), ranks=2)
+
+    def restored(t: object) -> None:
+        Late(steps=200, evaluates_every=1000)(t)  # type: ignore[arg-type]
+
+    run = recorder.tell(restored, seed=7, ranks=2)
+    assert not follow(run.path, golden)[1].incidents
+
+
+def test_a_launch_of_several_ranks_waits_for_all_of_them(recorder: Recorder) -> None:
+    golden = recorder.learn(Late(), ranks=2)
+    run = recorder.tell(Late(steps=50, goes_wrong="does not clip", at=20), seed=7, ranks=2)
+    (second,) = [path for path in run.path.iterdir() if path.name.startswith("proc-101-")]
+    away = second.rename(run.path.parent / second.name)
+    follower = Follower(run.path, golden, same_spec=True, other_length=True)
+    assert not follower.advance()
+    away.rename(second)
+    assert follower.advance()
