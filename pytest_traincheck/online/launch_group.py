@@ -14,6 +14,7 @@ from pytest_traincheck.check.part import Part
 from pytest_traincheck.check.result import Incident
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.online.findings import Findings, granted
+from pytest_traincheck.rules.model import Kind
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.process import Process
@@ -27,6 +28,11 @@ STRETCH = 64
 """Steps that are judged together."""
 ROWS = 200_000
 """Events of a process after which a stretch of fewer steps is closed."""
+
+FEWEST = 2
+"""Steps that are needed to see what a step is made of: a schedule moves between two of them."""
+PATIENCE = 4
+"""Multiple of golden's steps after which nobody waits for golden's optimizer any more."""
 
 _NOTHING: Rows = np.empty(0, dtype=fmt.EVENT)
 
@@ -48,7 +54,9 @@ class Rank:
 
     def process(self, last: int | None, head: int, left_out: int) -> Process:
         """What is there, up to the event with the number `last`, as a process of its own."""
-        rows = self.rows if last is None else self.rows[self.rows["end"] <= last]
+        # A call that began before the border is part of the step, though it ends behind it: a gradient scaler steps
+        # around its optimizer.
+        rows = self.rows if last is None else self.rows[self.rows["seq"] <= last]
         if not len(self.head):
             return Process(replace(self.source.raw(rows), until=last))
         carried = first_sights(self.states, int(self.head["end"].max()))
@@ -57,7 +65,7 @@ class Rank:
 
     def close(self, last: int, *, keep: bool) -> None:
         """Let go of the rows up to `last`, or keep them as the beginning."""
-        gone = self.rows["end"] <= last
+        gone = self.rows["seq"] <= last
         rows = self.rows[gone]
         if keep:
             self.head = rows
@@ -113,10 +121,12 @@ class LaunchGroup:
                 found = self.findings.incidents()
                 continue
             known = settled + self._left_out
-            if known <= self.steps or settled <= begun:
+            if known <= self.steps or settled < begun + (1 if begun else FEWEST):
                 return found
             self.steps = known
             outcome = self._judged(path, [int(end[settled - 1]) for end in ends], settled)
+            if not begun:
+                outcome = _without_last_numbers(outcome, settled)
             return self.findings.incidents_with(outcome, self._number)
         return found
 
@@ -132,10 +142,21 @@ class LaunchGroup:
         return self._number > 0
 
     def _ends(self, path: Path) -> list[np.ndarray] | None:
+        """Where the steps of each rank end; None where there is none yet."""
         run = self._run(path, [None] * len(self.ranks))
         processes = align(self._golden, run).run.processes
         ends = [process.step_ends for process in processes]
-        return ends if all(map(len, ends)) else None
+        if not all(map(len, ends)) or (not self._number and not all(map(self._counts, processes))):
+            return None
+        return ends
+
+    def _counts(self, process: Process) -> bool:
+        """Whether it shows what a step is. A critic may step first, and often, and with the first step of its generator
+        nobody knows yet whether the two take turns.
+        """
+        lead = next((label for label, facts in self._golden.optimizers.items() if facts.get("lead")), "")
+        turns = sum(process.names.optimizers[step.optimizer] == lead for step in process.steps)
+        return not lead or turns >= FEWEST or process.windows > PATIENCE * self._head
 
     def _border(self, ends: Sequence[np.ndarray], settled: int, begun: int) -> int:
         """The number of steps in the rows after which the part that is being read ends; 0 where it goes on."""
@@ -170,3 +191,9 @@ class LaunchGroup:
             self._left_out += steps
         self.steps = self._head + self._left_out
         self._number += 1
+
+
+def _without_last_numbers(outcome: CheckOutcome, steps: int) -> CheckOutcome:
+    """What a step has left in a model is looked at when the next one begins."""
+    kept = (item for item in outcome.violations if item.invariant.kind is not Kind.NUMERIC or item.step < steps - 1)
+    return replace(outcome, violations=tuple(kept))

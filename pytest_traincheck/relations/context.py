@@ -36,6 +36,9 @@ FIELD_WORDS: Mapping[str, str] = {
 }
 """Every field a precondition may use, strongest meaning first, with its wording."""
 
+TIME, FIRST_STEP, LAST_STEP = "time", "first step", "last step"
+"""A field that says which end of a run an example stands for, and its values."""
+
 
 def call_context(process: Process, rows: Ints) -> dict[str, Labels]:
     """Context of calls."""

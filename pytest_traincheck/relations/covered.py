@@ -10,7 +10,15 @@ import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, all_of, listed, variable_names
 from pytest_traincheck.relations.claims import Items, Natural
-from pytest_traincheck.relations.context import rank_label, requires_grad, trained_roots, variable_context
+from pytest_traincheck.relations.context import (
+    FIRST_STEP,
+    LAST_STEP,
+    TIME,
+    rank_label,
+    requires_grad,
+    trained_roots,
+    variable_context,
+)
 from pytest_traincheck.relations.meaning import Evidence, Meaning, Place, Words
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
@@ -228,7 +236,7 @@ def _number_held(
         np.array([position]),
         np.array([anchor]),
         np.zeros(1, dtype=np.int64),
-        {"time": Labels.constant("last step" if last else "first step", 1), "rank": rank_label(process, 1)},
+        {TIME: Labels.constant(LAST_STEP if last else FIRST_STEP, 1), "rank": rank_label(process, 1)},
         Labels.constant(str(number), 1),
     )
 
@@ -248,7 +256,7 @@ def _make(
     process: Process, position: int, anchor: int, rows: Ints, holds: Any, observed: Labels | None, *, last: bool
 ) -> Examples:
     context = {
-        "time": Labels.constant("last step" if last else "first step", len(rows)),
+        TIME: Labels.constant(LAST_STEP if last else FIRST_STEP, len(rows)),
         "rank": rank_label(process, len(rows)),
     }
     context.update(
