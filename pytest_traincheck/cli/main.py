@@ -56,11 +56,17 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `traincheck` with `argv` (the process's own arguments unless given) and return the exit status."""
-    words, command = options.split_command(sys.argv[1:] if argv is None else argv)
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments of a command. Exits with 2 where they are wrong."""
+    words, command = options.split_command(argv)
     arguments = build_parser().parse_args(options.with_seed_argument(words))
     arguments.command_words = command
+    return arguments
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `traincheck` with `argv` (the process's own arguments unless given) and return the exit status."""
+    arguments = parse(sys.argv[1:] if argv is None else argv)
     try:
         with exit_on_termination(), printable_output():
             return int(arguments.handle(arguments))

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from pages import PAGES, README, ROOT, Block, blocks, broken_links, commands
 
-from pytest_traincheck.cli.main import build_parser
+from pytest_traincheck.cli.main import build_parser, parse
 from pytest_traincheck.config import load
 from pytest_traincheck.golden.decode import decode
 
@@ -52,7 +52,7 @@ def test_first_pipeline_takes_five_lines() -> None:
 def test_commands_parse(page: Path) -> None:
     for line in commands(page, "traincheck"):
         words = shlex.split(line, comments=True)[1:]
-        build_parser().parse_args(words)
+        parse(words)
 
 
 def test_every_command_and_option_is_documented() -> None:

@@ -1,0 +1,215 @@
+"""`traincheck run` and `traincheck watch` on a training that goes wrong late, in real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+TRAIN = """\
+import argparse, os, signal, sys, time
+
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--steps", type=int, default=6)
+args = parser.parse_args()
+mistake, _, at = os.environ.get("MISTAKE", "").partition("@")
+pause = float(os.environ.get("PAUSE", 0))
+
+def save(number, frame):
+    print("saved", flush=True)
+    sys.exit(7 if mistake else 0)
+
+signal.signal(signal.SIGTERM, save)
+torch.manual_seed(args.seed)
+model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Dropout(0.1), torch.nn.Linear(8, 3))
+model[0].requires_grad_(False)
+optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1, momentum=0.9)
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.steps)
+for step in range(args.steps):
+    wrong = mistake if at and step >= int(at) else ""
+    if wrong != "zero_grad":
+        optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(model(torch.randn(16, 6)), torch.randint(3, (16,)))
+    loss.backward()
+    optimizer.step()
+    if wrong != "scheduler":
+        scheduler.step()
+    if wrong == "frozen":
+        model[0].weight.data.mul_(1.001)
+    if wrong == "eval":
+        model.eval()
+    if wrong == "crash":
+        raise RuntimeError("out of luck")
+    time.sleep(pause)
+print("trained", flush=True)
+"""
+
+CONFIGURATION = f"""\
+python = "{sys.executable}"
+[pipelines.tiny]
+run = "python train.py --steps 6"
+seed_arg = "--seed {{seed}}"
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a golden of six steps."""
+    root = tmp_path_factory.mktemp("project")
+    (root / "train.py").write_text(TRAIN)
+    (root / "traincheck.toml").write_text(CONFIGURATION)
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first"],
+    ):
+        subprocess.run(["git", *words], cwd=root, check=True)
+    done = traincheck(root, "refresh", "tiny", "--reason", "first")
+    assert done.returncode == 0, done.stderr
+    return root
+
+
+def traincheck(root: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest_traincheck", *words],
+        cwd=root, env=environment(env), capture_output=True, text=True, check=False, timeout=180,
+    )  # fmt: skip
+
+
+def environment(more: dict[str, str]) -> dict[str, str]:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", **more}
+
+
+def command(steps: int) -> Sequence[str]:
+    return ("--", "python", "train.py", "--steps", str(steps), "--seed", "3")
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_right_training_of_any_length_passes_and_prints_what_it_prints(project: Path, tmp_path: Path) -> None:
+    done = traincheck(project, "run", "tiny", "--json", str(tmp_path / "out.json"), *command(90))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("trained\n")
+    assert "the training made 90 steps, golden's runs 6" in done.stdout
+    (document,) = lines(tmp_path / "out.json")
+    assert document["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("mistake", "says"),
+    [
+        ("zero_grad", "zero_grad"),
+        ("frozen", "`Sequential.0.weight`"),
+        ("eval", "eval mode"),
+        ("scheduler", "scheduler"),
+    ],
+)
+def test_what_goes_wrong_late_is_told_while_it_happens(project: Path, tmp_path: Path, mistake: str, says: str) -> None:
+    out = tmp_path / "out.json"
+    done = traincheck(project, "run", "tiny", "--json", str(out), *command(120), MISTAKE=f"{mistake}@80")
+    assert done.returncode == 1, done.stdout + done.stderr
+    first, *_, document = lines(out)
+    assert says in first["title"]
+    assert 80 <= first["step"] <= 82
+    assert f"traincheck: step {first['step']} (train.py:" in done.stderr
+    assert [incident["id"] for incident in document["incidents"]] == [first["id"]]
+    assert (document["verdict"], document["format"]) == ("fail", 1)
+
+
+@pytest.mark.fault(
+    area="Runs", tried="--on-incident=stop", happens="SIGTERM, time to save, exit status 1 and the cause"
+)
+def test_a_training_is_stopped_at_the_first_incident(project: Path) -> None:
+    begun = time.monotonic()
+    done = traincheck(project, "run", "tiny", "--on-incident=stop", *command(4000), MISTAKE="eval@20", PAUSE="0.05")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "saved\n" in done.stdout
+    assert "trained" not in done.stdout
+    assert "the training was stopped at the first incident" in done.stdout
+    assert time.monotonic() - begun < 100
+
+
+def test_a_checkpoint_is_asked_for_once(project: Path, tmp_path: Path) -> None:
+    flag, log = tmp_path / "save-now", tmp_path / "log"
+    done = traincheck(
+        project, "run", "tiny", "--on-incident=checkpoint", f"--checkpoint-file={flag}",
+        f"--checkpoint-command=echo $TRAINCHECK_STEP: $TRAINCHECK_INCIDENT >> {log}", *command(60), MISTAKE="frozen@30",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert flag.exists()
+    (line,) = log.read_text().splitlines()
+    assert line.startswith("31: `Sequential.0.weight`")
+    assert "trained\n" in done.stdout
+
+
+@pytest.mark.fault(area="Runs", tried="the training crashes", happens="exit status 3, with what became of it")
+def test_a_training_that_crashes_is_a_failed_run(project: Path) -> None:
+    done = traincheck(project, "run", "tiny", *command(60), MISTAKE="crash@30")
+    assert done.returncode == 3
+    assert "out of luck" in done.stderr, "its own output is as it would be"
+    assert "ended with exit status 1" in " ".join(done.stdout.split())
+
+
+@pytest.mark.fault(area="Runs", tried="Ctrl-C or SIGTERM", happens="the training gets it and may save; then the report")
+def test_a_signal_goes_to_the_training(project: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest_traincheck", "run", "tiny", *command(5000)],
+        cwd=project, env=environment({"PAUSE": "0.05"}), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(8)
+    process.send_signal(signal.SIGTERM)
+    printed, errors = process.communicate(timeout=60)
+    assert "saved" in printed
+    assert process.returncode == 128 + signal.SIGTERM, printed + errors
+
+
+def test_a_finished_trace_is_watched_to_the_same_end(project: Path, tmp_path: Path) -> None:
+    kept, out = tmp_path / "trace", tmp_path / "out.json"
+    first = traincheck(project, "run", "tiny", f"--keep-trace={kept}", *command(60), MISTAKE="frozen@30")
+    again = traincheck(project, "watch", str(kept), "golden_invariants/tiny.jsonl", "--json", str(out))
+    assert (first.returncode, again.returncode) == (1, 1), again.stderr
+    told, document = lines(out)
+    assert told["step"] == 31
+    assert document["incidents"][0]["id"] in first.stdout
+
+
+def test_another_command_is_checked_against_transferable_rules(project: Path) -> None:
+    done = traincheck(project, "run", "tiny", "--", "python", "-u", "train.py", "--steps", "30")
+    assert done.returncode == 0, done.stdout
+    assert "only its transferable rules are checked" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("run", "tiny", "--on-incident=checkpoint"), "does not say how a checkpoint is asked for"),
+        (("run", "tinny"), "configures no pipeline 'tinny'"),
+        (("run", "tiny", "--golden", "nowhere", "--", "python", "train.py"), "nowhere"),
+        (
+            ("run", "--golden", "golden_invariants/none.jsonl", "--", "python", "train.py"),
+            "golden_invariants/none.jsonl",
+        ),
+        (("watch", "nothing", "golden_invariants/tiny.jsonl"), "there is no directory"),
+    ],
+)
+def test_bad_input_is_one_clear_error(project: Path, words: Sequence[str], says: str) -> None:
+    done = traincheck(project, *words)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
