@@ -148,11 +148,12 @@ def _loss_calls(process: Process) -> Ints:
     names = {name for name in process.api_names if vocabulary.is_loss(name)}
     rows = np.flatnonzero(process.is_call & process.api.isin(names))
     rows = vocabulary.without_metrics(process, rows[~process.inside("function", "autograd")[rows]])
-    events = process.events[rows]
-    summed = process.events["parent"][process.measures("loss.sum")]
-    known = np.isfinite(events["value"]) | ((events["flags"] & fmt.NONFINITE_RESULT) != 0)
-    used_up = np.isin(events["value"], process.events["value"][process.measures("grad.root")])
-    return np.asarray(rows[(known & ~used_up) | np.isin(events["seq"], summed)])
+    events = process.events
+    value = events["value"][rows]
+    summed = events["parent"][process.measures("loss.sum")]
+    known = np.isfinite(value) | ((events["flags"][rows] & fmt.NONFINITE_RESULT) != 0)
+    used_up = np.isin(value, events["value"][process.measures("grad.root")])
+    return np.asarray(rows[(known & ~used_up) | np.isin(events["seq"][rows], summed)])
 
 
 def _ratios(process: Process) -> _Ratios:

@@ -92,8 +92,8 @@ def without_metrics(process: Process, rows: Ints) -> Ints:
         return losses, np.array(differentiable, dtype=bool)
 
     losses, differentiable = process.memo("losses", compute)
-    events = process.events[rows]
-    kept: Ints = rows[~losses[events["subject"]] | differentiable[events["ret"]]]
+    events = process.events
+    kept: Ints = rows[~losses[events["subject"][rows]] | differentiable[events["ret"][rows]]]
     return kept
 
 

@@ -33,7 +33,9 @@ class Variables:
 
     @staticmethod
     def of(process: Process) -> Variables:
-        return process.memo(Variables, lambda: Variables(process))
+        found: Variables = process.of_events.setdefault(Variables, None) or Variables(process)
+        process.of_events[Variables] = found
+        return found
 
     @cached_property
     def symbols(self) -> tuple[Mapping[str, Any], ...]:
