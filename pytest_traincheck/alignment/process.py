@@ -181,7 +181,7 @@ def _look_through(
 
 def _inner_entries(process: Process, modules: _Modules, is_module: Bools) -> tuple[Ints, Ints]:
     """Calls that would be entry calls, had the modules around them not been there, and the entry call around each."""
-    mod = process.events["mod"].astype(np.int64)
+    mod = process.events["mod"]
     entry = (process.events["flags"] & fmt.ENTRY) != 0
     backward = process.type_codes.isin(["autograd"])
     parallel = observing.parallel()
@@ -226,9 +226,7 @@ def _buffers(tables: _Tables, module: int) -> list[int]:
     ]
 
 
-def _give_buffers(
-    process: Process, tables: _Tables, rows: Ints, tops: Ints, parents: npt.NDArray[np.uint32]
-) -> None:
+def _give_buffers(process: Process, tables: _Tables, rows: Ints, tops: Ints, parents: npt.NDArray[np.uint32]) -> None:
     """Makes changes of buffers that were seen when an outer call returned those of the call that made them."""
     events = process.events
     changes = np.flatnonzero(events["kind"] == fmt.CHANGE)

@@ -76,6 +76,8 @@ class Columns:
         return Columns({**self._columns, **columns})
 
     def arrange(self, rows: Ints | Bools) -> None:
-        """Puts the given rows, in the given order, in the place of all. Column by column, so that few are there twice."""
+        """Puts the given rows, in the given order, in the place of all; one column after the other, so that no more
+        than one is there twice.
+        """
         for name, column in self._columns.items():
             self._columns[name] = column[rows]

@@ -17,6 +17,9 @@ Codes = npt.NDArray[np.signedinteger[Any]]
 _COMPARED = 8
 """Codes that a column is compared with one by one, which is faster than to look all of it up in a table."""
 
+_SPARSE = 4
+"""Pairs are marked in an array that has at most so many places for each line; beyond, they are sorted."""
+
 
 @dataclass(frozen=True)
 class Labels:
@@ -86,6 +89,33 @@ class Labels:
         for code in chosen:
             found |= self.codes == code
         return found
+
+
+def pairs_of(first: npt.NDArray[np.integer[Any]], second: npt.NDArray[np.integer[Any]]) -> tuple[Ints, Ints, Ints]:
+    """Each pair of two columns of small numbers from 0 on once, in order: its two numbers, and its first place."""
+    width = int(second.max(initial=0)) + 1
+    size = (int(first.max(initial=0)) + 1) * width
+    key = first.astype(np.int64) * width + second
+    if size > _SPARSE * len(key):
+        found, places = np.unique(key, return_index=True)
+        return found // width, found % width, places
+    place = np.full(size, len(key), dtype=np.int64)
+    # Written from the last to the first, so that the first stays.
+    place[key[::-1]] = np.arange(len(key) - 1, -1, -1)
+    found = np.flatnonzero(place < len(key))
+    return found // width, found % width, place[found]
+
+
+def among(values: npt.NDArray[Any], chosen: npt.NDArray[Any]) -> Bools:
+    """Which values are among others, of the same type and spread over a wide range.
+
+    `np.isin` sorts the values as well, of which there may be millions.
+    """
+    if not len(chosen):
+        return np.zeros(np.shape(values), dtype=bool)
+    table = np.sort(chosen)
+    place = np.minimum(np.searchsorted(table, values), len(table) - 1)
+    return np.asarray(table[place] == values)
 
 
 def _smallest(size: int) -> type[np.signedinteger[Any]]:

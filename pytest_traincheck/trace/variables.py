@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -134,18 +135,27 @@ class Variables:
 
     def membership(self, optimizer: int, seq: int) -> Membership:
         """What an optimizer held at a time: the last recorded shape of each of its groups."""
-        groups = self._groups.get(optimizer, ())
-        times = {group.get("seq", 0) for group in groups}
-        if len(times) == 1 and len({group.get("index", 0) for group in groups}) == len(groups):
-            # Nothing was added or regrouped: one answer for all times.
-            return self.process.memo(
-                ("membership", optimizer), lambda: _membership({group.get("index", 0): group for group in groups})
-            )
+        records = self._records.get(optimizer, {})
         # Before its first record an optimizer held what that record says.
-        known = max(seq, min(times, default=0))
-        latest = {group.get("index", 0): group for group in groups if group.get("seq", 0) <= known}
+        known = max(seq, min((times[0] for times, _ in records.values()), default=0))
+        latest = {
+            index: groups[place - 1]
+            for index, (times, groups) in records.items()
+            if (place := bisect_right(times, known))
+        }
         key = ("membership", optimizer, tuple(sorted(group["i"] for group in latest.values())))
         return self.process.memo(key, lambda: _membership(latest))
+
+    @cached_property
+    def _records(self) -> Mapping[int, Mapping[int, tuple[list[int], list[Mapping[str, Any]]]]]:
+        """Of each optimizer's groups by their index what was recorded, in order of time, and the times."""
+        found: dict[int, dict[int, tuple[list[int], list[Mapping[str, Any]]]]] = {}
+        for optimizer, groups in self._groups.items():
+            for group in sorted(groups, key=lambda group: group.get("seq", 0)):
+                times, shapes = found.setdefault(optimizer, {}).setdefault(group.get("index", 0), ([], []))
+                times.append(group.get("seq", 0))
+                shapes.append(group)
+        return found
 
     def constructed(self, optimizer: int) -> Mapping[int, Mapping[str, Any]]:
         """Hyper-parameters of each group as the optimizer was made with them, before any scheduler touched them."""
