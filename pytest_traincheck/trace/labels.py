@@ -32,6 +32,8 @@ class Labels:
     def of(codes: npt.ArrayLike, table: Sequence[str]) -> Labels:
         """From codes into a table that may hold a string twice or hold unused ones."""
         raw = np.asarray(codes)
+        if raw.dtype.kind not in "iu":  # of an empty list, or of flags, which would choose rather than count
+            raw = raw.astype(np.int64)
         used = np.flatnonzero(_occurring(raw, len(table)))
         index: dict[str, int] = {}
         remap = np.zeros(len(table), dtype=_smallest(len(table)))
@@ -44,7 +46,9 @@ class Labels:
 
     @staticmethod
     def flags(mask: Bools, true: str = "yes", false: str = "no") -> Labels:
-        return Labels.of(mask.view(np.int8), (false, true))
+        if len(mask) and (mask.all() or not mask.any()):
+            return Labels.constant(true if mask[0] else false, len(mask))
+        return Labels(mask.view(np.int8), (false, true) if len(mask) else ())
 
     @staticmethod
     def concatenate(parts: Iterable[Labels]) -> Labels:

@@ -135,25 +135,44 @@ class Variables:
 
     def membership(self, optimizer: int, seq: int) -> Membership:
         """What an optimizer held at a time: the last recorded shape of each of its groups."""
-        records = self._records.get(optimizer, {})
         # Before its first record an optimizer held what that record says.
-        known = max(seq, min((times[0] for times, _ in records.values()), default=0))
-        latest = {
-            index: groups[place - 1]
-            for index, (times, groups) in records.items()
-            if (place := bisect_right(times, known))
-        }
-        key = ("membership", optimizer, tuple(sorted(group["i"] for group in latest.values())))
-        return self.process.memo(key, lambda: _membership(latest))
+        number = max(1, bisect_right(self._records.get(optimizer, ()), seq))
+        return self.process.memo(("membership", optimizer, number), lambda: self._membership(optimizer, number))
+
+    def _membership(self, optimizer: int, number: int) -> Membership:
+        """What an optimizer held after that many times at which something was recorded of it."""
+        times = self._records.get(optimizer, ())
+        at = times[number - 1] if times else 0
+        shapes = self._shapes.get(optimizer, {}).items()
+        latest = {index: records[place - 1] for index, (seqs, records) in shapes if (place := bisect_right(seqs, at))}
+        variables: list[int] = []
+        groups: list[int] = []
+        for index in sorted(latest):
+            params = latest[index].get("params", ())
+            variables.extend(params)
+            groups.extend([index] * len(params))
+        return Membership(
+            np.array(variables, dtype=np.int64),
+            np.array(groups, dtype=np.int64),
+            {index: group.get("hyper", {}) for index, group in latest.items()},
+        )
 
     @cached_property
-    def _records(self) -> Mapping[int, Mapping[int, tuple[list[int], list[Mapping[str, Any]]]]]:
-        """Of each optimizer's groups by their index what was recorded, in order of time, and the times."""
+    def _records(self) -> Mapping[int, list[int]]:
+        """The times at which something was recorded of each optimizer's groups."""
+        return {
+            optimizer: sorted({int(group.get("seq", 0)) for group in groups})
+            for optimizer, groups in self._groups.items()
+        }
+
+    @cached_property
+    def _shapes(self) -> Mapping[int, Mapping[int, tuple[list[int], list[Mapping[str, Any]]]]]:
+        """By optimizer and index of a group the times at which it was recorded, in order, and what was."""
         found: dict[int, dict[int, tuple[list[int], list[Mapping[str, Any]]]]] = {}
         for optimizer, groups in self._groups.items():
-            for group in sorted(groups, key=lambda group: group.get("seq", 0)):
-                times, shapes = found.setdefault(optimizer, {}).setdefault(group.get("index", 0), ([], []))
-                times.append(group.get("seq", 0))
+            for group in sorted(groups, key=lambda group: int(group.get("seq", 0))):
+                seqs, shapes = found.setdefault(optimizer, {}).setdefault(group.get("index", 0), ([], []))
+                seqs.append(int(group.get("seq", 0)))
                 shapes.append(group)
         return found
 
@@ -216,17 +235,3 @@ class StepTable:
             values = np.array([getattr(step, name) for step in self.steps], dtype=np.int64)
             self._columns[name] = values[self.step] if len(values) else np.empty(0, dtype=np.int64)
         return self._columns[name]
-
-
-def _membership(latest: Mapping[int, Mapping[str, Any]]) -> Membership:
-    variables: list[int] = []
-    groups: list[int] = []
-    for index in sorted(latest):
-        params = latest[index].get("params", ())
-        variables.extend(params)
-        groups.extend([index] * len(params))
-    return Membership(
-        np.array(variables, dtype=np.int64),
-        np.array(groups, dtype=np.int64),
-        {index: group.get("hyper", {}) for index, group in latest.items()},
-    )
