@@ -222,7 +222,7 @@ def _others(process: Process, position: int, claim: InStep) -> Examples:
     for step in process.steps:
         if process.optimizer_class[step.optimizer] == wanted:
             members = variables.membership(step.optimizer, step.begin)
-            by_members.setdefault((step.optimizer, id(members)), []).append(step)
+            by_members.setdefault((step.optimizer, id(members.variables)), []).append(step)
     for steps in by_members.values():
         own = variables.first_name[variables.membership(steps[0].optimizer, steps[0].begin).variables]
         others = everything[~np.isin(everything, own)]

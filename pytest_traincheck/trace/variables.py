@@ -151,11 +151,12 @@ class Variables:
             params = latest[index].get("params", ())
             variables.extend(params)
             groups.extend([index] * len(params))
-        return Membership(
-            np.array(variables, dtype=np.int64),
-            np.array(groups, dtype=np.int64),
-            {index: group.get("hyper", {}) for index, group in latest.items()},
+        # A schedule of other hyper-parameters than `lr` leaves a record in every step, in which nothing else is new.
+        held = self.process.memo(
+            ("held", tuple(variables), tuple(groups)),
+            lambda: (np.array(variables, dtype=np.int64), np.array(groups, dtype=np.int64)),
         )
+        return Membership(*held, {index: group.get("hyper", {}) for index, group in latest.items()})
 
     @cached_property
     def _records(self) -> Mapping[int, list[int]]:
@@ -193,10 +194,11 @@ class Variables:
     @cached_property
     def step_table(self) -> StepTable:
         """One line for every parameter that an optimizer holds at each of its steps."""
-        by_members: dict[int, tuple[Membership, list[int]]] = {}
+        by_members: dict[tuple[int, int], tuple[Membership, list[int]]] = {}
         for number, step in enumerate(self.process.steps):
             members = self.membership(step.optimizer, step.begin)
-            by_members.setdefault(id(members), (members, []))[1].append(number)
+            held = id(members.variables), id(members.groups)
+            by_members.setdefault(held, (members, []))[1].append(number)
         steps, variables, groups = [], [], []
         for members, numbers in by_members.values():
             steps.append(np.repeat(np.array(numbers, dtype=np.int64), len(members.variables)))
