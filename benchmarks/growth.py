@@ -31,6 +31,8 @@ BUDGETS = {"infer": 2.0, "check": 1.0}
 """CPU seconds per million events."""
 MEMORY = 2 << 30
 EVENT_SIZE = 64
+ENOUGH = 0.5
+"""Million events that a run must have more than the shortest, to tell what a million costs."""
 
 
 @dataclass(frozen=True)
@@ -96,22 +98,19 @@ def points(traces: Sequence[Path], trees: Mapping[str, Path], scratch: Path, rep
 
 
 def table(found: Sequence[Point]) -> str:
-    """One row a run and package. The seconds per million events are those beyond the shortest run of all, which are
-    nearly all of the start of an interpreter.
+    """One row a package and run. The seconds per million events are those beyond the shortest run of all, which are
+    nearly all of the start of an interpreter; of runs that are not much longer they would say nothing.
     """
     rows: list[list[object]] = []
-    for tree, events in dict.fromkeys((point.tree, point.events) for point in found):
+    for tree, events in sorted(dict.fromkeys((point.tree, point.events) for point in found)):
         row: list[object] = [tree, f"{events:,}"]
         for task in BUDGETS:
-            line = sorted(
-                (each for each in found if (each.tree, each.task) == (tree, task)), key=lambda each: each.events
-            )
-            point = next(each for each in line if each.events == events)
-            more = (events - line[0].events) / 1e6
-            each_million = f"{(point.cpu - line[0].cpu) / more:.2f}" if more else ""
+            line = {each.events: each for each in found if (each.tree, each.task) == (tree, task)}
+            point, shortest = line[events], line[min(line)]
+            more = (events - shortest.events) / 1e6
+            each_million = f"{(point.cpu - shortest.cpu) / more:.2f}" if more > ENOUGH else ""
             row += [f"{point.cpu:.2f}", each_million, f"{point.memory >> 20:,}"]
         rows.append(row)
-    rows.sort(key=lambda row: str(row[0]), reverse=True)
     header = ["package", "events"]
     for task in BUDGETS:
         header += [f"{task}, CPU s", "s per further million", "peak MiB"]

@@ -9,11 +9,13 @@ from html import escape
 
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 470, 360, 62, 34, 12, 44
 
+_SLACK = 0.05
+
 STYLE = """
   .page { fill: #ffffff } text { fill: #24292f; font: 12px system-ui, sans-serif } .title { font-weight: 600 }
   .grid { stroke: #d8dee4 } .infer { --c: #0969da } .check { --c: #bc4c00 } .limit { --c: #57606a }
   .line { fill: none; stroke: var(--c); stroke-width: 2 } .dot { fill: var(--c) } .name { fill: var(--c) }
-  .faint { opacity: 0.55 } .budget { stroke-dasharray: 5 4; stroke-width: 1.2 }
+  .faint .line, .faint .dot { opacity: 0.5 } .budget { stroke-dasharray: 5 4; stroke-width: 1.2 }
   @media (prefers-color-scheme: dark) {
     .page { fill: #0d1117 } text { fill: #e6edf3 } .grid { stroke: #30363d }
     .infer { --c: #58a6ff } .check { --c: #ffa657 } .limit { --c: #8b949e } .name { fill: var(--c) }
@@ -63,7 +65,10 @@ class _Scale:
 
     @staticmethod
     def of(values: Sequence[float], begin: float, end: float) -> _Scale:
-        return _Scale(math.floor(math.log10(min(values))), math.ceil(math.log10(max(values))), begin, end)
+        # What is a little beyond a decade needs no decade of its own.
+        return _Scale(
+            math.floor(math.log10(min(values)) + _SLACK), math.ceil(math.log10(max(values)) - _SLACK), begin, end
+        )
 
     def place(self, value: float) -> float:
         share = (math.log10(value) - self.low) / (self.high - self.low)
@@ -99,10 +104,12 @@ def _panel(panel: Panel) -> Iterator[str]:
 
 
 def _legend(lines: Sequence[Line]) -> Iterator[str]:
-    for number, line in enumerate(lines):
-        y = TOP + 16 + 16 * number
+    """At the bottom right, which lines that grow leave free."""
+    x = WIDTH - RIGHT - 150
+    for number, line in enumerate(reversed(lines)):
+        y = HEIGHT - BOTTOM - 10 - 16 * number
         style = f"{line.kind}{' faint' if line.faint else ''}"
         dashes = " budget" if line.budget else ""
         yield f'<g class="{style}">'
-        yield f'<line class="line{dashes}" x1="{LEFT + 10}" y1="{y - 4}" x2="{LEFT + 34}" y2="{y - 4}"/>'
-        yield f'<text class="name" x="{LEFT + 40}" y="{y}">{escape(line.name)}</text></g>'
+        yield f'<line class="line{dashes}" x1="{x}" y1="{y - 4}" x2="{x + 24}" y2="{y - 4}"/>'
+        yield f'<text class="name" x="{x + 30}" y="{y}">{escape(line.name)}</text></g>'
