@@ -20,13 +20,16 @@ FIXTURES = REPOSITORY / "fixtures"
 
 @dataclass(frozen=True)
 class Measured:
-    """One finished command. `wall` and `cpu` are seconds; `cpu` includes the children that it waited for."""
+    """One finished command. `wall` and `cpu` are seconds; `cpu` includes the children that it waited for. `memory` is
+    the most that the command itself held at once, in bytes, or what this process holds, if that is more.
+    """
 
     command: tuple[str, ...]
     returncode: int
     wall: float
     cpu: float
     output: str
+    memory: int = 0
 
     def checked(self, allowed: Sequence[int] = (0,)) -> Measured:
         """Itself.
@@ -52,19 +55,19 @@ def run(
         process = subprocess.Popen(
             words, cwd=cwd, env=environment(env), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
-        returncode, cpu = _wait(process.pid, begin + timeout)
+        returncode, cpu, memory = _wait(process.pid, begin + timeout)
         wall = time.perf_counter() - begin
         process.returncode = returncode  # reaped by wait4, which Popen cannot know
         output.seek(0)
-        return Measured(words, returncode, wall, cpu, output.read().decode(errors="replace"))
+        return Measured(words, returncode, wall, cpu, output.read().decode(errors="replace"), memory)
 
 
-def _wait(pid: int, deadline: float) -> tuple[int, float]:
-    """The exit status and CPU seconds of a child, by `wait4`, which is what knows the cost of one child alone."""
+def _wait(pid: int, deadline: float) -> tuple[int, float, int]:
+    """The exit status, CPU seconds and peak memory of a child, by `wait4`, which knows what one child alone took."""
     while True:
         done, status, usage = os.wait4(pid, os.WNOHANG)
         if done:
-            return os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
+            return os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
         if time.perf_counter() > deadline:
             os.killpg(pid, signal.SIGKILL)
             os.wait4(pid, 0)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from pytest_traincheck.alignment.description import models_as_made
+from pytest_traincheck.trace.labels import pairs_of
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run
 
@@ -43,9 +42,9 @@ def find_renamed_arguments(
 
 def _called(process: Process) -> list[tuple[str, tuple[str, ...]]]:
     rows = process.entry_rows
-    calls = np.stack([process.events["mod"][rows], process.events["args"][rows]], axis=1).astype(np.int64)
+    modules, given, _ = pairs_of(process.events["mod"][rows], process.events["args"][rows])
     found = []
-    for module, arguments in np.unique(calls, axis=0).tolist():
+    for module, arguments in zip(modules.tolist(), given.tolist(), strict=True):
         owner = process.names.modules[module]
         if arguments:
             values = process.raw.symbols["args"][arguments].get("values") or {}

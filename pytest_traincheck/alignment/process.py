@@ -7,7 +7,7 @@ that were looked at when it returned belong to the last call of what they lie in
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,13 +32,14 @@ def placed(run: Run, placement: Placement, golden: Collection[str]) -> Run:
 def placed_process(process: Process, placement: Placement, golden: Collection[str]) -> Process:
     """The process with everything placed as in the golden, whose roots are `golden`."""
     tables = _tables(process, placement)
-    events = process.events.copy()
-    _look_through(process, tables, golden, events)
+    events = process.events
     is_change, is_measure = events["kind"] == fmt.CHANGE, events["kind"] == fmt.MEASURE
-    events["subject"][is_change] = tables.variable[events["subject"][is_change]]
-    events["args"][is_measure] = tables.variable[events["args"][is_measure]]
-    events["mod"] = tables.module[events["mod"]]
-    raw = replace(process.raw, symbols=tables.symbols, events=events)
+    changed = {name: events[name].copy() for name in ("subject", "args", "mod", "flags", "parent")}
+    _look_through(process, tables, golden, changed)
+    changed["subject"][is_change] = tables.variable[changed["subject"][is_change]]
+    changed["args"][is_measure] = tables.variable[changed["args"][is_measure]]
+    changed["mod"][:] = tables.module[changed["mod"]]
+    raw = replace(process.raw, symbols=tables.symbols, events=events.but(**changed))
     return Process(raw, {}, process.optimizer_names, process.lead)
 
 
@@ -160,8 +161,10 @@ def _homes_inside(process: Process, tables: _Tables, home: Ints) -> dict[tuple[i
     return found
 
 
-def _look_through(process: Process, tables: _Tables, golden: Collection[str], events: npt.NDArray[np.void]) -> None:
-    """Changes flags, parents and modules of `events`, whose ids are still those of the record."""
+def _look_through(
+    process: Process, tables: _Tables, golden: Collection[str], changed: Mapping[str, npt.NDArray[Any]]
+) -> None:
+    """Changes flags, parents and modules among these columns, whose ids are still those of the record."""
     modules = _Modules.of(process, tables, golden)
     if not modules.holds.any():
         return
@@ -170,15 +173,15 @@ def _look_through(process: Process, tables: _Tables, golden: Collection[str], ev
     is_module = process.type_codes.isin(["module"])
     rows, tops = _inner_entries(process, modules, is_module)
     rows, tops = _last_with_buffers(process, tables, rows, tops)
-    _give_buffers(process, tables, rows, tops, events)
-    events["flags"][is_module & entry & modules.transparent[mod]] &= np.uint8(~fmt.ENTRY & 0xFF)
-    events["flags"][rows] |= fmt.ENTRY
-    events["mod"][process.is_call & ~is_module & modules.transparent[mod]] = 0
+    _give_buffers(process, tables, rows, tops, changed["parent"])
+    changed["flags"][is_module & entry & modules.transparent[mod]] &= np.uint8(~fmt.ENTRY & 0xFF)
+    changed["flags"][rows] |= fmt.ENTRY
+    changed["mod"][process.is_call & ~is_module & modules.transparent[mod]] = 0
 
 
 def _inner_entries(process: Process, modules: _Modules, is_module: Bools) -> tuple[Ints, Ints]:
     """Calls that would be entry calls, had the modules around them not been there, and the entry call around each."""
-    mod = process.events["mod"].astype(np.int64)
+    mod = process.events["mod"]
     entry = (process.events["flags"] & fmt.ENTRY) != 0
     backward = process.type_codes.isin(["autograd"])
     parallel = observing.parallel()
@@ -223,8 +226,9 @@ def _buffers(tables: _Tables, module: int) -> list[int]:
     ]
 
 
-def _give_buffers(process: Process, tables: _Tables, rows: Ints, tops: Ints, events: npt.NDArray[np.void]) -> None:
+def _give_buffers(process: Process, tables: _Tables, rows: Ints, tops: Ints, parents: npt.NDArray[np.uint32]) -> None:
     """Makes changes of buffers that were seen when an outer call returned those of the call that made them."""
+    events = process.events
     changes = np.flatnonzero(events["kind"] == fmt.CHANGE)
     changes = changes[np.isin(process.parent_row[changes], tops)]
     mod = process.events["mod"][rows].astype(np.int64)
@@ -235,4 +239,4 @@ def _give_buffers(process: Process, tables: _Tables, rows: Ints, tops: Ints, eve
             continue
         index = np.searchsorted(calls, mine) - 1
         inside = (index >= 0) & (around[np.maximum(index, 0)] == process.parent_row[mine])
-        events["parent"][mine[inside]] = process.events["seq"][calls[index[inside]]]
+        parents[mine[inside]] = events["seq"][calls[index[inside]]]

@@ -160,7 +160,7 @@ def _deviation(claim: Claim) -> str:
 
 def _source(process: Process, at: float) -> str:
     """The line of the user's code at a time: of the call that was going on, else of the next event that has a line."""
-    times, ends = (process.events[column].astype(np.int64) for column in ("seq", "end"))
+    times, ends = (process.events[column] for column in ("seq", "end"))
     around = np.flatnonzero((times <= at) & (at <= ends) & process.is_call)
     if around.size and (found := process.source(int(around[-1]))):
         return found

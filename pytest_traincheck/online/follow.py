@@ -15,9 +15,9 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.online.findings import together
 from pytest_traincheck.online.launch_group import ROWS, LaunchGroup, Rank
 from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.columns import Rows
 from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.process import Process
-from pytest_traincheck.trace.rows import Rows
 from pytest_traincheck.trace.run import Run, reject_unreliable
 
 HEAD = 8

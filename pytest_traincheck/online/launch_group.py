@@ -16,9 +16,9 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.online.findings import Findings, granted
 from pytest_traincheck.rules.model import Kind
 from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.columns import Rows
 from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.process import Process
-from pytest_traincheck.trace.rows import Rows
 from pytest_traincheck.trace.run import Run
 from pytest_traincheck.trace.stretch import Stretch, first_sights, joined, last_states
 

@@ -203,14 +203,15 @@ def _closures(process: Process, optimizer_class: str) -> tuple[Ints, Ints, Bools
     if not len(changes) or not steps:
         nothing = np.empty(0, dtype=np.int64)
         return nothing, nothing, np.empty(0, dtype=bool)
-    seq = events["seq"].astype(np.int64)
+    seq = events["seq"]
     begins = np.array([step.begin for step in steps], dtype=np.int64)
     ends = np.array([step.end for step in steps], dtype=np.int64)
-    index = np.searchsorted(begins, seq[changes], side="right") - 1
-    mine = (index >= 0) & (seq[changes] < ends[np.maximum(index, 0)])
+    times = seq[changes].astype(np.int64)
+    index = np.searchsorted(begins, times, side="right") - 1
+    mine = (index >= 0) & (times < ends[np.maximum(index, 0)])
     changes, index = changes[mine], index[mine]
     gradient = events["subject"][changes].astype(np.int64)
-    before = variables.state(gradient, seq[process.parent_row[changes]])
+    before = variables.state(gradient, seq[process.parent_row[changes]].astype(np.int64))
     step_rows = np.array([step.row for step in steps], dtype=np.int64)
     return step_rows[index], variables.companion("parameter")[gradient], (before == fmt.ABSENT) | (before == fmt.ZERO)
 
@@ -223,12 +224,12 @@ def _passes(process: Process, position: int) -> Examples:
     cleared.
     """
     variables, events = Variables.of(process), process.events
-    seq = events["seq"].astype(np.int64)
+    seq = events["seq"]
     changes = variables.rows
     changes = changes[np.isin(events["subject"][changes], variables.ids("gradient", tied=True))]
     changes = changes[process.inside("autograd")[changes] & ~process.inside("optimizer")[changes]]
     changes = changes[(events["new"][changes] != fmt.ABSENT) & (process.parent_row[changes] >= 0)]
-    gradient, time = events["subject"][changes].astype(np.int64), seq[changes]
+    gradient, time = events["subject"][changes].astype(np.int64), seq[changes].astype(np.int64)
     lines = variables.step_table
     if not len(changes) or not len(lines.variable):
         return EMPTY

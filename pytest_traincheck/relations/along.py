@@ -16,8 +16,8 @@ from pytest_traincheck.relations.meaning import Change, Evidence, Meaning, Place
 from pytest_traincheck.relations.vocabulary import F
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.trace import Process
-from pytest_traincheck.trace.labels import Labels
-from pytest_traincheck.trace.stages import EVAL, STAGES, TRAIN, Stage
+from pytest_traincheck.trace.labels import Labels, pairs_of
+from pytest_traincheck.trace.stages import INIT, STAGES, Stage
 
 CHOICE = "choice"
 """The type of calls that choose."""
@@ -44,10 +44,10 @@ def sizes(process: Process) -> Mapping[tuple[str, Stage], Mapping[int, int]]:
 
     def compute() -> Mapping[tuple[str, Stage], Mapping[int, int]]:
         wanted = process.type_codes.isin([CHOICE]) | process.api.isin(_WEIGHING)
-        calls = np.flatnonzero(process.is_call & wanted & np.isin(process.stage, (TRAIN, EVAL)))
-        columns = np.stack([process.stage[calls], process.events["args"][calls].astype(np.int64)], axis=1)
+        calls = np.flatnonzero(process.is_call & wanted & (process.stage != INIT))
+        first = pairs_of(process.stage[calls], process.events["args"][calls])[2]
         found: dict[tuple[str, Stage], dict[int, int]] = {}
-        for row in sorted(calls[np.unique(columns, axis=0, return_index=True)[1]].tolist()) if len(calls) else ():
+        for row in sorted(calls[first].tolist()):
             values = process.raw.symbols["args"][int(process.events["args"][row])].get("values") or {}
             size = _size(process.api[row], values)
             if size is not None:

@@ -20,7 +20,7 @@ from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.labels import Ints, Labels, pairs_of
 from pytest_traincheck.trace.stages import STAGES, Stage
 
 FORWARD: Final = "torch.nn.Module.forward"
@@ -314,8 +314,8 @@ def _arguments(process: Process) -> Mapping[tuple[str, str], set[str]]:
         found: dict[tuple[str, str], set[str]] = {}
         events = process.events
         rows = _calls(process)
-        columns = np.stack([process.api.codes[rows], events["args"][rows].astype(np.int64)], axis=1)
-        for code, number in np.unique(columns, axis=0).tolist() if len(rows) else ():
+        codes, numbers, _ = pairs_of(process.api.codes[rows], events["args"][rows])
+        for code, number in zip(codes.tolist(), numbers.tolist(), strict=True):
             api = process.api.values[code]
             values = without_defaults(api, process.raw.symbols["args"][number].get("values") or {})
             for argument, value in values.items():
@@ -390,11 +390,11 @@ def _mode(process: Process, mode: Mode, rows: Ints) -> Labels:
 def _autocast_inside(process: Process, rows: Ints) -> Labels:
     """Autocast as the layers of a model see it: around the call, or within it, as with a decorated `forward`."""
     entries = process.entry_rows
-    seq = process.events["seq"].astype(np.int64)
+    seq = process.events["seq"]
     layers = np.flatnonzero(process.is_call & vocabulary.calls_of(process, vocabulary.LINEAR_ALGEBRA))
     layers = layers[~process.inside("function")[layers]]
     inside = np.searchsorted(seq[entries], seq[layers], side="right") - 1
-    kept = (inside >= 0) & (seq[layers] < process.events["end"].astype(np.int64)[entries[np.maximum(inside, 0)]])
+    kept = (inside >= 0) & (seq[layers] < process.events["end"][entries[np.maximum(inside, 0)]])
     layers, inside = layers[kept], inside[kept]
     codes = process.autocast.codes.copy()
     under = ~process.autocast.isin(["off"])[layers]

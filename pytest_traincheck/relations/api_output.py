@@ -17,7 +17,7 @@ from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.labels import Ints, Labels, pairs_of
 
 COMPILED = "compiled:"
 """How measures of functions in compiled graphs begin, before API and dtype."""
@@ -65,8 +65,8 @@ class APIOutput:
         for process in run.processes:
             rows = _rows(process)
             if len(rows):
-                columns = np.stack([process.api.codes[rows], process.events["ret"][rows].astype(np.int64)], axis=1)
-                numbers = np.unique(columns, axis=0).tolist()
+                apis, results, _ = pairs_of(process.api.codes[rows], process.events["ret"][rows])
+                numbers = zip(apis.tolist(), results.tolist(), strict=True)
                 pairs = {(process.api.values[api], _dtype(process)[result]) for api, result in numbers}
                 for api, dtype in sorted(pair for pair in pairs if pair[1]):
                     yield Hypothesis(self.name, api, Returns(api, dtype), Kind.BEHAVIOUR, Scope.TRANSFERABLE)

@@ -159,13 +159,13 @@ class _Between:
 
 def _calls_between(process: Process) -> _Between:
     events = process.events
-    seq = events["seq"].astype(np.int64)
+    seq = events["seq"]
     begins = np.array([step.begin for step in process.steps], dtype=np.int64)
     previous = np.array([step.previous_end for step in process.steps], dtype=np.int64)
 
     backward = process.rows_of_type("autograd")
     backward = backward[~process.inside("autograd")[backward] & process.api.isin([BACKWARD])[backward]]
-    backward_seq = np.concatenate([[0], seq[backward]])
+    backward_seq = np.concatenate([[0], seq[backward].astype(np.int64)])
     last_backward = backward_seq[np.searchsorted(backward_seq, begins) - 1]
     # Without one the closure of the step calls backward itself, or no gradient was computed for it.
     prepared = last_backward > previous

@@ -119,9 +119,11 @@ class Examples:
 def in_set_up(examples: Examples, run: Run) -> Bools:
     """Which examples lie in a forward pass of set-up."""
     found = np.zeros(len(examples), dtype=bool)
-    for number in np.unique(examples.process).tolist():
-        mine = examples.process == number
-        found[mine] = run.processes[number].shown[examples.row[mine]]
+    for number in np.flatnonzero(np.bincount(examples.process)).tolist():
+        shown = run.processes[number].shown
+        if shown.any():
+            mine = examples.process == number
+            found[mine] = shown[examples.row[mine]]
     return found
 
 

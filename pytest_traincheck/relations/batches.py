@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pytest_traincheck.relations.context import module_roots
 from pytest_traincheck.relations.vocabulary import F
 from pytest_traincheck.trace import Process
-from pytest_traincheck.trace.labels import Bools, Ints
+from pytest_traincheck.trace.labels import Bools, Ints, pairs_of
 from pytest_traincheck.trace.stages import EVAL, TRAIN
 
 Floats = npt.NDArray[np.float64]
@@ -146,7 +146,7 @@ def answers_itself(process: Process) -> bool:
         steps = [step for step in process.steps[:8] if step.row >= 0]
         entries = process.entry_rows
         unrecorded = entries[process.grad_mode[entries] != 1]
-        seqs = process.events["seq"].astype(np.int64)[unrecorded]
+        seqs = process.events["seq"][unrecorded].astype(np.int64)
         asked = [bool(((seqs > step.previous_end) & (seqs < step.begin)).any()) for step in steps[1:]]
         return len(asked) < 2 or float(np.mean(asked)) >= 0.5
 
@@ -225,9 +225,8 @@ def types(process: Process) -> Mapping[tuple[str, str], Mapping[str, int]]:
         losses = np.flatnonzero(process.is_call & process.api.isin(filter(is_loss, owners)))
         for rows, entry in ((process.entry_rows, True), (losses, False)):
             mine = rows[process.stage[rows] == TRAIN]
-            columns = np.stack([process.events["mod"][mine], mine * 0 if entry else process.api.codes[mine]], axis=1)
-            columns = np.concatenate([columns, process.events["args"][mine][:, None]], axis=1).astype(np.int64)
-            _, first = np.unique(columns, axis=0, return_index=True)
+            owner_of = process.events["mod"][mine] if entry else process.api.codes[mine]
+            first = pairs_of(owner_of, process.events["args"][mine])[2]
             for row in sorted(mine[first].tolist()):
                 owner = process.names.modules[int(process.events["mod"][row])] if entry else process.api[row]
                 for path, dtype in _dtypes(process, int(process.events["args"][row])) if owner in owners else ():

@@ -11,7 +11,7 @@ import numpy as np
 
 from pytest_traincheck.trace import Process
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Ints
+from pytest_traincheck.trace.labels import Ints, among
 from pytest_traincheck.trace.reader import read_sketches
 from pytest_traincheck.trace.variables import Variables
 
@@ -101,16 +101,17 @@ class Beginnings:
         parameters = variables.kind.isin(["parameter"])
         rows = variables.rows
         rows = rows[parameters[events["subject"][rows]]]
+        varied = [item for item in self.first.values() if item.spread > VARIED and item.elements >= ENOUGH]
+        rows = rows[among(events["digest"][rows], np.array([item.digest for item in varied], dtype=np.uint64))]
         had: dict[int, list[int]] = {}
         for digest, variable in zip(events["digest"][rows].tolist(), events["subject"][rows].tolist(), strict=True):
             had.setdefault(digest, []).append(variable)
-        for item in self.first.values():
-            if item.spread > VARIED and item.elements >= ENOUGH:
-                others = (self.first[number] for number in had[item.digest] if number in self.first)
-                for other in others:
-                    if other.variable != item.variable and other.seq < item.seq and self.equal(other, item):
-                        yield item, other
-                        break
+        for item in varied:
+            others = (self.first[number] for number in had[item.digest] if number in self.first)
+            for other in others:
+                if other.variable != item.variable and other.seq < item.seq and self.equal(other, item):
+                    yield item, other
+                    break
 
     @cached_property
     def names(self) -> Mapping[str, First]:

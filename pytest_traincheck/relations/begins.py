@@ -231,7 +231,7 @@ def _had(process: Process, item: First) -> Mapping[str, bool]:
     """
     first, variables = Beginnings.of(process).first, Variables.of(process)
     found: dict[str, bool] = {}
-    for root, row, variable in history_of(process).get(item.digest, ()):
+    for root, row, variable in history_of(process).of(item.digest):
         name = process.names.roots[root]
         if name and row < item.row and variable != item.variable:
             known = first.get(variable)

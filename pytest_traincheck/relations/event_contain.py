@@ -17,7 +17,7 @@ from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Bools, Ints, Labels
+from pytest_traincheck.trace.labels import Bools, Ints, Labels, pairs_of
 from pytest_traincheck.trace.process import OptimizerStep
 from pytest_traincheck.trace.stages import STAGES, Stage
 from pytest_traincheck.trace.variables import Variables
@@ -222,7 +222,7 @@ def _others(process: Process, position: int, claim: InStep) -> Examples:
     for step in process.steps:
         if process.optimizer_class[step.optimizer] == wanted:
             members = variables.membership(step.optimizer, step.begin)
-            by_members.setdefault((step.optimizer, id(members)), []).append(step)
+            by_members.setdefault((step.optimizer, id(members.variables)), []).append(step)
     for steps in by_members.values():
         own = variables.first_name[variables.membership(steps[0].optimizer, steps[0].begin).variables]
         others = everything[~np.isin(everything, own)]
@@ -299,9 +299,9 @@ def _entry_of(process: Process, rows: Ints) -> Ints:
     entries = process.forward_rows
     if not len(entries):
         return np.full(len(rows), -1)
-    seq = process.events["seq"].astype(np.int64)
+    seq = process.events["seq"]
     index = np.searchsorted(seq[entries], seq[rows], side="right") - 1
-    ends = process.events["end"].astype(np.int64)[entries]
+    ends = process.events["end"][entries]
     inside = (index >= 0) & (seq[rows] < ends[np.maximum(index, 0)])
     return np.where(inside, index, -1)
 
@@ -320,9 +320,10 @@ def _contained(process: Process) -> set[tuple[str, Stage, str]]:
     rows, entries = rows[inside], entries[inside]
     found: set[tuple[str, Stage, str]] = set()
     for api, mine in process.api.groups(rows).items():
-        own = np.unique(entries[np.isin(rows, mine)])
-        pairs = np.unique(np.stack([roots.codes[own], process.stage[process.forward_rows[own]]], axis=1), axis=0)
-        found.update((roots.values[root], STAGES[stage], api) for root, stage in pairs.tolist() if roots.values[root])
+        own = np.unique(entries[np.searchsorted(rows, mine)])
+        owners, in_stage, _ = pairs_of(roots.codes[own], process.stage[process.forward_rows[own]])
+        pairs = zip(owners.tolist(), in_stage.tolist(), strict=True)
+        found.update((roots.values[root], STAGES[stage], api) for root, stage in pairs if roots.values[root])
     return found
 
 

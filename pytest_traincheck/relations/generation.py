@@ -131,9 +131,9 @@ def _calls(process: Process) -> Ints:
 
     def compute() -> Ints:
         events, rows = process.events, _rows(process)
-        roots = module_roots(process)[events["mod"]]
+        owner = module_roots(process)
         entries = np.flatnonzero(process.is_call & ((events["flags"] & fmt.ENTRY) != 0))
-        times = events["seq"].astype(np.int64)
+        times, roots = events["seq"][entries], owner[events["mod"][entries]]
         measures = process.measures(ASKED_CALLS)
         told = dict(zip(process.parent_row[measures].tolist(), events["value"][measures].tolist(), strict=True))
         return np.array(
@@ -142,9 +142,9 @@ def _calls(process: Process) -> Ints:
                 if row in told
                 else int(
                     (
-                        (times[entries] > times[row])
-                        & (times[entries] < int(events["end"][row]))
-                        & (roots[entries] == roots[row])
+                        (times > events["seq"][row])
+                        & (times < events["end"][row])
+                        & (roots == owner[events["mod"][row]])
                     ).sum()
                 )
                 for row in rows.tolist()

@@ -107,12 +107,14 @@ def _entered(process: Process, called: Called) -> Mapping[str, Ints]:
     def compute() -> Mapping[tuple[str, str, str], Ints]:
         rows = process.entry_rows
         rows = rows[~np.isin(rows, vocabulary.wrapper_calls(process)) & ~process.inside("autograd", "optimizer")[rows]]
-        paths = Labels.of(process.events["mod"], [str(symbol.get("path", "")) for symbol in process.raw.symbols["mod"]])
-        roots = Labels.of(module_roots(process)[process.events["mod"]], process.names.roots)
+        modules = process.events["mod"][rows]
+        paths = Labels.of(modules, [str(symbol.get("path", "")) for symbol in process.raw.symbols["mod"]])
+        roots = Labels.of(module_roots(process)[modules], process.names.roots)
+        stages = process.stage_labels.take(rows)
         return {
-            (root, stage, path): part
-            for root, of_root in roots.groups(rows).items()
-            for stage, of_stage in process.stage_labels.groups(of_root).items()
+            (root, stage, path): rows[part]
+            for root, of_root in roots.groups(np.arange(len(rows))).items()
+            for stage, of_stage in stages.groups(of_root).items()
             for path, part in paths.groups(of_stage).items()
         }
 
@@ -158,9 +160,11 @@ def _up_to_the_data(process: Process, rows: Ints) -> bool:
         return True
     sizes = _examples_of_calls(process)[process.events["args"][rows]]
     calls: dict[tuple[int, ...], list[int]] = {}
-    for window in np.unique(process.window[rows]).tolist():
-        mine = sizes[process.window[rows] == window]
-        calls.setdefault(tuple(np.unique(mine).tolist()), []).append(len(mine))
+    windows = process.window[rows]
+    order = np.argsort(windows, kind="stable")
+    _, begins = np.unique(windows[order], return_index=True)
+    for mine in np.split(sizes[order], begins[1:]) if len(rows) else ():
+        calls.setdefault(tuple(sorted(set(mine.tolist()))), []).append(len(mine))
     return not all(map(_is_planned, calls.values()))
 
 

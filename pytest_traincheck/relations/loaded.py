@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import Items
@@ -240,7 +241,7 @@ class _Table:
         for row, number in zip(mine.row.tolist(), mine.variable.tolist(), strict=True):
             begin = int(events["seq"][row])
             digest = _loaded(variables, events, number, int(events["end"][row]))
-            had = np.array([variable for _, before, variable in history.get(digest, ()) if before < row], np.int64)
+            had = np.array([variable for _, before, variable in history.of(digest) if before < row], np.int64)
             if len(had):
                 last = variables.last(had, np.full(len(had), begin))
                 now = np.where(last >= 0, events["digest"][np.maximum(last, 0)], digest)
@@ -385,7 +386,7 @@ def _sources_of(table: _Table) -> Iterator[tuple[int, frozenset[str]]]:
         for number in table.variable[mine].tolist():
             digest = _loaded(variables, events, number, int(events["end"][end]))
             if digest:
-                had = {root for root, row, _ in history.get(digest, ()) if row < begin}
+                had = {root for root, row, _ in history.of(digest) if row < begin}
                 sources = had if sources is None else sources & had
         if sources:
             yield begin, frozenset(names.roots[root] for root in sources if names.roots[root])
@@ -401,10 +402,29 @@ def _loaded(variables: Variables, events: Any, variable: int, seq: int) -> int:
     return int(events["digest"][row]) if row >= 0 and int(events["new"][row]) == fmt.NONZERO else 0
 
 
-def history_of(process: Process) -> Mapping[int, Sequence[tuple[int, int, int]]]:
-    """For each content that a parameter had or was saved with: the model, the row that says so, and the parameter."""
+@dataclass(frozen=True)
+class History:
+    """The contents that parameters had or were saved with, sorted, with the row that says so and the parameter."""
 
-    def compute() -> Mapping[int, Sequence[tuple[int, int, int]]]:
+    contents: npt.NDArray[np.uint64]
+    root: Ints
+    row: Ints
+    variable: Ints
+
+    def of(self, content: int) -> Sequence[tuple[int, int, int]]:
+        """The model, the row and the parameter wherever one had this content."""
+        one = np.array([content], dtype=np.uint64)
+        low, high = (int(np.searchsorted(self.contents, one, side=side)[0]) for side in _SIDES)
+        return [*zip(*(column[low:high].tolist() for column in (self.root, self.row, self.variable)), strict=True)]
+
+
+_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
+
+
+def history_of(process: Process) -> History:
+    """What each parameter had and was saved with."""
+
+    def compute() -> History:
         events, variables = process.events, Variables.of(process)
         saved = process.measures(SAVED)
         saved = saved[process.parent_row[saved] >= 0]
@@ -412,11 +432,8 @@ def history_of(process: Process) -> Mapping[int, Sequence[tuple[int, int, int]]]
         rows = np.concatenate([changes, process.parent_row[saved]])
         number = np.concatenate([events["subject"][changes], events["args"][saved]]).astype(np.int64)
         contents = np.concatenate([events["digest"][changes], events["digest"][saved]])
-        kept = variables.kind.isin(["parameter"])[number] & (contents != 0)
-        found: dict[int, list[tuple[int, int, int]]] = {}
-        columns = (contents[kept], variables.root[number[kept]], rows[kept], number[kept])
-        for digest, root, row, variable in zip(*(column.tolist() for column in columns), strict=True):
-            found.setdefault(digest, []).append((root, row, variable))
-        return found
+        kept = np.flatnonzero(variables.kind.isin(["parameter"])[number] & (contents != 0))
+        kept = kept[np.argsort(contents[kept], kind="stable")]
+        return History(contents[kept], variables.root[number[kept]], rows[kept], number[kept])
 
     return process.memo("contents of parameters", compute)

@@ -18,7 +18,7 @@ from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Bools, Ints, Labels
+from pytest_traincheck.trace.labels import Bools, Ints, Labels, among
 
 SUBJECT = "torch.autograd.backward"
 TOLERANCE = 1e-3
@@ -148,11 +148,12 @@ def _loss_calls(process: Process) -> Ints:
     names = {name for name in process.api_names if vocabulary.is_loss(name)}
     rows = np.flatnonzero(process.is_call & process.api.isin(names))
     rows = vocabulary.without_metrics(process, rows[~process.inside("function", "autograd")[rows]])
-    events = process.events[rows]
-    summed = process.events["parent"][process.measures("loss.sum")]
-    known = np.isfinite(events["value"]) | ((events["flags"] & fmt.NONFINITE_RESULT) != 0)
-    used_up = np.isin(events["value"], process.events["value"][process.measures("grad.root")])
-    return np.asarray(rows[(known & ~used_up) | np.isin(events["seq"], summed)])
+    events = process.events
+    value = events["value"][rows]
+    summed = events["parent"][process.measures("loss.sum")]
+    known = np.isfinite(value) | ((events["flags"][rows] & fmt.NONFINITE_RESULT) != 0)
+    used_up = np.isin(value, events["value"][process.measures("grad.root")])
+    return np.asarray(rows[(known & ~used_up) | np.isin(events["seq"][rows], summed)])
 
 
 def _ratios(process: Process) -> _Ratios:
@@ -162,57 +163,68 @@ def _ratios(process: Process) -> _Ratios:
         backward = process.rows_of_type("autograd")
         # `torch.autograd.grad`, in meta-learning or a penalty, leaves the losses for the backward pass that comes.
         backward = backward[~process.inside("autograd")[backward] & process.api.isin([SUBJECT])[backward]]
-        losses = _loss_calls(process)
-        loss_seq = events["seq"][losses].astype(np.int64)
+        losses = _losses(process)
         scales = process.rows_of_type("scaler")
-        scales = scales[[int(events["seq"][row]) in unscaled for row in scales.tolist()]] if len(scales) else scales
-        scale_seq = events["seq"][scales].astype(np.int64)
-        tables = {name: _by_call(process, f"loss.{name}") for name in ("sum", "targets", "kept")}
+        scales = scales[among(events["seq"][scales], np.array([*unscaled], dtype=np.uint32))]
+        scaled = [unscaled[seq] for seq in events["seq"][scales].tolist()]
         terms = _by_call(process, "loss.terms.fine")
         rows: list[int] = []
         ratio: dict[str, list[float]] = {per: [] for per in PER}
-        before = 0
-        for row in backward.tolist():
-            seq = int(events["seq"][row])
-            mine = losses[(loss_seq > before) & (loss_seq < seq)].tolist()
+        # What was computed since the backward pass before lies between two places of these tables.
+        of_loss, of_scale = (np.searchsorted(table, backward).tolist() for table in (losses.rows, scales))
+        seqs = events["seq"][backward].tolist()
+        first, first_scale = 0, 0
+        for row, seq, last, last_scale in zip(backward.tolist(), seqs, of_loss, of_scale, strict=True):
+            root = scaled[last_scale - 1] if last_scale > first_scale else roots.get(seq, math.nan)
             # A sum of n terms holds n losses at most: those before them were evaluated for their numbers.
-            mine = mine[-int(terms.get(seq, len(mine))) :]
-            scaled = scales[(scale_seq > before) & (scale_seq < seq)]
-            before = seq
-            root = roots.get(seq, math.nan)
-            if len(scaled):
-                root = unscaled[int(events["seq"][scaled[-1]])]
-            if not mine or not math.isfinite(root):
+            summands = int(terms.get(seq, 0)) or last
+            mine = slice(max(first, last - summands), last)
+            first, first_scale = last, last_scale
+            if mine.start == last or not math.isfinite(root):
                 continue
             rows.append(row)
-            for per, total in _totals(process, mine, tables).items():
+            for per, parts in losses.totals.items():
+                total = 0.0
+                for part in parts[mine]:  # not `sum`, whose last digit depends on the version of Python
+                    total += part
                 ratio[per].append(root / total if total else math.nan)
         return _Ratios(np.array(rows, dtype=np.int64), {per: np.array(values) for per, values in ratio.items()})
 
     return process.memo("loss ratios", compute)
 
 
-def _totals(
-    process: Process, losses: list[int], tables: Mapping[str, Mapping[int, float]]
-) -> dict[Normalisation, float]:
-    """The losses of one backward pass together, by each way of dividing them."""
-    found: dict[Normalisation, float] = dict.fromkeys(PER, 0.0)
-    symbols = process.raw.symbols["args"]
-    for row in losses:
-        event = process.events[row]
-        seq, value = int(event["seq"]), float(event["value"])
-        targets, kept = tables["targets"].get(seq, math.nan), tables["kept"].get(seq, math.nan)
-        total = tables["sum"].get(seq)
-        if total is None:
-            mean = (symbols[int(event["args"])].get("values") or {}).get("reduction", "mean") != "sum"
-            total = value * kept if mean else value
-            found["mean"] += value if mean else math.nan
-        else:
-            found["mean"] = math.nan
-        found["sum"] += total
-        found["kept"] += total / kept if kept else math.nan
-        found["targets"] += total / targets if targets else math.nan
-    return found
+@dataclass(frozen=True)
+class _Losses:
+    """Calls of loss functions in order, and each of them by each way of dividing it."""
+
+    rows: Ints
+    totals: Mapping[Normalisation, list[float]]
+
+
+def _losses(process: Process) -> _Losses:
+    events, rows = process.events, _loss_calls(process)
+    (targets, _), (kept, _), (sums, summed) = (
+        _looked_up(process, rows, f"loss.{name}") for name in ("targets", "kept", "sum")
+    )
+    value = events["value"][rows].astype(np.float64)
+    means = [(symbol.get("values") or {}).get("reduction", "mean") != "sum" for symbol in process.raw.symbols["args"]]
+    mean = np.array(means, dtype=bool)[events["args"][rows]]
+    total = np.where(summed, sums, np.where(mean, value * kept, value))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        by_kept, by_targets = (np.where(count == 0, np.nan, total / count) for count in (kept, targets))
+    of_mean = np.where(mean & ~summed, value, np.nan)
+    columns = {"mean": of_mean, "sum": total, "kept": by_kept, "targets": by_targets}
+    return _Losses(rows, {per: columns[per].tolist() for per in PER})
+
+
+def _looked_up(process: Process, calls: Ints, name: str) -> tuple[npt.NDArray[np.float64], Bools]:
+    """The number that a measure has for each of some calls, NaN without one, and whether there is one."""
+    events, rows = process.events, process.measures(name)
+    rows = rows[np.argsort(events["parent"][rows], kind="stable")]
+    parents, seq = events["parent"][rows], events["seq"][calls]
+    place = np.searchsorted(parents, seq, side="right") - 1
+    known = np.append(parents, np.uint32(0))[place] == seq
+    return np.where(known, np.append(events["value"][rows], np.nan)[place], np.nan), known
 
 
 def _examples(process: Process, position: int, claim: Multiple) -> Examples:

@@ -17,7 +17,7 @@ from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.labels import Ints, Labels, pairs_of
 from pytest_traincheck.trace.stages import EVAL, INIT
 
 TRAIN = "torch.nn.Module.train"
@@ -147,8 +147,8 @@ def _modes(process: Process) -> Mapping[tuple[str, Moment], Mapping[str, Mode]]:
         for moment, rows in _calls(process).items():
             trains = (process.events["flags"][rows] & fmt.TRAINING) != 0
             seen: dict[int, set[bool]] = {}
-            pairs = np.unique(np.stack([_modules(process)[rows], trains], axis=1), axis=0)
-            for number, mode in pairs.tolist():
+            modules, flags, _ = pairs_of(_modules(process)[rows], trains.view(np.int8))
+            for number, mode in zip(modules.tolist(), flags.tolist(), strict=True):
                 seen.setdefault(number, set()).add(bool(mode))
             for number, modes in seen.items():
                 symbol = process.raw.symbols["mod"][number]

@@ -16,7 +16,7 @@ from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Bools, Ints, Labels
+from pytest_traincheck.trace.labels import Bools, Ints, Labels, among
 from pytest_traincheck.trace.stages import EVAL
 from pytest_traincheck.trace.variables import Variables
 
@@ -287,7 +287,7 @@ def _changed_within(process: Process, variable: Ints, row: Ints, begin: Ints, en
     changes = variables.rows
     real = changes[events["old"][changes] != fmt.UNSEEN]
     keys = (events["subject"][real].astype(np.int64) << 32) + process.parent_row[real]
-    return np.isin((variable << 32) + row, keys) | variables.changed(variable, begin, end)
+    return among((variable << 32) + row, keys) | variables.changed(variable, begin, end)
 
 
 def _copies_frozen(process: Process) -> Bools:

@@ -12,7 +12,7 @@ import numpy as np
 from pytest_traincheck import observing
 from pytest_traincheck.trace import Process
 from pytest_traincheck.trace.labels import Bools, Ints
-from pytest_traincheck.trace.stages import EVAL, TRAINING_TYPES
+from pytest_traincheck.trace.stages import EVAL, TRAINING_TYPES, pieces
 
 FLOW_TYPES = ("autograd", "clip", "scaler", "scheduler", "update", "collective")
 """API types whose calls move gradients, parameters, schedules or data between ranks."""
@@ -92,8 +92,8 @@ def without_metrics(process: Process, rows: Ints) -> Ints:
         return losses, np.array(differentiable, dtype=bool)
 
     losses, differentiable = process.memo("losses", compute)
-    events = process.events[rows]
-    kept: Ints = rows[~losses[events["subject"]] | differentiable[events["ret"]]]
+    events = process.events
+    kept: Ints = rows[~losses[events["subject"][rows]] | differentiable[events["ret"][rows]]]
     return kept
 
 
@@ -123,16 +123,12 @@ def follows_evaluation(process: Process) -> Bools:
     """
 
     def compute() -> Bools:
-        seq = process.events["seq"].astype(np.int64)
-        entries = process.entry_rows
-        if not len(entries):
-            return np.zeros(len(seq), dtype=bool)
-        last = np.searchsorted(seq[entries], seq, side="right") - 1
-        training = seq[process.rows_of_type(*TRAINING_TYPES)]
-        before = np.searchsorted(training, seq, side="right") - 1
-        trained = np.where(before >= 0, training[np.maximum(before, 0)], -1) if len(training) else np.full(len(seq), -1)
-        entry = entries[np.maximum(last, 0)]
-        return np.asarray((last >= 0) & (process.stage[entry] == EVAL) & (trained < seq[entry]))
+        size, entries = len(process.events), process.entry_rows
+        training = process.rows_of_type(*TRAINING_TYPES)
+        # Events before any forward pass are looked up at the end of the tables, where there is none.
+        last, before = pieces(entries, size) - 1, pieces(training, size) - 1
+        evaluates = np.append(process.stage[entries] == EVAL, False)
+        return np.asarray(evaluates[last] & (np.append(training, -1)[before] < np.append(entries, -1)[last]))
 
     return process.memo("follows evaluation", compute)
 

@@ -138,12 +138,14 @@ def _chosen(process: Process, intervals: tuple[Ints, Ints]) -> Ints:
     """Rows of the calls of a kind that is compared, as long as sketches were taken, outside of backward passes."""
     events = process.events
     begins, ends = intervals
-    times = events["seq"].astype(np.int64)
-    phase = np.searchsorted(begins, times, side="right") - 1
     raised = (events["flags"] & fmt.RAISED) != 0
-    mask = process.is_call & process.type_codes.isin(KINDS) & (times <= ends[phase]) & ~raised
+    mask = process.is_call & process.type_codes.isin(KINDS) & ~raised
     mask &= ~process.inside("autograd")
-    return np.flatnonzero(mask)
+    rows = np.flatnonzero(mask)
+    times = events["seq"][rows].astype(np.int64)
+    phase = np.searchsorted(begins, times, side="right") - 1
+    chosen: Ints = rows[times <= ends[phase]]
+    return chosen
 
 
 def _calls(process: Process, position: int, chosen: Ints, base: int, texts: _Texts) -> np.ndarray[Any, Any]:

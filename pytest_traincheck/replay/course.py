@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_traincheck.golden.course import Course, Rates
 from pytest_traincheck.optimizer_label import BY_HAND
@@ -16,8 +18,21 @@ from pytest_traincheck.trace.labels import Bools, Ints
 from pytest_traincheck.trace.variables import Variables
 
 _RESULT = "evaluated.result"
-_Values = list[tuple[int, int, int]]
-"""Of one tensor: number of a step, digest before it, digest after it."""
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Of one tensor: numbers of steps, digests before them, digests after them."""
+
+    steps: Ints
+    before: npt.NDArray[np.uint64]
+    after: npt.NDArray[np.uint64]
+
+    @property
+    def moved(self) -> Ints:
+        """The steps that left it with another value."""
+        moved: Ints = self.steps[self.before != self.after]
+        return moved
 
 
 def courses(run: Run) -> tuple[Course, ...]:
@@ -38,7 +53,7 @@ def _course(process: Process) -> Course | None:
     if held is None:
         return None
     variables = Variables.of(process)
-    moved = {number: steps for number, values in held.items() if (steps := _moved(values))}
+    moved = {number: steps for number, values in held.items() if len(steps := values.moved)}
     trained = {
         number: values for number, values in held.items() if number in moved or _trainable(process, number, values)
     }
@@ -67,38 +82,41 @@ def _hash(values: Iterable[object]) -> str:
 def _held(process: Process) -> dict[int, _Values] | None:
     """Each tensor that a step's optimizer holds, with its values around the step; None where one was never seen."""
     variables = Variables.of(process)
-    found: dict[int, _Values] = {}
-    for number, step in enumerate(process.steps):
-        members = np.unique(variables.first_name[variables.membership(step.optimizer, step.begin).variables])
-        before, known = _digests(process, members, step.begin)
-        after, _ = _digests(process, members, step.end)
-        if not known.all():
-            return None
-        for variable, *pair in zip(members.tolist(), before.tolist(), after.tolist(), strict=True):
-            found.setdefault(variable, []).append((number, *pair))
-    return found
+    lines = variables.step_table
+    names = variables.first_name[lines.variable]
+    order = _by_tensor(names, lines.step)
+    names, steps = names[order], lines.step[order]
+    before, known = _digests(process, names, lines.column("begin")[order])
+    after, _ = _digests(process, names, lines.column("end")[order])
+    if not known.all():
+        return None
+    tensors, begins = np.unique(names, return_index=True)
+    parts = zip(*(np.split(column, begins[1:]) for column in (steps, before, after)), strict=True)
+    return {name: _Values(*part) for name, part in zip(tensors.tolist(), parts, strict=False)}
 
 
-def _moved(values: _Values) -> frozenset[int]:
-    """The steps that left a tensor with another value."""
-    return frozenset(number for number, before, after in values if before != after)
+def _by_tensor(names: Ints, steps: Ints) -> Ints:
+    """The last line of each tensor in each step, by tensor and step: one may be held under several names."""
+    order = np.lexsort((steps, names))
+    last = np.ones(len(order), dtype=bool)
+    last[:-1] = (np.diff(names[order]) != 0) | (np.diff(steps[order]) != 0)
+    return order[last]
 
 
-def _taken(values: _Values) -> Iterator[tuple[int, ...]]:
+def _taken(values: _Values) -> list[tuple[int, ...]]:
     """The values that a tensor took: since when it is held, and for how long without moving, does not matter."""
-    last = values[0][1]
-    yield (last,)
-    for number, before, after in values:
-        if not last == before == after:
-            yield number, before, after
-        last = after
+    last = np.concatenate([values.before[:1], values.after[:-1]])
+    new = (last != values.before) | (values.before != values.after)
+    columns = (column[new].tolist() for column in (values.steps, values.before, values.after))
+    return [(int(last[0]),), *zip(*columns, strict=True)]
 
 
-def _digests(process: Process, numbers: Ints, at: int) -> tuple[Ints, Bools]:
-    """Of each variable the digest of the value that it had at a time, and whether it had been seen by then."""
-    rows = Variables.of(process).last(numbers, np.full(len(numbers), at))
+def _digests(process: Process, variables: Ints, at: Ints) -> tuple[npt.NDArray[np.uint64], Bools]:
+    """The digest of the value that each variable had at a time, and whether it had been seen by then."""
+    rows = Variables.of(process).last(variables, at)
     known = rows >= 0
-    return np.where(known, process.events["digest"][np.maximum(rows, 0)], 0), known
+    digests = process.events["digest"][np.maximum(rows, 0)] if len(process.events) else np.zeros(len(rows), np.uint64)
+    return np.where(known, digests, np.uint64(0)), known
 
 
 def _trainable(process: Process, number: int, values: _Values) -> bool:
@@ -107,12 +125,12 @@ def _trainable(process: Process, number: int, values: _Values) -> bool:
     flag = variables.companion("requires_grad")[[number]]
     if not flag[0]:
         return bool(variables.symbols[number].get("requires_grad"))
-    ends = np.array([process.steps[step].end for step, *_ in values])
+    ends = np.array([process.steps[step].end for step in values.steps.tolist()])
     states = variables.state(np.repeat(flag, len(ends)), ends)
     return bool((states == fmt.TRUE).any())
 
 
-def _rates(process: Process, moved: Mapping[int, frozenset[int] | None]) -> tuple[tuple[Rates, int], ...] | None:
+def _rates(process: Process, moved: Mapping[int, Ints | None]) -> tuple[tuple[Rates, int], ...] | None:
     """The learning rates of what is trained, in the steps that `moved` it (None: that hold it); None where one was not
     seen.
     """
@@ -122,41 +140,42 @@ def _rates(process: Process, moved: Mapping[int, frozenset[int] | None]) -> tupl
         for number in variables.ids("lr").tolist()
         for symbol in (variables.symbols[number],)
     }
-    changes: dict[int, list[tuple[int, float]]] = {}
-    for number, step in enumerate(process.steps):
-        members = variables.membership(step.optimizer, step.begin)
-        rates: dict[int, float] = {}
-        for group in np.unique(members.groups).tolist():
-            rate = by_group.get((step.optimizer, group), 0)
-            if process.optimizer_class[step.optimizer] == BY_HAND:
-                continue
-            row = int(variables.last(np.array([rate]), np.array([step.begin]))[0]) if rate else -1
-            if row < 0:
-                return None
-            rates[group] = float(process.events["value"][row])
-        names = variables.first_name[members.variables]
-        for variable, group in dict(zip(names.tolist(), members.groups.tolist(), strict=True)).items():
-            if variable not in moved:
-                continue
-            known, steps = changes.setdefault(variable, []), moved[variable]
-            if group in rates and (steps is None or number in steps) and (not known or known[-1][1] != rates[group]):
-                known.append((number, rates[group]))
-    return tuple(sorted(Counter(tuple(changes[variable]) for variable in moved).items()))
+    lines = variables.step_table
+    optimizers, begins = lines.column("optimizer"), lines.column("begin")
+    rated = ~np.array([name == BY_HAND for name in process.optimizer_class], dtype=bool)[optimizers]
+    groups, of_line = np.unique((optimizers << 32) + lines.group, return_inverse=True)
+    known = [by_group.get((group >> 32, group & 0xFFFFFFFF), 0) for group in groups.tolist()]
+    rate = np.array(known, dtype=np.int64)[of_line]
+    rows = variables.last(rate, begins)
+    if (rated & ((rate == 0) | (rows < 0))).any():
+        return None
+    names = variables.first_name[lines.variable]
+    order = _by_tensor(names, lines.step)
+    order = order[rated[order]]
+    values = process.events["value"][rows[order]]
+    borders = np.searchsorted(names[order], np.array([*moved], dtype=np.int64)[:, None] + np.array([0, 1]))
+    found: Counter[Rates] = Counter()
+    for (low, high), steps in zip(borders.tolist(), moved.values(), strict=True):
+        mine, rates = lines.step[order[low:high]], values[low:high]
+        if steps is not None:
+            kept = np.isin(mine, steps)
+            mine, rates = mine[kept], rates[kept]
+        new = np.ones(len(mine), dtype=bool)
+        new[1:] = rates[1:] != rates[:-1]
+        found[tuple(zip(mine[new].tolist(), rates[new].tolist(), strict=True))] += 1
+    return tuple(sorted(found.items()))
 
 
 def _moving(process: Process, numbers: Ints) -> Iterator[str]:
     """Hashes of the values that those variables took, as they stood when steps began, which moved in between."""
-    begins = [step.begin for step in process.steps]
-    table = [_digests(process, numbers, begin) for begin in begins]
-    for place in range(len(numbers)):
-        values: list[tuple[int, ...]] = []
-        for step, (digests, known) in enumerate(table):
-            digest = int(digests[place])
-            if known[place] and (not values or values[-1][-1] != digest):
-                # What a tensor begins with was there before anybody looked; when that was does not matter.
-                values.append((step, digest) if values else (digest,))
-        if len(values) > 1:
-            yield _hash(values)
+    begins = np.array([step.begin for step in process.steps], dtype=np.int64)
+    for number in numbers.tolist():
+        digests, known = _digests(process, np.full(len(begins), number), begins)
+        steps = np.flatnonzero(known)
+        new = steps[1:][digests[steps[1:]] != digests[steps[:-1]]]
+        if len(new):
+            # What a tensor begins with was there before anybody looked; when that was does not matter.
+            yield _hash([(int(digests[steps[0]]),), *zip(new.tolist(), digests[new].tolist(), strict=True)])
 
 
 def _histories(process: Process) -> Iterator[str]:
@@ -169,9 +188,11 @@ def _histories(process: Process) -> Iterator[str]:
     for begin, stop in zip(begins.tolist(), stops.tolist(), strict=True):
         mine = rows[begin:stop]
         digests, steps = events["digest"][mine], np.searchsorted(ends, events["seq"][mine])
-        new = [place for place in range(len(mine)) if place == 0 or digests[place] != digests[place - 1]]
+        new = np.ones(len(mine), dtype=bool)
+        new[1:] = digests[1:] != digests[:-1]
         # As in `_moving`: when it was first looked at does not matter.
-        yield _hash([(0 if place == 0 else int(steps[place]), int(digests[place])) for place in new])
+        steps[:1] = 0
+        yield _hash(zip(steps[new].tolist(), digests[new].tolist(), strict=True))
 
 
 def _evaluated(process: Process) -> list[int]:
@@ -185,12 +206,14 @@ def _effective(process: Process) -> set[str]:
     events = process.events
     rows = np.flatnonzero((events["kind"] == fmt.CHANGE) & (events["old"] != fmt.UNSEEN))
     around = process.parent_row[rows]
-    found = {process.api[row] for row in np.unique(around[around >= 0]).tolist()} - {""}
-    return found | {process.api[row] for row in process.rows_of_type("clip").tolist() if _cut(process, row)}
+    calls = np.concatenate([around[around >= 0], _cuts(process)])
+    return {process.api.values[code] for code in np.unique(process.api.codes[calls]).tolist()} - {""}
 
 
-def _cut(process: Process, row: int) -> bool:
-    """Whether a clipping call found a norm above its limit; gradients are not looked at after each one."""
-    given = process.raw.symbols["args"][int(process.events["args"][row])].get("values") or {}
-    limit = given.get("max_norm")
-    return isinstance(limit, (int, float)) and float(process.events["value"][row]) > limit
+def _cuts(process: Process) -> Ints:
+    """Clipping calls that found a norm above their limit; gradients are not looked at after each one."""
+    given = [(symbol.get("values") or {}).get("max_norm") for symbol in process.raw.symbols["args"]]
+    limit = np.array([float(value) if isinstance(value, (int, float)) else np.nan for value in given])
+    rows = process.rows_of_type("clip")
+    cuts: Ints = rows[process.events["value"][rows] > limit[process.events["args"][rows]]]
+    return cuts

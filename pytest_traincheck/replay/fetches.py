@@ -46,5 +46,5 @@ def _of_workers(run: Run) -> Mapping[int, Fetch]:
 
 def _measured(process: Process, name: str) -> Mapping[int, int]:
     """Call -> hash of the measures of one name."""
-    rows = process.events[process.measures(name)]
-    return dict(zip(rows["parent"].tolist(), rows["digest"].tolist(), strict=True))
+    rows, events = process.measures(name), process.events
+    return dict(zip(events["parent"][rows].tolist(), events["digest"][rows].tolist(), strict=True))

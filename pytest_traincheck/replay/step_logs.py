@@ -78,7 +78,7 @@ class _Told:
     def __init__(self, process: Process) -> None:
         self._process = process
         events = process.events
-        self._ends = events["end"].astype(np.int64)
+        self._ends = events["end"]
         models = set(process.entry_rows.tolist())
         self._inputs = np.array(
             [row for row in self._rows(*_INPUTS) if int(process.parent_row[row]) in models], dtype=np.int64

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.columns import Columns, Rows
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.trace.reader import RawTrace, read_meta
-from pytest_traincheck.trace.rows import Rows, checked_events
+from pytest_traincheck.trace.rows import checked_events
 from pytest_traincheck.trace.symbols import Tables, parse_symbols
 
 _NOTHING = np.empty(0, dtype=fmt.EVENT)
@@ -59,11 +60,12 @@ class GrowingProcess:
             return _NOTHING
         self.read += written
         self._read_symbols()
-        return checked_events(rows[:written], self.tables, self.path / "events.bin", whole=finished)
+        found = checked_events(Columns.of(rows[:written]), self.tables, self.path / "events.bin", whole=finished)
+        return found[:]
 
     def raw(self, events: Rows) -> RawTrace:
         """Some of its rows, in order of time, as a trace."""
-        return RawTrace(self.path, self.meta, self.tables, events)
+        return RawTrace(self.path, self.meta, self.tables, Columns.of(events))
 
     def _read_symbols(self) -> None:
         """Rows first, then symbols: every row that was read has its symbols then."""

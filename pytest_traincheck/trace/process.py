@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Bools, Ints, Labels
+from pytest_traincheck.trace.columns import Columns
+from pytest_traincheck.trace.labels import Bools, Codes, Ints, Labels
 from pytest_traincheck.trace.names import Names, build_names
 from pytest_traincheck.trace.reader import RawTrace
-from pytest_traincheck.trace.stages import STAGES, shown, stages
+from pytest_traincheck.trace.stages import STAGES, pieces, shown, stages
 
 T = TypeVar("T")
 
@@ -44,6 +45,8 @@ class Process:
     """Name of the optimizer that counts the iterations, where a golden says so."""
     argument_names: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Model and the name of an argument -> the name that the golden has for it, where that is another one."""
+    of_events: dict[object, Any] = field(default_factory=dict, repr=False)
+    """What depends on no name, so that the same events under other names share it."""
     _memo: dict[object, Any] = field(default_factory=dict, repr=False)
 
     def memo(self, key: object, compute: Callable[[], T]) -> T:
@@ -52,6 +55,26 @@ class Process:
             self._memo[key] = compute()
         value: T = self._memo[key]
         return value
+
+    def renamed(
+        self,
+        roots: Mapping[str, str],
+        optimizers: Mapping[str, str],
+        lead: str,
+        arguments: Mapping[tuple[str, str], str] | None,
+    ) -> Process:
+        """The same events, called as the golden calls them. What was derived from them already is not derived again."""
+        other = Process(
+            self.raw,
+            {**self.root_names, **roots},
+            {**self.optimizer_names, **optimizers},
+            lead,
+            arguments or self.argument_names,
+            self.of_events,
+        )
+        # A cached property lies in the dictionary of its object.
+        vars(other).update({name: value for name, value in vars(self).items() if name in _OF_EVENTS})
+        return other
 
     def input_path(self, model: str, path: str) -> str:
         """Where an input lies among a model's arguments, as the golden calls them."""
@@ -69,7 +92,7 @@ class Process:
         return int(self.raw.meta.get("world_size", 1))
 
     @property
-    def events(self) -> npt.NDArray[np.void]:
+    def events(self) -> Columns:
         return self.raw.events
 
     @cached_property
@@ -146,18 +169,24 @@ class Process:
         """Rows whose `seq` is given; -1 where there is none (0, or a call that was still open when the process
         died).
         """
-        wanted = np.asarray(seq, dtype=np.int64)
-        column = self.events["seq"].astype(np.int64)
-        position = np.searchsorted(column, wanted)
-        inside = position < len(column)
-        found = np.where(inside, position, 0)
+        wanted = np.asarray(seq)
+        column = self.events["seq"]
         if not len(column):
             return np.full(wanted.shape, -1)
-        return np.where(inside & (column[found] == wanted), found, -1)
+        # Numbers of another type would make a copy of the whole column in that type.
+        number = np.clip(wanted, 0, _HIGHEST).astype(column.dtype, copy=False)
+        position = np.minimum(np.searchsorted(column, number), len(column) - 1)
+        return np.where(column[position] == wanted, position, -1)
 
     @cached_property
-    def parent_row(self) -> Ints:
-        return self.row_at(self.events["parent"])
+    def parent_row(self) -> Codes:
+        """The row of the call around each event; -1 where there is none."""
+        found: list[Codes] = [np.empty(0, dtype=np.int32)]
+        parents = self.events["parent"]
+        for begin in range(0, len(parents), _AT_ONCE):
+            found.append(self.row_at(parents[begin : begin + _AT_ONCE]).astype(np.int32))
+        rows: Codes = np.concatenate(found)
+        return rows
 
     @cached_property
     def for_plug_ins(self) -> frozenset[str]:
@@ -165,24 +194,23 @@ class Process:
         return frozenset(self.raw.meta.get("extensions_in_use") or ())
 
     @cached_property
-    def outer_types(self) -> Ints:
+    def outer_types(self) -> Codes:
         """A bit set of the API types that enclose each event, over `TRAINING_TYPES`, "function", "module",
         "compile".
         """
-        parents = self.parent_row
         bits = [_TYPE_BITS.get(name, 0) for name in self.type_codes.values]  # No rule asks what lies within the others.
-        own = np.array(bits, dtype=np.int64)[self.type_codes.codes]
+        own = np.array(bits, dtype=np.int16)[self.type_codes.codes]
         # `result` covers the way from each event up to `current`; both double their reach in every turn, so that a deep
-        # chain of calls costs no more than the logarithm of its depth.
-        current = parents.copy()
-        inside = current >= 0
-        result = np.where(inside, own[np.maximum(current, 0)], 0)
-        while inside.any():
-            above = np.maximum(current, 0)
-            result = np.where(inside, result | result[above], result)
-            current = np.where(inside, current[above], -1)
-            inside = current >= 0
-        return result
+        # chain of calls costs no more than the logarithm of its depth. What lies in no call is at the end of its way,
+        # and one row more stands for what is around it.
+        size = len(own)
+        current = np.append(np.where(self.parent_row < 0, size, self.parent_row), np.int32(size))
+        result = np.append(own, np.int16(0))[current]
+        while (current < size).any():
+            result |= result[current]
+            current = current[current]
+        bit_sets: Codes = result[:size]
+        return bit_sets
 
     def inside(self, *types: str) -> Bools:
         """Which events lie within a call of one of these types. Raises `KeyError` for a type that has no bit."""
@@ -198,16 +226,13 @@ class Process:
         numbers: dict[int, int] = {}
         steps: list[OptimizerStep] = []
         nested = self.inside("optimizer")
-        for row in self.rows_of_type("optimizer").tolist():
-            event = self.events[row]
-            if nested[row] or int(event["flags"]) & fmt.RAISED:
-                continue
-            optimizer = int(event["opt"])
+        rows = self.rows_of_type("optimizer")
+        rows = rows[~nested[rows] & ((self.events["flags"][rows] & fmt.RAISED) == 0)]
+        columns = (self.events[name][rows].tolist() for name in ("opt", "seq", "end"))
+        for row, optimizer, begin, end in zip(rows.tolist(), *columns, strict=True):
             number = numbers.get(optimizer, 0)
-            steps.append(
-                OptimizerStep(row, optimizer, number, ended.get(optimizer, 0), int(event["seq"]), int(event["end"]))
-            )
-            ended[optimizer] = int(event["end"])
+            steps.append(OptimizerStep(row, optimizer, number, ended.get(optimizer, 0), begin, end))
+            ended[optimizer] = end
             numbers[optimizer] = number + 1
         return tuple(steps)
 
@@ -271,12 +296,13 @@ class Process:
         return len(self.step_ends)
 
     @cached_property
-    def window(self) -> Ints:
+    def window(self) -> Codes:
         """The window of each event; the events after the last step have the number `windows`."""
-        return np.searchsorted(self.step_ends, self.events["seq"].astype(np.int64), side="left")
+        seq = self.events["seq"]
+        return pieces(np.searchsorted(seq, self.step_ends.astype(seq.dtype), side="right"), len(seq))
 
     @cached_property
-    def stage(self) -> Ints:
+    def stage(self) -> Codes:
         """Index into `STAGES` for each event; see `stages`."""
         return stages(self)
 
@@ -290,15 +316,15 @@ class Process:
         return Labels.of(self.stage, STAGES)
 
     @cached_property
-    def grad_mode(self) -> Ints:
-        table = np.array([int(bool(symbol.get("grad", True))) for symbol in self.raw.symbols["ctx"]], dtype=np.int64)
-        modes: Ints = table[self.events["ctx"]]
+    def grad_mode(self) -> Codes:
+        table = np.array([bool(symbol.get("grad", True)) for symbol in self.raw.symbols["ctx"]], dtype=np.int8)
+        modes: Codes = table[self.events["ctx"]]
         return modes
 
     @cached_property
-    def inference(self) -> Ints:
-        table = np.array([int(bool(symbol.get("inference"))) for symbol in self.raw.symbols["ctx"]], dtype=np.int64)
-        modes: Ints = table[self.events["ctx"]]
+    def inference(self) -> Codes:
+        table = np.array([bool(symbol.get("inference")) for symbol in self.raw.symbols["ctx"]], dtype=np.int8)
+        modes: Codes = table[self.events["ctx"]]
         return modes
 
     @cached_property
@@ -333,6 +359,18 @@ class Process:
     def stage_name(self, row: int) -> str:
         return STAGES[int(self.stage[row])]
 
+
+_HIGHEST = np.iinfo(np.uint32).max
+
+_AT_ONCE = 1 << 16
+"""Events whose parents are looked up together, in memory that does not grow with a run."""
+
+_OF_EVENTS = frozenset({
+    "is_call", "api_names", "api_types", "type_codes", "_measures", "api", "forward_rows", "optimizer_class",
+    "entry_rows", "parent_row", "for_plug_ins", "outer_types", "steps", "stage", "shown", "stage_labels", "grad_mode",
+    "inference", "autocast",
+})  # fmt: skip
+"""Cached properties that depend on no name."""
 
 _TYPE_BITS: Mapping[str, int] = {
     name: 1 << position

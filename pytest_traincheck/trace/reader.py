@@ -8,17 +8,17 @@ failed, and what is read here is indexed, allocated and followed without another
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-import numpy as np
-import numpy.typing as npt
-
+from pytest_traincheck.trace.columns import Columns, Rows
 from pytest_traincheck.trace.errors import TraceError, damaged
-from pytest_traincheck.trace.format import EVENT, FORMAT, SKETCH
-from pytest_traincheck.trace.rows import checked_events, checked_sketches, parse_rows
+from pytest_traincheck.trace.format import FORMAT, SKETCH
+from pytest_traincheck.trace.rows import checked_events, checked_sketches, parse_rows, read_events
 from pytest_traincheck.trace.schema import wrong_meta
 from pytest_traincheck.trace.stretch import Stretch
 from pytest_traincheck.trace.symbols import Tables, parse_symbols
@@ -31,7 +31,7 @@ class RawTrace:
     path: Path
     meta: Mapping[str, Any]
     symbols: Tables
-    events: npt.NDArray[np.void]
+    events: Columns
     stretch: Stretch | None = None
     """Set where the events are the first of a long training and some later ones."""
     until: int | None = None
@@ -54,14 +54,14 @@ def read_process(path: Path) -> RawTrace:
     written = bool(meta.get("events", 0)) and whole
     symbols_file, events_file = path / "symbols.jsonl", path / "events.bin"
     # Rows before symbols: of a run that still goes on, every row that is read has its symbols then.
-    rows = parse_rows(_content(events_file, needed=written), EVENT, events_file, whole=whole)
+    rows = _events(events_file, needed=written, whole=whole)
     symbols = parse_symbols(_content(symbols_file, needed=written), symbols_file, whole=whole)
     if whole and len(rows) != meta.get("events", len(rows)):
         raise damaged(events_file, f"it has {len(rows)} rows, and the process wrote {meta['events']}")
     return RawTrace(path, meta, symbols, checked_events(rows, symbols, events_file, whole=whole))
 
 
-def read_sketches(raw: RawTrace) -> npt.NDArray[np.void]:
+def read_sketches(raw: RawTrace) -> Rows:
     """The rows of `sketches.bin` in the order they were written; none where the file is missing.
 
     Raises:
@@ -108,10 +108,25 @@ def read_meta(path: Path) -> Mapping[str, Any]:
 
 def _content(path: Path, *, needed: bool) -> bytes:
     """The bytes of a file; none where it is missing and not `needed`."""
+    with _opened(path, needed=needed) as stream:
+        return stream.read()
+
+
+def _events(path: Path, *, needed: bool, whole: bool) -> Columns:
+    """The rows of `events.bin`; none where it is missing and not `needed`."""
+    with _opened(path, needed=needed) as stream:
+        return read_events(stream, path, whole=whole)
+
+
+@contextmanager
+def _opened(path: Path, *, needed: bool) -> Iterator[BinaryIO]:
+    """A file to read; an empty one where it is missing and not `needed`."""
     try:
         # A pipe or a device would block or never end, so look before opening.
         if path.is_file():
-            return path.read_bytes()
+            with path.open("rb") as stream:
+                yield stream
+            return
         if path.exists() or path.is_symlink():
             raise damaged(path, "it is not a file")
     except OSError as error:
@@ -120,4 +135,4 @@ def _content(path: Path, *, needed: bool) -> bytes:
         ) from error
     if needed:
         raise damaged(path, "it is missing")
-    return b""
+    yield BytesIO()

@@ -107,16 +107,7 @@ class Run:
         """
         if not roots and not optimizers and not lead and not arguments:
             return self
-        processes = tuple(
-            Process(
-                process.raw,
-                {**process.root_names, **roots},
-                {**process.optimizer_names, **optimizers},
-                lead,
-                arguments or process.argument_names,
-            )
-            for process in self.processes
-        )
+        processes = tuple(process.renamed(roots, optimizers, lead, arguments) for process in self.processes)
         return Run(self.path, processes, self.workers, self.others)
 
 

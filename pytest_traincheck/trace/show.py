@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from pytest_traincheck.printable import printable_line
 from pytest_traincheck.redaction import redacted_words
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.trace.labels import Labels
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.reader import read_process
 from pytest_traincheck.trace.run import described
@@ -36,14 +39,12 @@ def summarise(run_dir: Path) -> str:
 def _summary(process: Process) -> str:
     meta = process.raw.meta
     events = process.events
-    calls = Counter(process.api[row] for row in (events["kind"] == fmt.CALL).nonzero()[0].tolist())
-    changes = Counter(
-        Variables.of(process).kind[int(number)] for number in events["subject"][events["kind"] == fmt.CHANGE]
-    )
+    calls = _often(process.api.take(process.is_call))
+    changes = _often(Variables.of(process).kind.take(events["subject"][events["kind"] == fmt.CHANGE]))
     state = "finished" if meta.get("finished") else "did not finish"
     lines = [
         f"process {meta.get('pid')} (rank {process.rank} of {process.world_size}), {state}: {len(events)} events, "
-        f"{events.nbytes} bytes",
+        f"{len(events) * fmt.EVENT.itemsize} bytes",
         f"  command    {' '.join(redacted_words(meta.get('argv', [])))}",
         "  libraries  " + ", ".join(f"{name} {version}" for name, version in sorted(meta.get("versions", {}).items())),
         f"  steps      {process.windows} of {process.names.optimizers[process.lead_optimizer] or 'no optimizer'}",
@@ -94,3 +95,10 @@ def _tree(process: Process, limit: int) -> Iterator[str]:
             yield f"{where}{kind} {process.names.variables[number]}: {old} -> {new}"
     if len(events) > limit:
         yield f"... {len(events) - limit} more events"
+
+
+def _often(column: Labels) -> Counter[str]:
+    """How often each string stands in a column, in the order of their first places."""
+    codes, first, counts = np.unique(column.codes, return_index=True, return_counts=True)
+    found = sorted(zip(first.tolist(), codes.tolist(), counts.tolist(), strict=True))
+    return Counter({column.values[code]: count for _, code, count in found})

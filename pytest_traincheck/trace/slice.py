@@ -37,11 +37,12 @@ def write_slice(run: Run, last: Sequence[int | None], target: Path) -> int:
 
 
 def _write_process(raw: RawTrace, border: int | None, target: Path) -> int:
-    events, sketches = raw.events, read_sketches(raw)
-    if border is not None:
-        events, sketches = events[events["end"] <= border], sketches[sketches["at"] <= border]
     # The order in which a process writes: a call when it ends.
-    events = events[np.argsort(events["end"], kind="stable")]
+    order = np.argsort(raw.events["end"], kind="stable")
+    sketches = read_sketches(raw)
+    if border is not None:
+        order, sketches = order[raw.events["end"][order] <= border], sketches[sketches["at"] <= border]
+    events = raw.events[order]
     target.mkdir(parents=True)
     # The paths of imported modules tell much of a machine and nothing of a training.
     argv = redacted_words(raw.meta.get("argv", []))

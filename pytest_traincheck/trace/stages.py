@@ -8,7 +8,7 @@ import numpy as np
 
 from pytest_traincheck.optimizer_label import BY_HAND
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Bools, Ints
+from pytest_traincheck.trace.labels import Bools, Codes, Ints
 
 if TYPE_CHECKING:
     from pytest_traincheck.trace.process import Process
@@ -22,7 +22,7 @@ INIT, TRAIN, EVAL = range(3)
 TRAINING_TYPES = frozenset({"optimizer", "zero_grad", "autograd", "clip", "scaler", "scheduler", "update"})
 
 
-def stages(process: Process) -> Ints:
+def stages(process: Process) -> Codes:
     """Index into `STAGES` for each event.
 
     A forward pass belongs to training if gradients are recorded and a backward pass follows before the same model is
@@ -32,34 +32,44 @@ def stages(process: Process) -> Ints:
     forward passes goes with the last one that recorded gradients, or is evaluation if it records none itself.
     """
     events = process.events
-    result = np.full(len(events), INIT, dtype=np.int64)
+    result: Codes = np.full(len(events), INIT, dtype=np.int8)
     entries = process.entry_rows
     if entries.size:
-        seq = events["seq"].astype(np.int64)
         stage = _entry_stages(process, entries)
         stage[_before_optimizers(process, entries)] = INIT
-        starts, ends = seq[entries], events["end"].astype(np.int64)[entries]
-        last = np.searchsorted(starts, seq, side="right") - 1
-        inside = (last >= 0) & (seq < ends[np.maximum(last, 0)])
+        last, inside = _forward_around(process, entries)
+        # An event before all others is looked up at the end of a table: there stands what is true of it.
         recording = process.grad_mode[entries] == 1
-        recorded_starts, recorded_stage = starts[recording], stage[recording]
-        last_recorded = np.searchsorted(recorded_starts, seq, side="right") - 1
-        outside = np.where((last >= 0) & (stage[np.maximum(last, 0)] != INIT), EVAL, INIT)
-        if len(recorded_starts):
+        outside = np.append(np.where(stage != INIT, EVAL, INIT), INIT).astype(np.int8)[last]
+        if recording.any():
+            recorded = entries[recording]
+            last_recorded = pieces(recorded, len(events)) - 1
             follows = (last_recorded >= 0) & (process.grad_mode == 1)
-            outside = np.where(follows, recorded_stage[np.maximum(last_recorded, 0)], outside)
-        result = np.where(inside, stage[np.maximum(last, 0)], outside)
+            outside[follows] = stage[recording][last_recorded[follows]]
+        result = np.where(inside, np.append(stage, INIT).astype(np.int8)[last], outside)
     elif any(process.optimizer_class[step.optimizer] == BY_HAND for step in process.steps):
         _of_functions(process, result)
     result[process.type_codes.isin(TRAINING_TYPES)] = TRAIN
-    return np.asarray(result, dtype=np.int64)
+    return result
 
 
-def _of_functions(process: Process, result: Ints) -> None:
+def pieces(begins: Codes, size: int) -> Codes:
+    """For each of `size` events how many of the rows `begins`, which are in order, come up to it."""
+    return np.repeat(np.arange(len(begins) + 1, dtype=np.int32), np.diff(begins, prepend=0, append=size))
+
+
+def _forward_around(process: Process, entries: Ints) -> tuple[Codes, Bools]:
+    """For each event the last of the forward passes that began up to then, -1 for none, and whether it lies in it."""
+    events = process.events
+    last = pieces(entries, len(events)) - 1
+    return last, events["seq"] < np.append(events["end"][entries], np.uint32(0))[last]
+
+
+def _of_functions(process: Process, result: Codes) -> None:
     """The stages of a program that has neither a model nor an optimizer: what comes before the last `backward` and
     records gradients is training, and what records none is evaluation; initialisation is set-up.
     """
-    seq = process.events["seq"].astype(np.int64)
+    seq = process.events["seq"]
     calls = process.is_call & ~process.type_codes.isin(["init"])
     backward = seq[process.rows_of_type("autograd")]
     began = seq[calls & process.type_codes.isin(["function", "data"])]
@@ -70,20 +80,17 @@ def _of_functions(process: Process, result: Ints) -> None:
 
 def shown(process: Process) -> Bools:
     """Which events lie in a forward pass of set-up, that of a model that is not trained yet."""
-    events = process.events
     entries = process.entry_rows[process.stage[process.entry_rows] == INIT]
     if not entries.size:
-        return np.zeros(len(events), dtype=bool)
-    seq = events["seq"].astype(np.int64)
-    last = np.searchsorted(seq[entries], seq, side="right") - 1
-    return np.asarray((last >= 0) & (seq < events["end"].astype(np.int64)[entries[np.maximum(last, 0)]]))
+        return np.zeros(len(process.events), dtype=bool)
+    return _forward_around(process, entries)[1]
 
 
 def _before_optimizers(process: Process, entries: Ints) -> Bools:
     """Which forward passes come before the last optimizer that is made before the first step, and lead to no backward
     pass until then.
     """
-    seq = process.events["seq"].astype(np.int64)
+    seq = process.events["seq"]
     made, steps, backward = (seq[process.rows_of_type(name)] for name in ("construct", "optimizer", "autograd"))
     made = made[made < steps.min()] if len(steps) else made[:0]
     if not len(made):
@@ -107,12 +114,12 @@ def _held_roots(process: Process) -> list[int]:
 
 def _entry_stages(process: Process, entries: Ints) -> Ints:
     events = process.events
-    seq = events["seq"].astype(np.int64)
+    seq = events["seq"]
     training = (events["flags"][entries] & fmt.TRAINING) != 0
     recording = process.grad_mode[entries] == 1
     roots = np.array([symbol.get("root", 0) for symbol in process.raw.symbols["mod"]], dtype=np.int64)
     root = roots[events["mod"][entries]]
-    backward = seq[process.rows_of_type("autograd")]
+    backward = seq[process.rows_of_type("autograd")].astype(np.int64)
     stage = np.full(len(entries), EVAL, dtype=np.int64)
     # A model in eval mode that no optimizer holds (a teacher, a target network) is evaluated, whoever trains on its
     # output.
@@ -126,7 +133,7 @@ def _entry_stages(process: Process, entries: Ints) -> Ints:
         if not len(mine):
             continue
         border = np.flatnonzero(np.concatenate([[True], training[mine][1:] != training[mine][:-1]]))
-        start = seq[entries[mine[border]]]
+        start = seq[entries[mine[border]]].astype(np.int64)
         limit = np.append(start[1:], np.iinfo(np.int64).max)
         trains = np.searchsorted(backward, limit) > np.searchsorted(backward, start)
         block = np.searchsorted(border, np.arange(len(mine)), side="right") - 1

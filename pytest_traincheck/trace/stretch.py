@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.rows import Rows
+from pytest_traincheck.trace.columns import Rows
 
 
 @dataclass(frozen=True)

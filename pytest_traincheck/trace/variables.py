@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,7 +34,9 @@ class Variables:
 
     @staticmethod
     def of(process: Process) -> Variables:
-        return process.memo(Variables, lambda: Variables(process))
+        found: Variables = process.of_events.setdefault(Variables, None) or Variables(process)
+        process.of_events[Variables] = found
+        return found
 
     @cached_property
     def symbols(self) -> tuple[Mapping[str, Any], ...]:
@@ -132,18 +135,47 @@ class Variables:
 
     def membership(self, optimizer: int, seq: int) -> Membership:
         """What an optimizer held at a time: the last recorded shape of each of its groups."""
-        groups = self._groups.get(optimizer, ())
-        times = {group.get("seq", 0) for group in groups}
-        if len(times) == 1 and len({group.get("index", 0) for group in groups}) == len(groups):
-            # Nothing was added or regrouped: one answer for all times.
-            return self.process.memo(
-                ("membership", optimizer), lambda: _membership({group.get("index", 0): group for group in groups})
-            )
         # Before its first record an optimizer held what that record says.
-        known = max(seq, min(times, default=0))
-        latest = {group.get("index", 0): group for group in groups if group.get("seq", 0) <= known}
-        key = ("membership", optimizer, tuple(sorted(group["i"] for group in latest.values())))
-        return self.process.memo(key, lambda: _membership(latest))
+        number = max(1, bisect_right(self._records.get(optimizer, ()), seq))
+        return self.process.memo(("membership", optimizer, number), lambda: self._membership(optimizer, number))
+
+    def _membership(self, optimizer: int, number: int) -> Membership:
+        """What an optimizer held after that many times at which something was recorded of it."""
+        times = self._records.get(optimizer, ())
+        at = times[number - 1] if times else 0
+        shapes = self._shapes.get(optimizer, {}).items()
+        latest = {index: records[place - 1] for index, (seqs, records) in shapes if (place := bisect_right(seqs, at))}
+        variables: list[int] = []
+        groups: list[int] = []
+        for index in sorted(latest):
+            params = latest[index].get("params", ())
+            variables.extend(params)
+            groups.extend([index] * len(params))
+        # A schedule of other hyper-parameters than `lr` leaves a record in every step, in which nothing else is new.
+        held = self.process.memo(
+            ("held", tuple(variables), tuple(groups)),
+            lambda: (np.array(variables, dtype=np.int64), np.array(groups, dtype=np.int64)),
+        )
+        return Membership(*held, {index: group.get("hyper", {}) for index, group in latest.items()})
+
+    @cached_property
+    def _records(self) -> Mapping[int, list[int]]:
+        """The times at which something was recorded of each optimizer's groups."""
+        return {
+            optimizer: sorted({int(group.get("seq", 0)) for group in groups})
+            for optimizer, groups in self._groups.items()
+        }
+
+    @cached_property
+    def _shapes(self) -> Mapping[int, Mapping[int, tuple[list[int], list[Mapping[str, Any]]]]]:
+        """By optimizer and index of a group the times at which it was recorded, in order, and what was."""
+        found: dict[int, dict[int, tuple[list[int], list[Mapping[str, Any]]]]] = {}
+        for optimizer, groups in self._groups.items():
+            for group in sorted(groups, key=lambda group: int(group.get("seq", 0))):
+                seqs, shapes = found.setdefault(optimizer, {}).setdefault(group.get("index", 0), ([], []))
+                seqs.append(int(group.get("seq", 0)))
+                shapes.append(group)
+        return found
 
     def constructed(self, optimizer: int) -> Mapping[int, Mapping[str, Any]]:
         """Hyper-parameters of each group as the optimizer was made with them, before any scheduler touched them."""
@@ -162,10 +194,11 @@ class Variables:
     @cached_property
     def step_table(self) -> StepTable:
         """One line for every parameter that an optimizer holds at each of its steps."""
-        by_members: dict[int, tuple[Membership, list[int]]] = {}
+        by_members: dict[tuple[int, int], tuple[Membership, list[int]]] = {}
         for number, step in enumerate(self.process.steps):
             members = self.membership(step.optimizer, step.begin)
-            by_members.setdefault(id(members), (members, []))[1].append(number)
+            held = id(members.variables), id(members.groups)
+            by_members.setdefault(held, (members, []))[1].append(number)
         steps, variables, groups = [], [], []
         for members, numbers in by_members.values():
             steps.append(np.repeat(np.array(numbers, dtype=np.int64), len(members.variables)))
@@ -204,17 +237,3 @@ class StepTable:
             values = np.array([getattr(step, name) for step in self.steps], dtype=np.int64)
             self._columns[name] = values[self.step] if len(values) else np.empty(0, dtype=np.int64)
         return self._columns[name]
-
-
-def _membership(latest: Mapping[int, Mapping[str, Any]]) -> Membership:
-    variables: list[int] = []
-    groups: list[int] = []
-    for index in sorted(latest):
-        params = latest[index].get("params", ())
-        variables.extend(params)
-        groups.extend([index] * len(params))
-    return Membership(
-        np.array(variables, dtype=np.int64),
-        np.array(groups, dtype=np.int64),
-        {index: group.get("hyper", {}) for index, group in latest.items()},
-    )
