@@ -48,8 +48,13 @@ def golden_runs(plan: SidePlan, spec: PipelineSpec, engine: Engine) -> list[Want
     """
     seeds = [Wanted(plan, f"golden-seed{seed}", seed) for seed in spec.seeds]
     varied = [Wanted(plan, f"golden-vary{number}", spec.seeds[0], extra) for number, extra in enumerate(spec.vary)]
-    is_repeated = engine.repeats and spec.seeds[0] not in spec.seeds[1:]
+    is_repeated = runs_of(spec, repeats=engine.repeats) > len(seeds) + len(varied)
     return [*seeds, *varied, *([Wanted(plan, "golden-repeated", spec.seeds[0])] if is_repeated else [])]
+
+
+def runs_of(spec: PipelineSpec, *, repeats: bool = True) -> int:
+    """How many runs a golden is learned from."""
+    return len(spec.seeds) + len(spec.vary) + (repeats and spec.seeds[0] not in spec.seeds[1:])
 
 
 def learn_from(

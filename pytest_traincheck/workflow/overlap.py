@@ -81,11 +81,12 @@ class Begun(Generic[T]):
                 stop.ask()
             raise
 
-    def result(self, number: int) -> T:
-        """What became of a task, waiting for it. Raises what it raised."""
+    def result(self, number: int, waiting: Callable[[], None] = lambda: None) -> T:
+        """What became of a task; `waiting` is called now and then until it is there. Raises what the task raised."""
         future = self._futures[number]
         while not wait([future], timeout=0.5).done:
             look()
+            waiting()
         return future.result()
 
     def end(self) -> None:

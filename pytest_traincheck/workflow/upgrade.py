@@ -22,7 +22,7 @@ from pytest_traincheck.workflow.candidate import keep_artifacts
 from pytest_traincheck.workflow.changed_lines import between_sides
 from pytest_traincheck.workflow.check_learned import Obtained, check_against
 from pytest_traincheck.workflow.engine import Engine, default_engine
-from pytest_traincheck.workflow.infer import golden_runs, learn_side
+from pytest_traincheck.workflow.infer import learn_side, runs_of
 from pytest_traincheck.workflow.last_check import remember
 from pytest_traincheck.workflow.live_golden import LiveGolden, obtain
 from pytest_traincheck.workflow.next_steps import with_upgrade_commands
@@ -134,7 +134,7 @@ class _Upgrade:
     def _learn(self) -> Obtained:
         """Of the tree as it lies there, which no cache can know."""
         plan = self._plan(Code.GOLDEN, Libraries.OLD)
-        self.progress.expect(len(golden_runs(plan, self.spec, self.engine)))
+        self.progress.expect(runs_of(self.spec, repeats=self.engine.repeats))
         learned = learn_side(plan, self.space, self.spec, engine=self.engine, progress=self.progress)
         return Obtained.of(learned, plan, self.golden.path)
 
