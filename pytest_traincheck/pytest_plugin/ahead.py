@@ -82,7 +82,7 @@ def _kept(work: Work, spec: PipelineSpec) -> tuple[Any, BaseException | None]:
 
 
 def _leave(number: int) -> BaseException:
-    """How a session ends in good order when the job is cancelled: pytest itself dies of SIGTERM, and the runs would stay.
+    """How a session ends in good order when its job is cancelled: pytest itself dies of SIGTERM, and the runs stay.
 
     A `SystemExit` inside an item would count as its failure, and the session would go on.
     """
