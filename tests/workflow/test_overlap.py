@@ -99,7 +99,6 @@ def _runs(tmp_path: Path, jobs: int, script: str, count: int = 2, **options: obj
     return list(overlap.each(tasks))
 
 
-
 PORT = """
 import socket, sys, time
 with socket.socket() as taken:
@@ -108,6 +107,11 @@ with socket.socket() as taken:
 """
 
 
+@pytest.mark.fault(
+    area="Processes",
+    tried="two runs at a time (`--jobs 2`) that listen on the same port",
+    happens="the one that failed is made again by itself, and passes; a note says how to spare the first attempt",
+)
 def test_a_port_that_the_neighbour_has_taken_costs_a_second_attempt(tmp_path: Path) -> None:
     import socket
 
@@ -128,6 +132,11 @@ def test_what_goes_wrong_alone_goes_wrong(tmp_path: Path, jobs: int) -> None:
     assert [outcome.notes for outcome in outcomes] == [(), ()]
 
 
+@pytest.mark.fault(
+    area="Processes",
+    tried="two runs at a time in one tree, one of which writes to it (`--jobs {jobs}`)",
+    happens="each is told of its own files: what could be either's is found out by runs one after another",
+)
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_each_run_is_told_of_its_own_files_alone(tmp_path: Path, jobs: int) -> None:
     script = "import sys, time, pathlib; time.sleep(0.5)\nif sys.argv[1] == '1': pathlib.Path('made').write_text('x')"
