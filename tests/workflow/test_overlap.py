@@ -134,7 +134,7 @@ def test_what_goes_wrong_alone_goes_wrong(tmp_path: Path, jobs: int) -> None:
 
 @pytest.mark.fault(
     area="Processes",
-    tried="two runs at a time in one tree, one of which writes to it (`--jobs {jobs}`)",
+    tried="two runs at a time in one tree, one of which writes to it",
     happens="each is told of its own files: what could be either's is found out by runs one after another",
 )
 @pytest.mark.parametrize("jobs", [1, 2])
