@@ -244,7 +244,10 @@ def main() -> int:
     for _ in range(arguments.rounds):
         for number, (package, jobs) in enumerate(variants):
             with tempfile.TemporaryDirectory(prefix="moments-") as directory:
-                weeks[number].append(live(Path(directory), package=package, jobs=jobs))
+                week = live(Path(directory), package=package, jobs=jobs)
+                weeks[number].append(week)
+            spent = ", ".join(f"{moment.wall:.1f} ({moment.cpu:.1f} CPU)" for moment in week.moments)
+            print(f"{package.name}, {jobs} at a time: {spent}", file=sys.stderr, flush=True)
     print(markdown_table(["step", "command", "exit status", *_heads(variants)], _rows(weeks)))
     print_facts(facts)
     wrong = [moment for lived in weeks for week in lived for moment in week.moments if not moment.as_expected]
