@@ -39,8 +39,7 @@ class Ahead:
         `waiting` is called now and then meanwhile. Raises what `work` raises.
         """
         if self.overlap.places == 1:
-            with exit_on_termination(_leave):
-                return work(spec)
+            return _cancellable(work, spec)
         if spec.name not in self._numbers:
             self._begin(spec, work, frozenset(done))
         assert self._begun is not None
@@ -71,6 +70,17 @@ class Ahead:
             self._begun = None
             self._numbers = {}
             self._held.close()
+
+
+def _cancellable(work: Work, spec: PipelineSpec) -> Any:
+    """What `work` makes of a pipeline in this thread. Nothing on the way may take the leaving for a mistake of its own,
+    so that it is a `SystemExit` up to here.
+    """
+    try:
+        with exit_on_termination():
+            return work(spec)
+    except SystemExit as leaving:
+        raise _leave(int(leaving.code or 129) - 128) from leaving
 
 
 def _kept(work: Work, spec: PipelineSpec) -> tuple[Any, BaseException | None]:
