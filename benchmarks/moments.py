@@ -1,10 +1,12 @@
 """The three moments of a week, lived through from an empty repository: makes a table of what each step takes.
 
     python benchmarks/moments.py
+    python benchmarks/moments.py --jobs 2 --rounds 3 --package ../earlier --package .
 
 A virtual environment gets this package by `pip install`, and torch and the rest from the interpreter that runs this.
 What follows are the commands of the README and the guides, in a repository that begins empty and ends with a merged
-refresh. The exit status is 1 when a step did not end as it should.
+refresh. With several packages (directories with this package, as it was at some time) each round lives a week with
+each of them in turn, and the table has medians. The exit status is 1 when a step did not end as it should.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -51,7 +54,7 @@ run = "python train.py --steps 6"
 seed_arg = "--seed {{seed}}"
 seeds = {seeds}
 timeout = 300
-"""
+{more}"""
 
 LIBRARY = """\
 import torch.nn.functional as F
@@ -81,6 +84,7 @@ class Moment:
     expected: int
     status: int
     wall: float
+    cpu: float
     output: str
 
     @property
@@ -93,6 +97,8 @@ class Week:
     """A directory with a virtual environment and a repository, and what happened in them."""
 
     directory: Path
+    package: Path = REPOSITORY
+    jobs: int = 1
     moments: list[Moment] = field(default_factory=list)
 
     @property
@@ -119,7 +125,7 @@ class Week:
         """Type a command in the repository."""
         done = run(command, cwd=self.repository, env=self.environment(), timeout=600)
         text = " ".join(Path(word).name if str(word).startswith("/") else str(word) for word in command)
-        moment = Moment(name, text, expected, done.returncode, done.wall, done.output)
+        moment = Moment(name, text, expected, done.returncode, done.wall, done.cpu, done.output)
         self.moments.append(moment)
         return moment
 
@@ -141,9 +147,9 @@ class Week:
         script.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def live(directory: Path, seeds: Sequence[int] = (0, 1, 2)) -> Week:
+def live(directory: Path, seeds: Sequence[int] = (0, 1, 2), *, package: Path = REPOSITORY, jobs: int = 1) -> Week:
     """Live through the three moments below an empty directory."""
-    week = Week(directory)
+    week = Week(directory, package, jobs)
     week.repository.mkdir()
     _wheels(directory)
     _monday(week, seeds)
@@ -173,9 +179,10 @@ def _monday(week: Week, seeds: Sequence[int]) -> None:
     (site / "from_outside.pth").write_text("\n".join(packages), encoding="utf-8")
     week.git("init", "--quiet", "--initial-branch=main")
     offline = ("--quiet", "--no-deps", "--no-build-isolation", "--ignore-installed")
-    week.step("install", ["python", "-m", "pip", "install", *offline, REPOSITORY, "tinyloss==1.0"])
+    week.step("install", ["python", "-m", "pip", "install", *offline, week.package, "tinyloss==1.0"])
     (week.repository / "train.py").write_text(TRAIN, encoding="utf-8")
-    configuration = CONFIGURATION.format(seeds=list(seeds))
+    more = f"\n[tool.traincheck]\njobs = {week.jobs}\n" if week.jobs > 1 else ""
+    configuration = CONFIGURATION.format(seeds=list(seeds), more=more)
     (week.repository / "pyproject.toml").write_text(configuration, encoding="utf-8")
     (week.repository / ".gitignore").write_text("__pycache__/\n.pytest_cache/\n.traincheck*\n", encoding="utf-8")
     week.commit("Train a model")
@@ -225,17 +232,50 @@ def _refresh(week: Week) -> None:
 
 
 def main() -> int:
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--package", type=Path, action="append", metavar="DIR", help="what is installed (repeatable)")
+    parser.add_argument("--jobs", type=int, action="append", help="`jobs` of each package's week (default: 1)")
+    parser.add_argument("--rounds", type=int, default=1, help="weeks with each package")
+    arguments = parser.parse_args()
+    packages = [path.resolve() for path in arguments.package or [REPOSITORY]]
+    variants = list(zip(packages, (arguments.jobs or []) + [1] * len(packages), strict=False))
     facts = machine()
-    with tempfile.TemporaryDirectory(prefix="moments-") as directory:
-        week = live(Path(directory))
-    rows = [[moment.name, f"`{moment.command}`", moment.status, f"{moment.wall:.1f}"] for moment in week.moments]
-    print(markdown_table(["step", "command", "exit status", "s"], rows))
+    weeks: list[list[Week]] = [[] for _ in variants]
+    for _ in range(arguments.rounds):
+        for number, (package, jobs) in enumerate(variants):
+            with tempfile.TemporaryDirectory(prefix="moments-") as directory:
+                week = live(Path(directory), package=package, jobs=jobs)
+                weeks[number].append(week)
+            spent = ", ".join(f"{moment.wall:.1f} ({moment.cpu:.1f} CPU)" for moment in week.moments)
+            print(f"{package.name}, {jobs} at a time: {spent}", file=sys.stderr, flush=True)
+    print(markdown_table(["step", "command", "exit status", *_heads(variants)], _rows(weeks)))
     print_facts(facts)
-    wrong = [moment for moment in week.moments if not moment.as_expected]
+    wrong = [moment for lived in weeks for week in lived for moment in week.moments if not moment.as_expected]
     for moment in wrong:
         print(f"\n{moment.name}: expected {moment.expected}\n{moment.output}", file=sys.stderr)
     return int(bool(wrong))
+
+
+def _heads(variants: Sequence[tuple[Path, int]]) -> list[str]:
+    if len(variants) == 1:
+        return ["s", "CPU s"]
+    return [f"{package.name}, {jobs} at a time: {what}" for package, jobs in variants for what in ("s", "CPU s")]
+
+
+def _rows(weeks: Sequence[Sequence[Week]]) -> list[list[str]]:
+    """A row for each step and one for the sum, with the medians of the rounds."""
+    first = weeks[0][0].moments
+    rows = [[moment.name, f"`{moment.command}`", str(moment.status)] for moment in first]
+    sums = ["all of it", "", ""]
+    for lived in weeks:
+        for kind in ("wall", "cpu"):
+            medians = [
+                statistics.median(getattr(week.moments[number], kind) for week in lived) for number in range(len(first))
+            ]
+            for row, seconds in zip(rows, medians, strict=True):
+                row.append(f"{seconds:.1f}")
+            sums.append(f"{sum(medians):.1f}")
+    return [*rows, sums]
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pytest_traincheck.jobs import Jobs, jobs_of
 from pytest_traincheck.redaction import redacted, redacted_environment
 from pytest_traincheck.toml_table import ConfigError, Table, suggest
 
@@ -91,6 +92,8 @@ class PipelineSpec:
     timeout: float = DEFAULT_TIMEOUT
     link: tuple[str, ...] = ()
     """Untracked paths of the working tree, relative to `Config.root`, that worktrees see too."""
+    alone: bool = False
+    """Whether its runs need the machine for themselves."""
 
     def fingerprint(self) -> str:
         """Hash of what is run. The name, the seeds, the variations, the timeout and passwords do not change what that
@@ -143,6 +146,8 @@ class Config:
     policy: Mapping[str, str] = field(default_factory=dict)
     strict: bool = False
     """Whether coverage under golden's floor fails instead of warning."""
+    jobs: Jobs | None = None
+    """How many runs are made at a time; None where nothing is said."""
 
 
 def load(start: Path, file: Path | None = None) -> Config:
@@ -255,7 +260,18 @@ def _config(source: Path, content: Mapping[str, Any]) -> Config:
     _check_extent(source, content)
     table = Table(source, "", content)
     table.allow(
-        ("golden", "store", "python", "golden_python", "candidate_python", "strict", "pipelines", "accept", "policy"),
+        (
+            "golden",
+            "store",
+            "python",
+            "golden_python",
+            "candidate_python",
+            "strict",
+            "jobs",
+            "pipelines",
+            "accept",
+            "policy",
+        ),
     )
     golden = table.text("golden", STORED)
     if golden.startswith("-"):
@@ -272,6 +288,7 @@ def _config(source: Path, content: Mapping[str, Any]) -> Config:
         accept=_accept(table),
         policy=_policy(table.child("policy")),
         strict=table.switch("strict"),
+        jobs=_jobs(table),
     )
 
 
@@ -315,7 +332,7 @@ def _pipelines(table: Table) -> dict[str, PipelineSpec]:
 
 
 def _pipeline(name: str, table: Table) -> PipelineSpec:
-    table.allow(("run", "cwd", "seed_arg", "seed_env", "seeds", "vary", "env", "timeout", "link"))
+    table.allow(("run", "cwd", "seed_arg", "seed_env", "seeds", "vary", "env", "timeout", "link", "alone"))
     if "run" not in table.content:
         raise table.error("run", "is missing", 'Write the command as you type it: run = "python train.py --steps 8"')
     seed_arg = table.optional_text("seed_arg")
@@ -335,7 +352,18 @@ def _pipeline(name: str, table: Table) -> PipelineSpec:
         env=_environment(table.child("env")),
         timeout=_timeout(table),
         link=_link(table),
+        alone=table.switch("alone"),
     )
+
+
+def _jobs(table: Table) -> Jobs | None:
+    if "jobs" not in table.content:
+        return None
+    value = table.content["jobs"]
+    jobs = None if isinstance(value, str) and value.isdecimal() else jobs_of(value)
+    if jobs is None:
+        raise table.error("jobs", f"is {value!r}", 'Write how many runs there may be at a time, or "auto": jobs = 2')
+    return jobs
 
 
 def _seeds(table: Table) -> tuple[int, ...]:

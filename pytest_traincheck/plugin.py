@@ -52,6 +52,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--traincheck-artifacts", metavar="DIR", help="keep traces, goldens and results here")
     group.addoption(
+        "--traincheck-jobs",
+        metavar="N|auto",
+        help="runs at a time; auto for what cores and memory allow (default: the configuration's, or 1)",
+    )
+    group.addoption(
         "--traincheck-github",
         choices=["auto", "on", "off"],
         help="job summary and annotations of GitHub Actions (default: auto, where GitHub runs this)",
@@ -66,6 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("traincheck_json", "as --traincheck-json", default="")
     parser.addini("traincheck_write", "as --traincheck-write", type="linelist", default=[])
     parser.addini("traincheck_artifacts", "as --traincheck-artifacts", default="")
+    parser.addini("traincheck_jobs", "as --traincheck-jobs", default="")
     parser.addini("traincheck_github", "as --traincheck-github", default="")
 
 

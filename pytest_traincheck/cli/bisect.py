@@ -11,6 +11,7 @@ from pytest_traincheck.cli.status import Status
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.report.bisect import Tested, render_end, render_tested, write_bisect_json
 from pytest_traincheck.workflow.bisect import BisectRequest, EndFailed, bisect
+from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.runs import RunFailed
 
 
@@ -24,21 +25,25 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--json", type=options.output_file, metavar="FILE", help="write what was found as JSON")
     options.add_config(parser)
     options.add_cache(parser)
+    options.add_jobs(parser)
     parser.set_defaults(handle=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     width = shutil.get_terminal_size((100, 24)).columns
 
+    progress = progress_for()
+
     def tell(item: Tested | str) -> None:
         # Each line as soon as it is known: minutes may go by between two.
-        print(render_tested(item, width) if isinstance(item, Tested) else item, flush=True)
+        with progress.aside():
+            print(render_tested(item, width) if isinstance(item, Tested) else item, flush=True)
 
     config = options.configuration(arguments)
     (spec,) = options.chosen(config, [arguments.name])
     request = BisectRequest(config, spec, arguments.good, arguments.bad, not arguments.no_cache)
     try:
-        report = bisect(request, progress_for(), tell)
+        report = bisect(request, progress, tell, default_engine(arguments.jobs or config.jobs or 1))
     except (RunFailed, EndFailed) as failure:
         failed = failure.result if isinstance(failure, EndFailed) else _failed(arguments.name, failure)
         output.show(failed)

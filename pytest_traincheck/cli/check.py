@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.cli import options, output
 from pytest_traincheck.config import STORED, Config, PipelineSpec
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.launch.progress import progress_for
+from pytest_traincheck.launch.progress import Progress, progress_for
 from pytest_traincheck.launch.sides import SideError, resolve_side
 from pytest_traincheck.workflow import INPUT_ERRORS, check_live, check_stored, read_stored
+from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.exceptions import checked_rules, judge_exceptions, needless, stored_rules, today
 from pytest_traincheck.workflow.goldens import unused_goldens, unused_text
 
@@ -24,6 +28,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     options.add_strict(parser)
     options.add_cache(parser)
+    options.add_jobs(parser)
     options.add_config(parser)
     options.add_reports(parser, of_checks=True)
     options.add_github(parser)
@@ -42,23 +47,20 @@ def run(arguments: argparse.Namespace) -> int:
     if errors := _bad_goldens(config, specs, golden):
         return output.refuse(arguments, errors)
     results: list[CheckResult] = []
-    for spec in specs:
-        progress = progress_for()
-        try:
-            if golden == STORED:
-                result = check_stored(config, spec, progress, artifacts=arguments.artifacts)
-            else:
-                result = check_live(
-                    config, spec, golden, progress, use_cache=not arguments.no_cache, artifacts=arguments.artifacts
-                )
-        except INPUT_ERRORS as error:
-            return output.refuse(arguments, [(spec.name, error)])
-        if not results and not arguments.names and golden == STORED:
-            unused = unused_text(unused_goldens(config), config.root, with_command=False)
-            result = replace(result, notes=(*result.notes, *unused))
-        output.show(result)
-        output.show_next(result)
-        results.append(result)
+    progress = progress_for()
+    with closing(_check(arguments, config, specs, golden, progress)) as found:
+        for spec in specs:
+            try:
+                result = next(found)
+            except INPUT_ERRORS as error:
+                return output.refuse(arguments, [(spec.name, error)])
+            if not results and not arguments.names and golden == STORED:
+                unused = unused_text(unused_goldens(config), config.root, with_command=False)
+                result = replace(result, notes=(*result.notes, *unused))
+            with progress.aside():
+                output.show(result)
+                output.show_next(result)
+            results.append(result)
     if not arguments.names:
         for note in needless(config, results, today()):
             print(f"note: {note}")
@@ -67,6 +69,28 @@ def run(arguments: argparse.Namespace) -> int:
         output.show(exceptions)
         results.append(exceptions)
     return output.finish(arguments, results, {spec.name: config.root / spec.cwd for spec in specs})
+
+
+def _check(
+    arguments: argparse.Namespace, config: Config, specs: list[PipelineSpec], golden: str, progress: Progress
+) -> Generator[CheckResult, None, None]:
+    """The results, in the order of the pipelines, each as soon as it is there."""
+    engine = default_engine(arguments.jobs or config.jobs or 1)
+    progress.expect(len(specs))
+    check: Callable[..., CheckResult] = partial(
+        check_stored, config, progress=progress, artifacts=arguments.artifacts, engine=engine
+    )
+    if golden != STORED:
+        check = partial(
+            check_live,
+            config,
+            ref=golden,
+            progress=progress,
+            use_cache=not arguments.no_cache,
+            artifacts=arguments.artifacts,
+            engine=engine,
+        )
+    return engine.overlap.each([partial(check, spec=spec) for spec in specs])
 
 
 def _bad_goldens(config: Config, specs: list[PipelineSpec], golden: str) -> list[tuple[str, Exception]]:

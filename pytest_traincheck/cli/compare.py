@@ -11,6 +11,7 @@ from pytest_traincheck.config import DEFAULT_SEEDS, DEFAULT_TIMEOUT
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.workflow import INPUT_ERRORS, CompareRequest, compare
 from pytest_traincheck.workflow.candidate import NO_RULES
+from pytest_traincheck.workflow.engine import default_engine
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -35,6 +36,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--timeout", type=options.seconds, default=DEFAULT_TIMEOUT, metavar="S", help="seconds per run")
     parser.add_argument("--name", type=options.name, help="name in reports (default: that of the script)")
+    options.add_jobs(parser)
     options.add_strict(parser)
     options.add_reports(parser, of_checks=True)
     options.add_github(parser)
@@ -61,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         link=tuple(arguments.link),
     )
     try:
-        result = compare(request, progress_for())
+        result = compare(request, progress_for(), default_engine(arguments.jobs or 1))
     except INPUT_ERRORS as error:
         return output.refuse(arguments, [(request.pipeline, error)])
     output.show(result)

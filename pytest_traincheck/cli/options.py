@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_traincheck.config import Config, ConfigError, PipelineSpec, load, unusable_link
+from pytest_traincheck.jobs import Jobs, jobs_of
 from pytest_traincheck.plugins import PluginError
 from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.report.github_step import Mode
@@ -41,6 +42,16 @@ def add_report_files(parser: argparse.ArgumentParser, *, of_checks: bool = False
 def add_artifacts(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     parser.add_argument(
         "--artifacts", type=Path, metavar="DIR", help="keep traces, output, golden, result and a bundle in DIR/PIPELINE"
+    )
+
+
+def add_jobs(parser: argparse.ArgumentParser, default: str = "the configuration's, or 1") -> None:
+    parser.add_argument(
+        "--jobs",
+        "-j",
+        type=jobs,
+        metavar="N|auto",
+        help=f"runs at a time; `auto` for what cores and memory allow (default: {default})",
     )
 
 
@@ -185,6 +196,13 @@ def count(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
+
+
+def jobs(text: str) -> Jobs:
+    found = jobs_of(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of runs; write a whole number above 0, or auto")
+    return found
 
 
 def share(text: str) -> float:

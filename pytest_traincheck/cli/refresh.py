@@ -11,6 +11,7 @@ from pytest_traincheck.cli import options, output
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.workflow import Acceptance, Refresh, refresh
+from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.goldens import unused_goldens, unused_text
 from pytest_traincheck.workflow.next_steps import PLACEHOLDER
 from pytest_traincheck.workflow.refresh_text import refresh_text, refused_text, shell
@@ -27,6 +28,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="this incident is intended: its id, or the id or subject of its rule, or a glob (repeatable)",
     )  # fmt: skip
     meant.add_argument("--all", action="store_true", help="all incidents against the stored goldens are intended")
+    options.add_jobs(parser)
     options.add_config(parser)
     options.add_artifacts(parser)
     parser.set_defaults(handle=run)
@@ -49,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         acceptance=Acceptance(tuple(arguments.accept), arguments.all),
         progress=progress_for(),
         artifacts=arguments.artifacts,
+        engine=default_engine(arguments.jobs or config.jobs or 1),
         waiting=lambda holder: print(f"traincheck: waiting for {holder}", file=sys.stderr),
     )
     _show(outcome, arguments)

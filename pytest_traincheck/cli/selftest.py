@@ -12,6 +12,7 @@ from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.cli import options
 from pytest_traincheck.cli.status import Status, status_of_outcomes
 from pytest_traincheck.cli.streams import complain, styled_output
+from pytest_traincheck.jobs import AUTO
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.report.selftest.html import write_html
 from pytest_traincheck.report.selftest.json_report import write_json
@@ -19,6 +20,7 @@ from pytest_traincheck.report.selftest.junit import write_junit
 from pytest_traincheck.report.selftest.terminal import render_kinds, render_selftest
 from pytest_traincheck.selftest.result import SelftestResult
 from pytest_traincheck.workflow import INPUT_ERRORS
+from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.selftest import SelftestRequest, chosen_kinds, selftest
 
 
@@ -36,9 +38,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--fail-under", type=options.share, metavar="RATE", help="exit status 1 below this kill rate: 0.9 or 90%%"
     )
-    parser.add_argument(
-        "--jobs", type=options.count, metavar="N", help="runs at a time (default: what the machine has)"
-    )
+    options.add_jobs(parser, "the configuration's, or auto")
     options.add_config(parser)
     options.add_reports(parser)
     parser.set_defaults(handle=run)
@@ -55,11 +55,13 @@ def run(arguments: argparse.Namespace) -> int:
         specs = options.chosen(config, arguments.names)
     except INPUT_ERRORS as error:
         return _refuse(arguments, " ".join(arguments.names), error)
-    request = SelftestRequest(tuple(arguments.kinds), arguments.fail_under, arguments.jobs, arguments.artifacts)
+    jobs = arguments.jobs or config.jobs or AUTO
+    request = SelftestRequest(tuple(arguments.kinds), arguments.fail_under, jobs, arguments.artifacts)
+    engine = default_engine(jobs)
     found: list[SelftestResult] = []
     for spec in specs:
         try:
-            result = selftest(config, spec, request, progress_for())
+            result = selftest(config, spec, request, progress_for(), engine=engine)
         except INPUT_ERRORS as error:
             return _refuse(arguments, spec.name, error)
         _show(result, width)

@@ -6,6 +6,8 @@ import argparse
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 
 from rich.console import Console
 
@@ -20,6 +22,7 @@ from pytest_traincheck.report.upgrade.junit import write_junit
 from pytest_traincheck.report.upgrade.result import UpgradeResult
 from pytest_traincheck.report.upgrade.terminal import render_upgrade
 from pytest_traincheck.workflow import INPUT_ERRORS
+from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.upgrade import golden_ref, upgrade
 from pytest_traincheck.workflow.upgrade_environments import find_environments
 
@@ -40,6 +43,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="code that trains correctly (default: the configuration's, or HEAD)",
     )
     options.add_cache(parser)
+    options.add_jobs(parser)
     options.add_config(parser)
     options.add_reports(parser)
     parser.set_defaults(handle=run)
@@ -56,21 +60,31 @@ def run(arguments: argparse.Namespace) -> int:
     except INPUT_ERRORS as error:
         return output.refuse(arguments, [(" ".join(arguments.names), error)])
     results: list[UpgradeResult] = []
-    for spec in specs:
-        try:
-            result = upgrade(
-                config,
-                spec,
-                environments,
-                ref,
-                progress_for(),
-                use_cache=not arguments.no_cache,
-                artifacts=arguments.artifacts,
-            )
-        except INPUT_ERRORS as error:
-            return output.refuse(arguments, [(spec.name, error)])
-        _show(result, first=not results)
-        results.append(result)
+    engine = default_engine(arguments.jobs or config.jobs or 1)
+    progress = progress_for()
+    tasks = [
+        partial(
+            upgrade,
+            config,
+            spec,
+            environments,
+            ref,
+            progress,
+            use_cache=not arguments.no_cache,
+            artifacts=arguments.artifacts,
+            engine=engine,
+        )
+        for spec in specs
+    ]
+    with closing(engine.overlap.each(tasks)) as found:
+        for spec in specs:
+            try:
+                result = next(found)
+            except INPUT_ERRORS as error:
+                return output.refuse(arguments, [(spec.name, error)])
+            with progress.aside():
+                _show(result, first=not results)
+            results.append(result)
     return _finish(arguments, results)
 
 

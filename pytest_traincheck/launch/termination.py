@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+def _exit(number: int) -> BaseException:
+    return SystemExit(128 + number)
+
+
 @contextmanager
-def exit_on_termination() -> Iterator[None]:
+def exit_on_termination(leaving: Callable[[int], BaseException] = _exit) -> Iterator[None]:
     """Within the block SIGTERM and SIGHUP raise `SystemExit(128 + number)` and SIGINT raises `KeyboardInterrupt`.
+
+    `leaving` gives another exception in place of `SystemExit`.
 
     From then to the end of the block all three are ignored, also by programs that are started meanwhile (git, to
     remove a worktree): whoever presses Ctrl-C a second time must not be left with half of the cleaning up, which takes
@@ -29,7 +35,7 @@ def exit_on_termination() -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)
         if number == signal.SIGINT:
             raise KeyboardInterrupt
-        raise SystemExit(128 + number)
+        raise leaving(number)
 
     for number, handler in before.items():
         # What the caller of this program chose to ignore (nohup) stays ignored.

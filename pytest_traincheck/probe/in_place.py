@@ -143,15 +143,15 @@ def _definition(code: CodeType) -> ast.FunctionDef:
     # The last line that has code may be the first of a statement, or the middle of an expression.
     for end in range(last, min(last + _LONGEST_STATEMENT, len(lines)) + 1):
         try:
-            # An indented definition is parsed as the body of something, so that its columns stay as they are.
-            tree = ast.parse("if 1:\n" + "".join(lines[first:end]) if lines[first][:1].isspace() else
-                             "\n" + "".join(lines[first:end]))  # fmt: skip
+            # After so many empty lines it stands where it does in its file. An indented definition is parsed as the
+            # body of something, so that its columns stay as they are too.
+            before = "\n" * (first - 1) + "if 1:\n" if lines[first][:1].isspace() else "\n" * first
+            tree = ast.parse(before + "".join(lines[first:end]))
         except SyntaxError:
             continue
         statement = tree.body[0].body[0] if isinstance(tree.body[0], ast.If) else tree.body[0]
         if not isinstance(statement, ast.FunctionDef) or statement.name != code.co_name:
             break
-        ast.increment_lineno(statement, first - 1)
         return statement
     raise NotObservable(f"no definition of {code.co_name} at {code.co_filename}:{code.co_firstlineno}")
 
@@ -184,7 +184,8 @@ def _compiled(definition: ast.FunctionDef, code: CodeType, qualified: str) -> Co
         body = [ast.FunctionDef("_", no_arguments, [*known, *body], [], None, **_EXTRA)]
     # The compiler calls what belongs to an imported module in another way than what belongs to an object.
     imports = [ast.Import([ast.alias("_", name)]) for name in sorted(_imported(code.co_filename) & _names(code))]
-    module = ast.fix_missing_locations(ast.Module([*imports, *body], []))
+    module = ast.Module([*imports, *body], [])
+    _place(module, definition)
     try:
         made = compile(module, code.co_filename, "exec", flags=code.co_flags & _FUTURE_FLAGS, dont_inherit=True)
     except (SyntaxError, ValueError) as error:
@@ -194,6 +195,22 @@ def _compiled(definition: ast.FunctionDef, code: CodeType, qualified: str) -> Co
         raise NotObservable(f"{code.co_name} of {code.co_filename} uses variables that its source does not show")
     named: dict[str, Any] = {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}  # Python 3.11
     return found.replace(**named)
+
+
+def _place(node: ast.AST, definition: ast.FunctionDef) -> None:
+    """Give what stands around a definition a place, as the compiler asks for: the first line. What is within has one,
+    and to look through it all, as `ast.fix_missing_locations` does, takes most of the time of an observation.
+    """
+    for child in ast.iter_child_nodes(node):
+        if child is not definition:
+            if "lineno" in child._attributes:
+                _put(child, 1)
+            _place(child, definition)
+
+
+def _put(node: Any, line: int) -> None:
+    node.lineno = node.end_lineno = line
+    node.col_offset = node.end_col_offset = 0
 
 
 _EXTRA: dict[str, Any] = {"type_params": []} if "type_params" in ast.FunctionDef._fields else {}  # Python 3.12
@@ -277,9 +294,8 @@ def _add_hooks(definition: ast.FunctionDef, line: int) -> None:
     # What is added belongs to the first line: no tool shows it as a line of its own.
     for statement in (opening, ended, closing):
         for node in ast.walk(statement):
-            if isinstance(node, (ast.expr, ast.stmt, ast.excepthandler)):
-                node.lineno = node.end_lineno = line
-                node.col_offset = node.end_col_offset = 0
+            if "lineno" in node._attributes:
+                _put(node, line)
     ast.copy_location(guarded, body[0])
     definition.body = [*docstring, opening, guarded]
 

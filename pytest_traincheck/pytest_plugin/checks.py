@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.config import STORED, Config, PipelineSpec
-from pytest_traincheck.launch.termination import exit_on_termination
+from pytest_traincheck.launch.progress import Progress
+from pytest_traincheck.pytest_plugin.ahead import Ahead
 from pytest_traincheck.pytest_plugin.learned import Learned
 from pytest_traincheck.pytest_plugin.settings import Settings
 from pytest_traincheck.workflow import INPUT_ERRORS, Relearned, check_live, check_stored, quiet, relearn
+from pytest_traincheck.workflow.engine import Engine, default_engine
+from pytest_traincheck.workflow.overlap import Overlap
 
 CheckFunction = Callable[[PipelineSpec], CheckResult]
 RelearnFunction = Callable[[PipelineSpec], Relearned]
@@ -27,6 +30,8 @@ class Checks:
     check: CheckFunction
     learn: RelearnFunction
     learned: Learned
+    ahead: Ahead = field(default_factory=lambda: Ahead(Overlap()))
+    progress: Progress = quiet
     results: dict[str, CheckResult] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
 
@@ -36,8 +41,7 @@ class Checks:
             pytest.skip("the check of this pipeline broke; see the first item that failed")
         if spec.name not in self.results:
             try:
-                with _cancellable():
-                    self.results[spec.name] = self.check(spec)
+                self.results[spec.name] = self.ahead.get(spec, self.check, self.results, self._waiting)
             except Exception as error:
                 if not isinstance(error, INPUT_ERRORS):
                     # Our own mistake: shown once, and not paid for by a training run for every further item.
@@ -50,40 +54,37 @@ class Checks:
         """The golden of a pipeline, learned again at the first call. Nothing is written before the session ends."""
         if spec.name not in self.learned.goldens:
             try:
-                with _cancellable():
-                    self.learned.goldens[spec.name] = self.learn(spec)
+                done = self.learned.goldens
+                done[spec.name] = self.ahead.get(spec, self.learn, done, self._waiting)
             except INPUT_ERRORS as error:
                 result = CheckResult(spec.name, errors=(RunError("", str(error)),))
                 self.learned.goldens[spec.name] = Relearned(spec.name, Path(), result)
         return self.learned.goldens[spec.name]
 
-
-@contextmanager
-def _cancellable() -> Iterator[None]:
-    """End the session in good order when the job is cancelled: pytest itself dies of SIGTERM, and the runs would stay.
-
-    A `SystemExit` inside an item would count as its failure, and the session would go on.
-    """
-    try:
-        with exit_on_termination():
-            yield
-    except SystemExit as leaving:
-        pytest.exit("traincheck: terminated while a pipeline was running", returncode=int(leaving.code or 1))
+    def _waiting(self) -> None:
+        self.progress.update(0.0)
 
 
 CHECKS: pytest.StashKey[Checks] = pytest.StashKey()
 
 
-def checks_for(config: Config, settings: Settings, learned: Learned) -> Checks:
+def checks_for(config: Config, settings: Settings, learned: Learned, progress: Progress = quiet) -> Checks:
     """The real thing: runs with the probe, as configured."""
     ref = settings.golden or config.golden
+    overlap = Overlap.of(settings.jobs or config.jobs or 1)
+
+    @cache
+    def engine() -> Engine:
+        return replace(default_engine(), overlap=overlap)
 
     def check(spec: PipelineSpec) -> CheckResult:
         if ref == STORED:
-            return check_stored(config, spec, quiet, artifacts=settings.artifacts)
-        return check_live(config, spec, ref, quiet, use_cache=not settings.no_cache, artifacts=settings.artifacts)
+            return check_stored(config, spec, progress, artifacts=settings.artifacts, engine=engine())
+        return check_live(
+            config, spec, ref, progress, use_cache=not settings.no_cache, artifacts=settings.artifacts, engine=engine()
+        )
 
     def learn(spec: PipelineSpec) -> Relearned:
-        return relearn(config, spec, progress=quiet, artifacts=settings.artifacts)
+        return relearn(config, spec, progress=progress, artifacts=settings.artifacts, engine=engine())
 
-    return Checks(check, learn, learned)
+    return Checks(check, learn, learned, Ahead(overlap), progress)

@@ -165,6 +165,11 @@ class MissingItem(PipelineItem):
         )
 
 
+def pipeline_of(item: pytest.Item) -> PipelineSpec | None:
+    """The pipeline that runs when an item does."""
+    return item.spec if isinstance(item, PipelineItem) and not isinstance(item, MissingItem) else None
+
+
 class RanItem(PipelineItem):
     """The pipeline ran and its trace can be relied upon. Also fails for incidents that no other item stands for."""
 

@@ -19,12 +19,14 @@ from pytest_traincheck.golden.store import golden_path
 from pytest_traincheck.observing import extensions
 from pytest_traincheck.plugins import PluginError, in_session
 from pytest_traincheck.pytest_plugin import summary
+from pytest_traincheck.pytest_plugin.ahead import stretches
 from pytest_traincheck.pytest_plugin.checks import CHECKS, checks_for
 from pytest_traincheck.pytest_plugin.exceptions import PROPERTY as EXCEPTION
 from pytest_traincheck.pytest_plugin.exceptions import ExceptionsFile
-from pytest_traincheck.pytest_plugin.items import GoldenFile, Plan, TraincheckItem
+from pytest_traincheck.pytest_plugin.items import GoldenFile, Plan, TraincheckItem, pipeline_of
 from pytest_traincheck.pytest_plugin.learned import learned_of
 from pytest_traincheck.pytest_plugin.notes import is_complete, notes
+from pytest_traincheck.pytest_plugin.progress import progress_of
 from pytest_traincheck.pytest_plugin.refreshing import RefreshSession
 from pytest_traincheck.pytest_plugin.selection import Reported, failure_of
 from pytest_traincheck.pytest_plugin.settings import Settings, settings_of
@@ -33,6 +35,7 @@ from pytest_traincheck.report import reporter
 from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.report.shares import PROPERTY as SHARE
 from pytest_traincheck.workflow.exceptions import judge_exceptions, today
+from pytest_traincheck.workflow.infer import runs_of
 
 WORKER_KEY = "traincheck"
 
@@ -52,7 +55,7 @@ def register(config: pytest.Config) -> None:
         return
     loaded = replace(loaded, strict=loaded.strict or settings.strict)
     selected = _selected(loaded, settings)
-    config.stash[CHECKS] = checks_for(loaded, settings, learned_of(config))
+    config.stash[CHECKS] = checks_for(loaded, settings, learned_of(config), progress_of(config))
     wanted = _wanted(config, loaded, settings, selected)
     config.pluginmanager.register(Session(config, loaded, settings, selected, wanted), "traincheck-session")
     _register_refresh(config, settings, loaded.store)
@@ -211,6 +214,23 @@ class Session:
         )
         return file
 
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note what is left after all that selects, so that nothing is begun which no item asks for."""
+        checks = self.config.stash[CHECKS]
+        checks.ahead.stretches = stretches(session.items, pipeline_of, lambda item: isinstance(item, TraincheckItem))
+        needed = {spec.name: spec for item in session.items if (spec := pipeline_of(item)) is not None}
+        checks.progress.expect(sum(runs_of(spec) if self.settings.refresh else 1 for spec in needed.values()))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
+        """What is under way ends before a test of the user's begins."""
+        done = yield
+        if isinstance(item, TraincheckItem) and not isinstance(nextitem, TraincheckItem):
+            self.config.stash[CHECKS].ahead.end()
+        return done
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
@@ -234,7 +254,10 @@ class Session:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Let no pipeline that ran and failed end green because the items that say so were not selected."""
-        done = yield
+        try:
+            done = yield
+        finally:
+            self.config.stash[CHECKS].ahead.end()
         if not self.settings.refresh and not hasattr(self.config, "workerinput"):
             for result in self.check_results():
                 if unreported := self.reported.unreported(result):

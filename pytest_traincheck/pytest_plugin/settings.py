@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_traincheck.jobs import Jobs, jobs_of
 from pytest_traincheck.plugins import PluginError, in_session
 from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.report.github_step import Mode
@@ -30,6 +31,8 @@ class Settings:
     write: tuple[Target, ...]
     artifacts: Path | None
     github: Mode
+    jobs: Jobs | None = None
+    """None where nothing is said."""
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -48,6 +51,7 @@ def settings_of(config: pytest.Config) -> Settings:
         write=_targets(config),
         artifacts=_path(config, "traincheck_artifacts"),
         github=_github(config),
+        jobs=_jobs(config),
     )
 
 
@@ -58,6 +62,15 @@ def _golden(config: pytest.Config) -> str | None:
             "--traincheck-golden is empty. Check the variable that it comes from, or leave the option out."
         )
     return typed or config.getini("traincheck_golden") or None
+
+
+def _jobs(config: pytest.Config) -> Jobs | None:
+    typed = config.getoption("traincheck_jobs") or config.getini("traincheck_jobs")
+    jobs = jobs_of(typed)
+    if typed and jobs is None:
+        raise pytest.UsageError(f"traincheck_jobs is {typed!r}. Write a whole number above 0, or auto.")
+    # The workers of xdist are the jobs then, and none of them knows which pipelines are left to it.
+    return 1 if hasattr(config, "workerinput") else jobs
 
 
 def _github(config: pytest.Config) -> Mode:

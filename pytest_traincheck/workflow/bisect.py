@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pytest_traincheck.check.result import CheckResult, RunError, Verdict, Violation
@@ -98,7 +99,19 @@ class _Search:
         self, good: SideSource, bad: SideSource, ends: tuple[Commit, Commit], golden: Obtained
     ) -> tuple[Tested, Tested, Violation]:
         """Both ends, checked: a bisect between commits that are not what they are called would name any commit."""
-        clean = self._check(good, ends[0], golden)
+        with closing(self._both(good, bad, ends, golden)) as checks:
+            return self._judged_ends(checks, ends, golden)
+
+    def _both(
+        self, good: SideSource, bad: SideSource, ends: tuple[Commit, Commit], golden: Obtained
+    ) -> Generator[CheckResult, None, None]:
+        tasks = [partial(self._check, good, ends[0], golden), partial(self._check, bad, ends[1], golden)]
+        return self.engine.overlap.each(tasks)
+
+    def _judged_ends(
+        self, checks: Iterator[CheckResult], ends: tuple[Commit, Commit], golden: Obtained
+    ) -> tuple[Tested, Tested, Violation]:
+        clean = next(checks)
         _require_run(clean)
         if clean.incidents:
             raise BisectError(
@@ -108,7 +121,7 @@ class _Search:
             )
         first = Tested(ends[0], Mark.GOOD, f"{plural(len(golden.golden.invariants), 'rule')} learned")
         self.tell(first)
-        broken = self._check(bad, ends[1], golden)
+        broken = next(checks)
         _require_run(broken)
         if not broken.incidents:
             raise BisectError(

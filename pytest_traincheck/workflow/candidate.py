@@ -30,6 +30,7 @@ from pytest_traincheck.rules.model import Kind
 from pytest_traincheck.text import plural
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.policy import Rules, judge
+from pytest_traincheck.workflow.record_all import attempt
 from pytest_traincheck.workflow.runs import (
     CANDIDATE,
     GOLDEN_FILE,
@@ -68,8 +69,9 @@ def check_candidate(
     engine: Engine,
     progress: Progress,
     stored: Path | None = None,
+    made: Recorded | RunFailed | None = None,
 ) -> CheckResult:
-    """Run the candidate once and check it. A run that fails is an error in the result, not an exception.
+    """Run the candidate once, unless that was `made` already, and check it. A run that fails is an error in the result.
 
     A golden that was `stored` gets the numbers for the platform that the candidate turns out to run on. Raises
     `GoldenError` when these cannot be read.
@@ -77,10 +79,9 @@ def check_candidate(
     empty = CheckResult(
         golden.pipeline, golden=golden_side, candidate=SideInfo(plan.commit, path=str(path), command=plan.command)
     )
-    try:
-        run = record(plan, space, CANDIDATE, seed=seed, engine=engine, progress=progress)
-    except RunFailed as failure:
-        return replace(empty, errors=(failure.error,), notes=failure.notes)
+    run = made or attempt(lambda: record(plan, space, CANDIDATE, seed=seed, engine=engine, progress=progress))
+    if isinstance(run, RunFailed):
+        return replace(empty, errors=(run.error,), notes=run.notes)
     return check_recorded(
         run, plan, golden, empty, same_spec=same_spec, rules=rules, path=path, engine=engine, stored=stored
     )

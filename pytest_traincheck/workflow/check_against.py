@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pytest_traincheck.check.result import CheckResult, SideInfo
@@ -13,14 +15,23 @@ from pytest_traincheck.launch.sides import open_side, resolve_side
 from pytest_traincheck.workflow.bundle import Recipe, keep_bundle
 from pytest_traincheck.workflow.candidate import keep_artifacts, rules_of
 from pytest_traincheck.workflow.changed_lines import since_golden
-from pytest_traincheck.workflow.check_learned import check_against
+from pytest_traincheck.workflow.check_learned import Obtained, check_against
 from pytest_traincheck.workflow.compare import CompareRequest, compare
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.last_check import remember
 from pytest_traincheck.workflow.live_golden import LiveGolden, obtain
 from pytest_traincheck.workflow.next_steps import with_commands
 from pytest_traincheck.workflow.plans import plan_of
-from pytest_traincheck.workflow.runs import CANDIDATE, RunFailed, workspace
+from pytest_traincheck.workflow.record_all import attempt, forget
+from pytest_traincheck.workflow.runs import (
+    CANDIDATE,
+    Recorded,
+    RunFailed,
+    SidePlan,
+    Workspace,
+    record,
+    workspace,
+)
 
 
 def check_live(
@@ -49,15 +60,17 @@ def check_live(
         space = stack.enter_context(workspace(artifacts, spec.name))
         side = stack.enter_context(open_side(resolve_side(str(config.root), config.root)))
         plan = plan_of(config, spec, side, CANDIDATE)
+        wanted = LiveGolden(config, spec, source, use_cache)
         try:
-            obtained = obtain(LiveGolden(config, spec, source, use_cache), progress, space=space, engine=engine)
+            obtained, made = _both(wanted, plan, space, engine, progress)
         except RunFailed as failure:
             sides = (SideInfo(source.commit, command=spec.run), SideInfo(plan.commit, command=spec.run))
             error = CheckResult(spec.name, errors=(failure.error,), golden=sides[0], candidate=sides[1])
             return replace(error, notes=failure.notes)
         result = check_against(
-            obtained, plan, space, config=config, spec=spec, path=config.root, engine=engine, progress=progress
-        )
+            obtained, plan, space, config=config, spec=spec, path=config.root, engine=engine, progress=progress,
+            made=made,
+        )  # fmt: skip
         result = replace(result, notes=(*obtained.notes, *result.notes))
         result = since_golden(result, source.commit, config.root, plan.cwd)
         result = with_commands(result, config, source.commit[:12])
@@ -65,6 +78,26 @@ def check_live(
         result = keep_bundle(space, result, obtained.golden, Recipe(spec, True, rules_of(config)), engine)
         keep_artifacts(space, result, obtained.golden)
     return result
+
+
+def _both(
+    wanted: LiveGolden, plan: SidePlan, space: Workspace, engine: Engine, progress: Progress
+) -> tuple[Obtained, Recorded | RunFailed]:
+    """The golden and the candidate's run. Raises what `obtain` raises; then nothing is left of the other."""
+    run = partial(record, plan, space, CANDIDATE, seed=wanted.spec.seeds[0], engine=engine, progress=progress)
+    tasks: list[Callable[[], Obtained | Recorded | RunFailed]] = [
+        partial(obtain, wanted, progress, space=space, engine=engine),
+        partial(attempt, run),
+    ]
+    try:
+        obtained, made = engine.overlap.each(tasks)
+    except BaseException:
+        if engine.overlap.places > 1:
+            forget(space, CANDIDATE)
+        raise
+    assert isinstance(obtained, Obtained)
+    assert not isinstance(made, Obtained)
+    return obtained, made
 
 
 def _request(config: Config, spec: PipelineSpec, directory: str, artifacts: Path | None) -> CompareRequest:
@@ -86,4 +119,5 @@ def _request(config: Config, spec: PipelineSpec, directory: str, artifacts: Path
         vary=spec.vary,
         rules=rules_of(config),
         link=spec.link,
+        alone=spec.alone,
     )

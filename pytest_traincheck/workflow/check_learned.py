@@ -12,7 +12,7 @@ from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.workflow.candidate import check_candidate, rules_of
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.infer import Learned
-from pytest_traincheck.workflow.runs import SidePlan, Workspace, mean_seconds, side_info
+from pytest_traincheck.workflow.runs import Recorded, RunFailed, SidePlan, Workspace, mean_seconds, side_info
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,11 @@ def check_against(
     path: Path,
     engine: Engine,
     progress: Progress,
+    made: Recorded | RunFailed | None = None,
 ) -> CheckResult:
-    """Run a configured pipeline once, with its first seed, in the tree at `path`, and check it."""
+    """Run a configured pipeline once, with its first seed, in the tree at `path`, unless that was `made` already, and
+    check it.
+    """
     result = check_candidate(
         plan,
         space,
@@ -55,6 +58,7 @@ def check_against(
         golden_side=obtained.side,
         engine=engine,
         progress=progress,
+        made=made,
     )
     timing = replace(result.timing, golden_run_s=obtained.golden_run_s, infer_s=obtained.infer_s)
     return replace(result, timing=timing)

@@ -17,8 +17,9 @@ from pytest_traincheck.workflow.bundle import Recipe, keep_bundle
 from pytest_traincheck.workflow.candidate import NO_RULES, check_candidate, keep_artifacts
 from pytest_traincheck.workflow.changed_lines import between_sides
 from pytest_traincheck.workflow.engine import Engine, default_engine
-from pytest_traincheck.workflow.infer import learn_side
+from pytest_traincheck.workflow.infer import golden_runs, learn_from
 from pytest_traincheck.workflow.policy import Rules
+from pytest_traincheck.workflow.record_all import Wanted, record_all
 from pytest_traincheck.workflow.runs import (
     CANDIDATE,
     GOLDEN,
@@ -57,6 +58,7 @@ class CompareRequest:
     vary: tuple[str, ...] = ()
     rules: Rules = NO_RULES
     link: tuple[str, ...] = ()
+    alone: bool = False
 
     @property
     def pipeline(self) -> str:
@@ -111,29 +113,31 @@ def _run(
 ) -> tuple[CheckResult, Golden | None]:
     golden_plan, golden_side = golden
     candidate_plan, candidate_side = candidate
+    spec = _spec(request, golden_plan)
+    seed = request.seeds[0] if request.candidate_seed is None else request.candidate_seed
+    wanted = golden_runs(golden_plan, spec, engine)
+    progress.expect(len(wanted) + 1)
     try:
-        learned = learn_side(
-            golden_plan,
-            space,
-            _spec(request, golden_plan),
-            engine=engine,
-            progress=progress,
+        *runs, run = record_all(
+            [*wanted, Wanted(candidate_plan, CANDIDATE, seed, may_fail=True)], space, engine=engine, progress=progress
         )
     except RunFailed as failure:
         sides = (_info(golden_plan, golden_side), _info(candidate_plan, candidate_side))
         error = CheckResult(request.pipeline, errors=(failure.error,), golden=sides[0], candidate=sides[1])
         return replace(error, notes=failure.notes), None
+    learned = learn_from(runs, golden_plan, spec, engine=engine)
     result = check_candidate(
         candidate_plan,
         space,
         learned.golden,
-        seed=request.seeds[0] if request.candidate_seed is None else request.candidate_seed,
-        same_spec=_spec(request, golden_plan).fingerprint() == _spec(request, candidate_plan).fingerprint(),
+        seed=seed,
+        same_spec=spec.fingerprint() == _spec(request, candidate_plan).fingerprint(),
         rules=request.rules,
         path=candidate_side.path,
         golden_side=side_info(golden_plan, learned.runs, golden_side.path),
         engine=engine,
         progress=progress,
+        made=run,
     )
     timing = replace(result.timing, golden_run_s=mean_seconds(learned.runs), infer_s=learned.seconds)
     return replace(result, timing=timing, notes=(*learned.notes, *result.notes)), learned.golden
@@ -156,6 +160,7 @@ def _plan(request: CompareRequest, name: str, side: CheckedOutSide, other: Check
         forbidden_roots=forbidden,
         watched=side.watched,
         tree=side.tree,
+        alone=request.alone,
     )
 
 

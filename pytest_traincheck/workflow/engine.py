@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.jobs import Jobs
+from pytest_traincheck.workflow.overlap import Overlap
 
 if TYPE_CHECKING:
     from pytest_traincheck.check import CheckOutcome
@@ -49,16 +51,21 @@ class Engine:
     load_run: Callable[[Path], Run]
     learn: Learn
     check_run: CheckRun
-    is_repeated: Callable[[Run], bool] = lambda _run: False
+    repeats: bool = False
     """Whether a golden run is made once more with its seed, to see what of it comes again."""
+    overlap: Overlap = field(default_factory=Overlap)
+    """How many runs there are at a time."""
 
 
-def default_engine() -> Engine:
-    """The real operations; imported here, since numpy is not needed to say that an option is wrong."""
+def default_engine(jobs: Jobs = 1) -> Engine:
+    """The real operations, with so many runs at a time.
+
+    Imported here, since numpy is not needed to say that an option is wrong.
+    """
     from pytest_traincheck.check import check_run
     from pytest_traincheck.infer import learn
     from pytest_traincheck.launch.run import execute
     from pytest_traincheck.trace import load_run
 
     # What draws from a generator that nobody has seeded, or from a clock, shows only in a run that is made twice.
-    return Engine(execute, load_run, learn, check_run, lambda _run: True)
+    return Engine(execute, load_run, learn, check_run, True, Overlap.of(jobs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_traincheck.config import PipelineSpec
@@ -10,7 +11,8 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.workflow.engine import Engine
-from pytest_traincheck.workflow.runs import Recorded, SidePlan, Workspace, notes_of, record
+from pytest_traincheck.workflow.record_all import Wanted, record_all
+from pytest_traincheck.workflow.runs import Recorded, RunFailed, SidePlan, Workspace, notes_of
 
 
 @dataclass(frozen=True)
@@ -33,25 +35,35 @@ def learn_side(
     engine: Engine,
     progress: Progress,
 ) -> Learned:
-    """Run the golden side once per seed and once per variation, and learn. Raises `RunFailed`.
+    """Run the golden side once per seed and once per variation, and learn. Raises `RunFailed`."""
+    runs = record_all(golden_runs(plan, spec, engine), space, engine=engine, progress=progress)
+    return learn_from(runs, plan, spec, reason=reason, engine=engine)
 
-    The first seed is run twice: what is drawn from generators that nobody seeds, or in workers of loaders, nobody sees,
-    so that nothing else shows what comes again.
+
+def golden_runs(plan: SidePlan, spec: PipelineSpec, engine: Engine) -> list[Wanted]:
+    """What a golden is learned from: the seeds, the variations, the first seed again.
+
+    That is run twice, since what is drawn from generators that nobody seeds, or in workers of loaders, nobody sees, so
+    that nothing else shows what comes again.
     """
-    runs = [
-        record(plan, space, f"golden-seed{seed}", seed=seed, engine=engine, progress=progress) for seed in spec.seeds
-    ]
-    varied = [
-        record(
-            plan, space, f"golden-vary{number}", seed=spec.seeds[0], extra_args=extra, engine=engine, progress=progress
-        )
-        for number, extra in enumerate(spec.vary)
-    ]
-    again = (
-        [record(plan, space, "golden-repeated", seed=spec.seeds[0], engine=engine, progress=progress)]
-        if engine.is_repeated(runs[0].trace) and spec.seeds[0] not in spec.seeds[1:]
-        else []
-    )
+    seeds = [Wanted(plan, f"golden-seed{seed}", seed) for seed in spec.seeds]
+    varied = [Wanted(plan, f"golden-vary{number}", spec.seeds[0], extra) for number, extra in enumerate(spec.vary)]
+    is_repeated = runs_of(spec, repeats=engine.repeats) > len(seeds) + len(varied)
+    return [*seeds, *varied, *([Wanted(plan, "golden-repeated", spec.seeds[0])] if is_repeated else [])]
+
+
+def runs_of(spec: PipelineSpec, *, repeats: bool = True) -> int:
+    """How many runs a golden is learned from."""
+    return len(spec.seeds) + len(spec.vary) + (repeats and spec.seeds[0] not in spec.seeds[1:])
+
+
+def learn_from(
+    found: Sequence[Recorded | RunFailed], plan: SidePlan, spec: PipelineSpec, *, reason: str = "", engine: Engine
+) -> Learned:
+    """Learn from the runs that `golden_runs` asks for."""
+    recorded = [run for run in found if isinstance(run, Recorded)]
+    count = len(spec.seeds)
+    runs, varied, again = recorded[:count], recorded[count : count + len(spec.vary)], recorded[count + len(spec.vary) :]
     started = time.perf_counter()
     golden = engine.learn(
         [run.trace for run in runs],
@@ -65,5 +77,4 @@ def learn_side(
         repeated=[run.trace for run in again],
     )
     seconds = time.perf_counter() - started
-    notes = notes_of(plan, [*runs, *varied, *again])
-    return Learned(golden, (*runs, *varied), seconds, tuple(again), notes)
+    return Learned(golden, (*runs, *varied), seconds, tuple(again), notes_of(plan, recorded))

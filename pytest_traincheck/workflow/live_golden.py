@@ -20,7 +20,7 @@ from pytest_traincheck.workflow import golden_cache
 from pytest_traincheck.workflow.check_learned import Obtained
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.golden_cache import KeptGolden
-from pytest_traincheck.workflow.infer import Learned, learn_side
+from pytest_traincheck.workflow.infer import Learned, learn_side, runs_of
 from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.runs import GOLDEN, Workspace, mean_seconds, workspace
 
@@ -120,6 +120,7 @@ def _learn(
         side = stack.enter_context(open_side(wanted.source, spec.link))
         source_root, forbidden = separation(side, here)
         plan = replace(plan_of(config, spec, side, GOLDEN), source_root=source_root, forbidden_roots=forbidden)
+        progress.expect(runs_of(spec, repeats=engine.repeats))
         learned: Learned = learn_side(
             plan,
             space,

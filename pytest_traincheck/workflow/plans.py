@@ -23,4 +23,5 @@ def plan_of(config: Config, spec: PipelineSpec, side: CheckedOutSide, name: str)
         source_root=side.root,
         watched=side.watched,
         tree=side.tree,
+        alone=spec.alone,
     )

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from pytest_traincheck.check.ran import joined
@@ -36,7 +37,7 @@ from pytest_traincheck.rules.model import Kind
 from pytest_traincheck.workflow.candidate import check_recorded, keep_artifacts, rules_of
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
-from pytest_traincheck.workflow.infer import learn_side
+from pytest_traincheck.workflow.infer import learn_side, runs_of
 from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.refresh_intent import Acceptance, Decision, decide
 from pytest_traincheck.workflow.runs import GOLDEN, RunFailed, side_info, workspace
@@ -96,9 +97,10 @@ def refresh(
     names = " ".join(spec.name for spec in specs)
     with locks.refreshing(config.store, f"traincheck refresh {names}", waiting):
         ensure_writable(config.store)
-        pipelines = tuple(
-            relearn(config, spec, ref, reason, progress=progress, artifacts=artifacts, engine=engine) for spec in specs
-        )
+        engine = engine or default_engine()
+        progress.expect(sum(runs_of(spec, repeats=engine.repeats) for spec in specs))
+        learning = partial(relearn, progress=progress, artifacts=artifacts, engine=engine)
+        pipelines = tuple(engine.overlap.each([partial(learning, config, spec, ref, reason) for spec in specs]))
         decision = decide([item.result for item in pipelines], acceptance)
         if decision.may_write:
             write(config.store, pipelines)

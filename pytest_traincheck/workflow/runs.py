@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from pytest_traincheck.launch.footprint import Footprint
 from pytest_traincheck.launch.git import place_in_repository
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
-from pytest_traincheck.launch.run import RunRequest, RunStatus
+from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
 from pytest_traincheck.launch.run_directory import ForeignDirectoryError, require_usable
 from pytest_traincheck.launch.untracked import CopyOf
 from pytest_traincheck.launch.worktree import sweep_temporary
@@ -57,6 +57,8 @@ class SidePlan:
     """What of the user's own the runs may write to: see `CheckedOutSide.watched`."""
     tree: CopyOf | None = None
     """Set where the side is a worktree."""
+    alone: bool = False
+    """Whether none of its runs may be beside another."""
 
 
 @dataclass(frozen=True)
@@ -169,17 +171,24 @@ def record(
         forbidden_roots=plan.forbidden_roots,
         side=plan.side,
         watched=plan.watched,
-        ours=(space.path, cache_root()),
+        # Beside the runs of one pipeline lie those of others, that may be under way at the same time.
+        ours=(space.path, *([space.path.parent] if space.kept else []), cache_root()),
         tree=plan.tree,
         mutant=mutant,
         mutant_files=mutant_files,
         extensions=extensions(),
     )
-    progress.start(" ".join(f"{_label(plan.side, seed)}: {redacted(plan.command)} {redacted(extra_args)}".split()))
-    try:
-        outcome = engine.execute(request, progress.update)
-    finally:
-        progress.finish("")
+    label = " ".join(f"{_label(plan.side, seed)}: {redacted(plan.command)} {redacted(extra_args)}".split())
+
+    def execute(request: RunRequest, look: Callable[[float], None]) -> RunOutcome:
+        progress.start(label)
+        try:
+            return engine.execute(request, look)
+        finally:
+            progress.finish("")
+
+    outcome = engine.overlap.run(execute, request, progress.update, alone=plan.alone)
+    progress.ran()
     if outcome.status is not RunStatus.OK:
         remedy = outcome.remedy
         if not space.kept:

@@ -13,6 +13,7 @@ from pytest_traincheck.check.result import CheckResult, SideInfo, Timing
 from pytest_traincheck.config import Config, ConfigError, PipelineSpec
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.jobs import AUTO, Jobs
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import open_side, resolve_side
@@ -25,6 +26,7 @@ from pytest_traincheck.selftest.result import SelftestResult
 from pytest_traincheck.workflow.candidate import rules_of
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.infer import learn_side
+from pytest_traincheck.workflow.overlap import Overlap
 from pytest_traincheck.workflow.runs import (
     CANDIDATE,
     GOLDEN,
@@ -44,11 +46,11 @@ UNCHANGED = "unchanged"
 
 @dataclass(frozen=True)
 class SelftestRequest:
-    """What is asked of a selftest. `kinds` are globs for names of kinds, none for all; `jobs` None for what fits."""
+    """What is asked of a selftest. `kinds` are globs for names of kinds, none for all; `jobs` is for mutants."""
 
     kinds: tuple[str, ...] = ()
     floor: float | None = None
-    jobs: int | None = None
+    jobs: Jobs = AUTO
     artifacts: Path | None = None
 
 
@@ -100,6 +102,7 @@ def selftest(
             timeout=spec.timeout,
             source_root=side.root,
             watched=side.watched,
+            alone=spec.alone,
         )
         try:
             source = _source(config, spec, plan, space, engine, progress)
@@ -119,6 +122,8 @@ def selftest(
         golden = source.golden
         if source.stored is not None:
             golden = store.with_numbers(golden, source.stored, read_environment(run.run_dir).get("platform", ""))
+        # Mutants have a pool of their own: one that crashes or hangs is no neighbour's fault.
+        engine = replace(engine, overlap=Overlap())
         bench = Bench(patient(plan, run.seconds), space, golden, spec.seeds[0], rules_of(config), run, engine)
         timing = Timing(source.run_s, run.seconds, source.infer_s)
         unchanged = replace(

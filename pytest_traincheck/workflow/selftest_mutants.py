@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import threading
@@ -13,7 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.golden.model import Golden
-from pytest_traincheck.launch.progress import Progress
+from pytest_traincheck.jobs import AUTO, Jobs
+from pytest_traincheck.launch import machine
+from pytest_traincheck.launch.progress import Progress, QuietProgress
 from pytest_traincheck.mutants import tally
 from pytest_traincheck.mutants.catalogue import COUNTED
 from pytest_traincheck.mutants.kind import Kind
@@ -57,15 +58,18 @@ def patient(plan: SidePlan, seconds: float) -> SidePlan:
     return replace(plan, timeout=min(plan.timeout, max(_LEAST_TIMEOUT, _PATIENCE * seconds)))
 
 
-def _jobs(run: Recorded) -> int:
-    """How many runs fit on the machine at a time."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    ranks = max((process.world_size for process in run.trace.processes), default=1)
-    return max(1, min(_MOST_JOBS, cpus // ranks))
+def _at_a_time(bench: Bench, jobs: Jobs) -> int:
+    """How many runs are made at a time: so many, or as many as fit on the machine."""
+    if bench.plan.alone:
+        return 1
+    if jobs != AUTO:
+        return int(jobs)
+    ranks = max((process.world_size for process in bench.unchanged.trace.processes), default=1)
+    return max(1, min(_MOST_JOBS, machine.places() // ranks))
 
 
 def run_all(
-    bench: Bench, kinds: Sequence[Kind], places: Mapping[str, int], jobs: int | None, progress: Progress
+    bench: Bench, kinds: Sequence[Kind], places: Mapping[str, int], jobs: Jobs, progress: Progress
 ) -> tuple[Mutant, ...]:
     """All mutants, in the order of the kinds; `jobs` at a time, or as many as fit on the machine.
 
@@ -77,7 +81,7 @@ def run_all(
         for kind in kinds
         if not places.get(kind.name)
     }
-    pool = ThreadPoolExecutor(jobs or _jobs(bench.unchanged), thread_name_prefix="traincheck-mutant")
+    pool = ThreadPoolExecutor(_at_a_time(bench, jobs), thread_name_prefix="traincheck-mutant")
     started = time.monotonic()
     progress.start(_label(bench, 0, len(planned)))
     try:
@@ -101,22 +105,16 @@ def _label(bench: Bench, done: int, total: int) -> str:
     return f"{bench.golden.pipeline}: {done} of {plural(total, 'mistake')} planted"
 
 
-class _Watch:
+class _Watch(QuietProgress):
     """Progress of one of several runs at a time: silent, and the way to end it."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
 
-    def start(self, label: str) -> None:
-        """Nothing is shown."""
-
-    def update(self, _seconds: float) -> None:
+    def update(self, seconds: float) -> None:  # noqa: ARG002 - nothing is shown
         """Raises `_Stopped` once the selftest is given up."""
         if self._stop.is_set():
             raise _Stopped
-
-    def finish(self, text: str) -> None:
-        """Nothing is shown."""
 
 
 def _run_one(bench: Bench, kind: Kind, places: int) -> Mutant:

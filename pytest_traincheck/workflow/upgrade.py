@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pytest_traincheck.check.attribution import Cause, Cell, Code, Libraries, attribute, last_cell, regrouped
@@ -21,7 +22,7 @@ from pytest_traincheck.workflow.candidate import keep_artifacts
 from pytest_traincheck.workflow.changed_lines import between_sides
 from pytest_traincheck.workflow.check_learned import Obtained, check_against
 from pytest_traincheck.workflow.engine import Engine, default_engine
-from pytest_traincheck.workflow.infer import learn_side
+from pytest_traincheck.workflow.infer import learn_side, runs_of
 from pytest_traincheck.workflow.last_check import remember
 from pytest_traincheck.workflow.live_golden import LiveGolden, obtain
 from pytest_traincheck.workflow.next_steps import with_upgrade_commands
@@ -118,7 +119,9 @@ class _Upgrade:
         wanted = [(Code.GOLDEN, Libraries.NEW)]
         if differs:
             wanted += [(Code.CANDIDATE, Libraries.OLD), (Code.CANDIDATE, Libraries.NEW)]
-        cells = _distinguished(tuple(self._cell(learned, code, libraries) for code, libraries in wanted))
+        self.progress.expect(len(wanted))
+        tasks = [partial(self._cell, learned, code, libraries) for code, libraries in wanted]
+        cells = _distinguished(tuple(self.engine.overlap.each(tasks)))
         return replace(
             empty,
             reference=CheckResult(self.spec.name, golden=learned.side),
@@ -131,6 +134,7 @@ class _Upgrade:
     def _learn(self) -> Obtained:
         """Of the tree as it lies there, which no cache can know."""
         plan = self._plan(Code.GOLDEN, Libraries.OLD)
+        self.progress.expect(runs_of(self.spec, repeats=self.engine.repeats))
         learned = learn_side(plan, self.space, self.spec, engine=self.engine, progress=self.progress)
         return Obtained.of(learned, plan, self.golden.path)
 

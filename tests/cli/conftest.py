@@ -17,8 +17,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     import sys
 
     fake = FakeEngine()
-    for name in ("compare", "check", "check_against", "refresh"):
-        module = sys.modules[f"pytest_traincheck.workflow.{name}"]
+    for name in ("compare", "check", "refresh"):
+        module = sys.modules[f"pytest_traincheck.cli.{name}"]
         monkeypatch.setattr(module, "default_engine", fake.engine)
     return fake
 

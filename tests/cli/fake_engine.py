@@ -10,12 +10,14 @@ from typing import Any
 from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.jobs import Jobs
 from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
 from pytest_traincheck.relations.called import Called
 from pytest_traincheck.relations.count import PerStep
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow import engine
+from pytest_traincheck.workflow.overlap import Overlap
 
 
 def invariant(subject: str, scope: Scope = Scope.TRANSFERABLE, kind: Kind = Kind.BEHAVIOUR) -> Invariant:
@@ -117,5 +119,5 @@ class FakeEngine:
         )
         return CheckOutcome(verdicts, incidents)
 
-    def engine(self) -> engine.Engine:
-        return engine.Engine(self.execute, self.load_run, self.learn, self.check_run, lambda _run: self.repeats)
+    def engine(self, jobs: Jobs = 1) -> engine.Engine:
+        return engine.Engine(self.execute, self.load_run, self.learn, self.check_run, self.repeats, Overlap.of(jobs))

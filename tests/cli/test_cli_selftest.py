@@ -18,6 +18,7 @@ from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.cli import main
 from pytest_traincheck.config import load
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.jobs import Jobs
 from pytest_traincheck.launch.progress import QuietProgress
 from pytest_traincheck.launch.run import RunOutcome, RunRequest
 from pytest_traincheck.mutants.catalogue import CENSUS, KINDS
@@ -68,14 +69,15 @@ class Planted:
         requests: list[RunRequest] = self.fake.requests
         return requests
 
-    def engine(self) -> Engine:
+    def engine(self, jobs: Jobs = 1) -> Engine:  # noqa: ARG002 - mutants have a pool of their own
         return Engine(self.execute, self.load_run, self.fake.learn, self.check_run)
 
 
 @pytest.fixture
 def planted(fake: Any, monkeypatch: pytest.MonkeyPatch) -> Planted:
     planted = Planted(fake, lambda request: request.mutant == "step-twice")
-    monkeypatch.setattr(sys.modules["pytest_traincheck.workflow.selftest"], "default_engine", planted.engine)
+    for room in ("cli", "workflow"):
+        monkeypatch.setattr(sys.modules[f"pytest_traincheck.{room}.selftest"], "default_engine", planted.engine)
     return planted
 
 

@@ -22,6 +22,7 @@ python = "python3.12"
 golden_python = ".venv-old/bin/python"
 candidate_python = "/opt/new/bin/python"
 strict = true
+jobs = "auto"
 
 [tool.traincheck.pipelines.mnist]
 run = "python pipeline.py --steps 8"
@@ -100,6 +101,7 @@ def test_a_full_file(tmp_path: Path) -> None:
         accept=(Accept("ab12*", "vision", "new schedule", datetime.date(2027, 1, 31)),),
         policy={"Band": "warn", "torch.optim.AdamW.step": "off"},
         strict=True,
+        jobs="auto",
     )
 
 
@@ -108,6 +110,7 @@ def test_the_defaults(tmp_path: Path) -> None:
     loaded = load(tmp_path)
     assert (loaded.golden, loaded.store, loaded.python) == ("stored", tmp_path / "golden_invariants", None)
     assert loaded.strict is False
+    assert loaded.jobs is None
     spec = loaded.pipelines["a"]
     assert (spec.seeds, spec.timeout, spec.cwd, spec.seed_arg, spec.vary) == ((0, 1, 2), 300.0, ".", None, ())
 
@@ -216,6 +219,11 @@ PIPELINE = '[pipelines.a]\nrun = "python a.py"\n'
         ("golden = '-x'\n", "golden", "merge-base:REF"),
         ("golden = 3\n", "golden", "quotes"),
         ("strict = 'yes'\n", "strict", "strict = true or strict = false"),
+        ("jobs = 0\n", "jobs", "jobs = 2"),
+        ("jobs = 'all'\n", "jobs", "jobs = 2"),
+        ("jobs = '2'\n", "jobs", "jobs = 2"),
+        ("jobs = true\n", "jobs", "jobs = 2"),
+        ("[pipelines.net]\nrun = 'x'\nalone = 1\n", "pipelines.net.alone", "alone = true or alone = false"),
         ("python = '~nobody-of-that-name/python'\n", "python", "in full"),
         ("[policy]\nBand = 'wran'\n", "policy.Band", "`warn`"),
         ("[policy]\nBand = true\n", "policy.Band", '"fail", "warn" or "off"'),

@@ -66,12 +66,12 @@ class Cancelled:
     temporary: Path
     pids: Path
 
-    def pipeline(self) -> list[psutil.Process]:
-        """The command and its daemon, once they run."""
+    def pipeline(self, runs: int = 1) -> list[psutil.Process]:
+        """The command and its daemon, once they run; of so many runs at a time."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             lines = sorted(self.pids.read_text().splitlines()) if self.pids.exists() else []
-            if len(lines) == 2:
+            if len(lines) == 2 * runs:
                 return [psutil.Process(int(line.split()[1])) for line in lines]
             if self.process.poll() is not None:
                 break
@@ -175,6 +175,37 @@ def test_cancelled_commands_leave_nothing(start: Start, repository: Path, comman
     assert "Traceback" not in output
     assert all(is_gone(process) for process in pipeline)
     assert cancelled.left() == []
+
+
+@pytest.mark.fault(
+    area="Processes",
+    tried="{name} during `{command}`, while two runs are under way",
+    happens="both and their daemons end; no temporary directory, worktree or golden is left",
+)
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("refresh --jobs 2", "SIGTERM"),
+        ("check --golden HEAD~ --jobs 2", "Ctrl-C"),
+        ("pytest --traincheck-refresh --traincheck-jobs 2", "SIGTERM"),
+        ("pytest --traincheck-refresh --traincheck-jobs 2", "Ctrl-C"),
+    ],
+)
+def test_two_runs_at_a_time_end_together(
+    start: Start, repository: Path, git: Callable[..., str], command: str, name: str
+) -> None:
+    give_golden(repository)
+    golden = (repository / "golden_invariants" / "net.jsonl").read_bytes()
+    cancelled = start(f"{command} -p no:cacheprovider" if "pytest" in command else command)
+    pipeline = cancelled.pipeline(2)
+    number, status = SIGNALS[name]
+    cancelled.process.send_signal(number)
+    output = cancelled.process.communicate(timeout=PATIENCE_S)[0].decode()
+    assert cancelled.process.returncode == (2 if "pytest" in command and name == "Ctrl-C" else status), output
+    assert all(is_gone(process) for process in pipeline)
+    assert cancelled.left() == []
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+    assert (repository / "golden_invariants" / "net.jsonl").read_bytes() == golden
 
 
 @pytest.mark.fault(
