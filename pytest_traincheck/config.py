@@ -146,6 +146,8 @@ class Config:
     policy: Mapping[str, str] = field(default_factory=dict)
     strict: bool = False
     """Whether coverage under golden's floor fails instead of warning."""
+    fail_fast: bool = False
+    """Whether runs of candidates are ended at their first incident; said on the command line only."""
     jobs: Jobs | None = None
     """How many runs are made at a time; None where nothing is said."""
 

@@ -33,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail, not warn, where the candidate cannot be compared with the golden run",
     )
+    group.addoption("--traincheck-fail-fast", action="store_true", help="end a run at its first incident")
     group.addoption("--traincheck-refresh", action="store_true", help="learn the goldens again instead of checking")
     group.addoption(
         "--traincheck-accept",
@@ -65,6 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("traincheck_golden", "as --traincheck-golden", default="")
     parser.addini("traincheck_no_cache", "as --traincheck-no-cache", type="bool", default=False)
     parser.addini("traincheck_strict", "as --traincheck-strict", type="bool", default=False)
+    parser.addini("traincheck_fail_fast", "as --traincheck-fail-fast", type="bool", default=False)
     parser.addini("traincheck_refresh", "as --traincheck-refresh", type="bool", default=False)
     parser.addini("traincheck_pipeline", "as --traincheck-pipeline", type="args", default=[])
     parser.addini("traincheck_report", "as --traincheck-report", default="")

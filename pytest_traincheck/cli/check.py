@@ -27,6 +27,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--golden", type=options.ref, metavar="stored|REF", help="instead of what the configuration says"
     )
     options.add_strict(parser)
+    options.add_fail_fast(parser)
     options.add_cache(parser)
     options.add_jobs(parser)
     options.add_config(parser)
@@ -38,7 +39,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     try:
         config = options.configuration(arguments)
-        config = replace(config, strict=config.strict or arguments.strict)
+        config = replace(config, strict=config.strict or arguments.strict, fail_fast=arguments.fail_fast)
         specs = options.chosen(config, arguments.names)
     except INPUT_ERRORS as error:
         return output.refuse(arguments, [(" ".join(arguments.names), error)])

@@ -10,8 +10,8 @@ from pytest_traincheck.cli import options, output
 from pytest_traincheck.config import DEFAULT_SEEDS, DEFAULT_TIMEOUT
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.workflow import INPUT_ERRORS, CompareRequest, compare
-from pytest_traincheck.workflow.candidate import NO_RULES
 from pytest_traincheck.workflow.engine import default_engine
+from pytest_traincheck.workflow.policy import NO_RULES
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -75,6 +75,10 @@ def add_strict(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_fail_fast(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fail-fast", action="store_true", help="end a run at its first incident")
+
+
 def add_github(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--github",

@@ -15,7 +15,7 @@ from pytest_traincheck.cli.streams import complain
 from pytest_traincheck.config import ConfigError
 from pytest_traincheck.launch import run_directory
 from pytest_traincheck.launch.progress import progress_for
-from pytest_traincheck.workflow.against import against, meant
+from pytest_traincheck.workflow.meant import against, meant
 from pytest_traincheck.workflow.runs import RunFailed
 from pytest_traincheck.workflow.train import Reaction, TrainRequest, run_watched
 

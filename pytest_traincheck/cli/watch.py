@@ -11,8 +11,8 @@ from pytest_traincheck.cli import options, output
 from pytest_traincheck.cli.live import Lines
 from pytest_traincheck.cli.status import Status, status_of
 from pytest_traincheck.launch.progress import progress_for
-from pytest_traincheck.workflow.against import against, meant
 from pytest_traincheck.workflow.attend import IDLE_S, attend, command_of
+from pytest_traincheck.workflow.meant import against, meant
 from pytest_traincheck.workflow.runs import RunFailed
 
 

@@ -34,14 +34,15 @@ from pytest_traincheck.report.wording import warning as warning_text
 from pytest_traincheck.scratch import scratch_directory
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.bundle import Recipe, keep_bundle
-from pytest_traincheck.workflow.candidate import NO_RULES, cautions, keep_artifacts, rules_of, vacuous
+from pytest_traincheck.workflow.candidate import keep_artifacts
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.next_steps import fixture_commands
-from pytest_traincheck.workflow.policy import Rules, judge
+from pytest_traincheck.workflow.policy import NO_RULES, Rules, judge, rules_of
 from pytest_traincheck.workflow.refresh import Relearned, described, former, merged, with_former_numbers
 from pytest_traincheck.workflow.refresh_intent import is_meant
 from pytest_traincheck.workflow.runs import CANDIDATE, ArtifactsError, Workspace
+from pytest_traincheck.workflow.sufficiency import cautions, vacuous
 
 if TYPE_CHECKING:
     from pytest_traincheck.trace import Run

@@ -53,7 +53,7 @@ def register(config: pytest.Config) -> None:
         config.pluginmanager.register(Unconfigured(settings, str(error)), "traincheck-session")
         _register_refresh(config, settings, config.rootpath / DEFAULT_STORE)
         return
-    loaded = replace(loaded, strict=loaded.strict or settings.strict)
+    loaded = replace(loaded, strict=loaded.strict or settings.strict, fail_fast=settings.fail_fast)
     selected = _selected(loaded, settings)
     config.stash[CHECKS] = checks_for(loaded, settings, learned_of(config), progress_of(config))
     wanted = _wanted(config, loaded, settings, selected)

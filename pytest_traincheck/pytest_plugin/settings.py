@@ -23,6 +23,7 @@ class Settings:
     golden: str | None
     no_cache: bool
     strict: bool
+    fail_fast: bool
     refresh: bool
     acceptance: Acceptance
     pipelines: tuple[str, ...]
@@ -41,6 +42,7 @@ def settings_of(config: pytest.Config) -> Settings:
         golden=_golden(config),
         no_cache=bool(config.getoption("traincheck_no_cache") or config.getini("traincheck_no_cache")),
         strict=bool(config.getoption("traincheck_strict") or config.getini("traincheck_strict")),
+        fail_fast=bool(config.getoption("traincheck_fail_fast") or config.getini("traincheck_fail_fast")),
         refresh=bool(config.getoption("traincheck_refresh") or config.getini("traincheck_refresh")),
         acceptance=Acceptance(
             tuple(config.getoption("traincheck_accept") or ()), bool(config.getoption("traincheck_accept_all"))

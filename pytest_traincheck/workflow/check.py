@@ -15,12 +15,13 @@ from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import open_side, resolve_side
 from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.workflow.bundle import Recipe, keep_bundle
-from pytest_traincheck.workflow.candidate import check_candidate, keep_artifacts, rules_of
+from pytest_traincheck.workflow.candidate import check_candidate, keep_artifacts
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.last_check import remember
 from pytest_traincheck.workflow.next_steps import with_commands
 from pytest_traincheck.workflow.plans import plan_of
+from pytest_traincheck.workflow.policy import rules_of
 from pytest_traincheck.workflow.runs import CANDIDATE, workspace
 
 

@@ -13,7 +13,7 @@ from pytest_traincheck.config import Config, PipelineSpec
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import open_side, resolve_side
 from pytest_traincheck.workflow.bundle import Recipe, keep_bundle
-from pytest_traincheck.workflow.candidate import keep_artifacts, rules_of
+from pytest_traincheck.workflow.candidate import keep_artifacts
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.check_learned import Obtained, check_against
 from pytest_traincheck.workflow.compare import CompareRequest, compare
@@ -22,6 +22,7 @@ from pytest_traincheck.workflow.last_check import remember
 from pytest_traincheck.workflow.live_golden import LiveGolden, obtain
 from pytest_traincheck.workflow.next_steps import with_commands
 from pytest_traincheck.workflow.plans import plan_of
+from pytest_traincheck.workflow.policy import rules_of
 from pytest_traincheck.workflow.record_all import attempt, forget
 from pytest_traincheck.workflow.runs import (
     CANDIDATE,

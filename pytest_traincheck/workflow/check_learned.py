@@ -9,9 +9,10 @@ from pytest_traincheck.check.result import CheckResult, SideInfo
 from pytest_traincheck.config import Config, PipelineSpec
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.progress import Progress
-from pytest_traincheck.workflow.candidate import check_candidate, rules_of
+from pytest_traincheck.workflow.candidate import check_candidate
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.infer import Learned
+from pytest_traincheck.workflow.policy import rules_of
 from pytest_traincheck.workflow.runs import Recorded, RunFailed, SidePlan, Workspace, mean_seconds, side_info
 
 

@@ -14,11 +14,11 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import CheckedOutSide, open_side, resolve_side, separation
 from pytest_traincheck.workflow.bundle import Recipe, keep_bundle
-from pytest_traincheck.workflow.candidate import NO_RULES, check_candidate, keep_artifacts
+from pytest_traincheck.workflow.candidate import check_candidate, keep_artifacts
 from pytest_traincheck.workflow.changed_lines import between_sides
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.infer import golden_runs, learn_from
-from pytest_traincheck.workflow.policy import Rules
+from pytest_traincheck.workflow.policy import NO_RULES, Rules
 from pytest_traincheck.workflow.record_all import Wanted, record_all
 from pytest_traincheck.workflow.runs import (
     CANDIDATE,

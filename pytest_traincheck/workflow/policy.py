@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation, incident_id
-from pytest_traincheck.config import Accept
+from pytest_traincheck.config import Accept, Config
 from pytest_traincheck.golden.format_1 import ids_of
 from pytest_traincheck.rules.model import Invariant
 
@@ -22,6 +22,8 @@ class Rules:
     today: datetime.date
     strict: bool = False
     """Whether coverage under golden's floor fails."""
+    fail_fast: bool = False
+    """Whether a run is ended at its first incident."""
 
     def excuse(self, invariant: Invariant, value: str = "") -> str:
         """Why breaking this invariant, with this value in place of golden's, is no failure; empty when it is one."""
@@ -50,6 +52,15 @@ class Rules:
             if name in self.policy:
                 return self.policy[name]
         return "fail"
+
+
+NO_RULES = Rules((), {}, datetime.date.min)
+
+
+def rules_of(config: Config) -> Rules:
+    """The configured exceptions and policy, as of today."""
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    return Rules(config.accept, config.policy, today, config.strict, config.fail_fast)
 
 
 def matches(entry: Accept, invariant: Invariant) -> bool:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.run_directory import is_run_directory
@@ -44,7 +45,10 @@ def record_all(
     return found
 
 
-def attempt(make: Callable[[], Recorded]) -> Recorded | RunFailed:
+T = TypeVar("T")
+
+
+def attempt(make: Callable[[], T]) -> T | RunFailed:
     """A run, or what a report says about it where it failed."""
     try:
         return make()

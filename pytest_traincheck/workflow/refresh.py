@@ -34,11 +34,12 @@ from pytest_traincheck.observing import extensions
 from pytest_traincheck.relations import relations
 from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.rules.model import Kind
-from pytest_traincheck.workflow.candidate import check_recorded, keep_artifacts, rules_of
+from pytest_traincheck.workflow.candidate import check_recorded, keep_artifacts
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.infer import learn_side, runs_of
 from pytest_traincheck.workflow.plans import plan_of
+from pytest_traincheck.workflow.policy import rules_of
 from pytest_traincheck.workflow.refresh_intent import Acceptance, Decision, decide
 from pytest_traincheck.workflow.runs import GOLDEN, RunFailed, side_info, workspace
 

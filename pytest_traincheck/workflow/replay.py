@@ -11,10 +11,10 @@ from pytest_traincheck.check.result import CheckResult, Incident, Timing
 from pytest_traincheck.text import one_line, plural
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.bundle_check import check_part
-from pytest_traincheck.workflow.candidate import vacuous
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.policy import Rules
 from pytest_traincheck.workflow.replay_next_steps import replayed_commands
+from pytest_traincheck.workflow.sufficiency import vacuous
 
 
 def replay_bundle(path: Path, engine: Engine | None = None) -> CheckResult:

@@ -145,9 +145,11 @@ def record(
     mutant_files: tuple[Path, ...] = (),
     engine: Engine,
     progress: Progress,
+    attend: Callable[[], None] = lambda: None,
 ) -> Recorded:
     """Execute one run and read its trace. Raises `RunFailed`, which names the side, when either fails.
 
+    `attend` is called now and then while it goes on; what it raises ends the run, and is raised here.
     Raises `ArtifactsError` where something else lies in the place of the run, and `PluginError` for observations or
     frameworks of plug-ins that cannot be used.
     """
@@ -181,9 +183,13 @@ def record(
     label = " ".join(f"{_label(plan.side, seed)}: {redacted(plan.command)} {redacted(extra_args)}".split())
 
     def execute(request: RunRequest, look: Callable[[float], None]) -> RunOutcome:
+        def attended(seconds: float) -> None:
+            look(seconds)
+            attend()
+
         progress.start(label)
         try:
-            return engine.execute(request, look)
+            return engine.execute(request, attended)
         finally:
             progress.finish("")
 

@@ -23,10 +23,10 @@ from pytest_traincheck.mutants.kind import Kind
 from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.selftest.kinds import files_of, known_kinds
 from pytest_traincheck.selftest.result import SelftestResult
-from pytest_traincheck.workflow.candidate import rules_of
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.infer import learn_side
 from pytest_traincheck.workflow.overlap import Overlap
+from pytest_traincheck.workflow.policy import rules_of
 from pytest_traincheck.workflow.runs import (
     CANDIDATE,
     GOLDEN,

@@ -22,10 +22,10 @@ from pytest_traincheck.selftest.identical import trained_alike
 from pytest_traincheck.selftest.kinds import files_of
 from pytest_traincheck.selftest.result import Fate, Mutant
 from pytest_traincheck.text import plural
-from pytest_traincheck.workflow.candidate import vacuous
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.policy import Rules, judge
 from pytest_traincheck.workflow.runs import Recorded, RunFailed, SidePlan, Workspace, notes_of, record
+from pytest_traincheck.workflow.sufficiency import vacuous
 
 _MOST_JOBS = 8
 _PATIENCE, _LEAST_TIMEOUT = 6.0, 60.0

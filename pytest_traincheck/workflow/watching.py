@@ -15,8 +15,8 @@ from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.text import plural
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.against import Against
-from pytest_traincheck.workflow.candidate import cautions, vacuous
 from pytest_traincheck.workflow.policy import judge
+from pytest_traincheck.workflow.sufficiency import cautions, vacuous
 
 if TYPE_CHECKING:
     from pytest_traincheck.online.follow import Follower
@@ -81,11 +81,15 @@ class Watch:
         """Events that were read; more than before: something was written."""
         return 0 if self._follower is None else self._follower.rows
 
-    def result(self, candidate: SideInfo, *, seconds: float = 0.0, errors: Sequence[RunError] = ()) -> CheckResult:
-        """What was found, when nothing is written any more. Raises `GoldenError`.
+    def result(
+        self, candidate: SideInfo, *, seconds: float = 0.0, errors: Sequence[RunError] = (), stopped: bool = False
+    ) -> CheckResult:
+        """What was found, when nothing is written any more; `stopped`: since the run was ended at an incident.
 
-        A training that was not longer than golden's is checked as every other run is.
+        A training that was not longer than golden's is checked as every other run is. Raises `GoldenError`.
         """
+        if stopped:
+            self.tell = _nobody
         self.look(ended=True)
         golden = self.against.golden
         environment = read_environment(self.run_dir)
@@ -101,9 +105,9 @@ class Watch:
         follower = self._follower
         if follower is None or not follower.steps:
             return self._of_run(empty) if not errors else empty
-        if errors or follower.longer:
-            whole = not errors and not self.against.other_length and follower.rows <= WHOLE
-            return self._of_run(empty) if whole else self._of_stretches(empty, follower)
+        if errors or stopped or follower.longer:
+            whole = not errors and not stopped and not self.against.other_length and follower.rows <= WHOLE
+            return self._of_run(empty) if whole else self._of_stretches(empty, follower, stopped=stopped)
         return self._of_run(empty)
 
     def _following(self) -> Follower | None:
@@ -159,14 +163,19 @@ class Watch:
             ran=outcome.ran,
         )
 
-    def _of_stretches(self, empty: CheckResult, follower: Follower) -> CheckResult:
+    def _of_stretches(self, empty: CheckResult, follower: Follower, *, stopped: bool) -> CheckResult:
         """What the checks of golden's steps and of the stretches behind them add up to."""
         against, found = self.against, follower.finish()
         judged = judge(found.verdicts, found.incidents, against.rules)
         coverage = found.first.coverage if found.first is not None else None
         first = found.first
         known = f", golden's runs {against.golden.steps}" if against.golden.steps else ""
-        length = f"the training made {plural(found.steps, 'step')}{known}: rules about whole runs were not judged"
+        made = (
+            f"was ended after {plural(found.steps, 'step')}, at its first incident"
+            if stopped
+            else (f"made {plural(found.steps, 'step')}{known}")
+        )
+        length = f"the training {made}: rules about whole runs were not judged"
         return replace(
             empty,
             verdicts=judged.verdicts,
@@ -181,3 +190,7 @@ class Watch:
                 *(first.warnings if first is not None else ()),
             ),
         )
+
+
+def _nobody(_incident: Incident, _steps: int) -> None:
+    """Nobody wants to know any more."""

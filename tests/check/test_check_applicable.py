@@ -13,7 +13,7 @@ from pytest_traincheck.check.applicable import Program, program_of, why_not
 from pytest_traincheck.check.result import InvariantVerdict, Verdict
 from pytest_traincheck.relations.stored import claim_of
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
-from pytest_traincheck.workflow.candidate import vacuous
+from pytest_traincheck.workflow.sufficiency import vacuous
 
 ELSEWHERE = {"encoder.weight": (8, 8), "encoder.bias": (8,), "decoder.weight": (8, 8)}
 OTHER = Loop(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -193,6 +194,26 @@ def test_another_command_is_checked_against_transferable_rules(project: Path) ->
     done = traincheck(project, "run", "tiny", "--", "python", "-u", "train.py", "--steps", "30")
     assert done.returncode == 0, done.stdout
     assert "only its transferable rules are checked" in done.stderr
+
+
+def test_a_check_ends_at_the_first_incident(project: Path, tmp_path: Path) -> None:
+    """So does one under pytest. The command is the golden's, only slower; without the option it comes to its end."""
+    slow = tmp_path / "slow"
+    shutil.copytree(project, slow)
+    (slow / "traincheck.toml").write_text(CONFIGURATION.replace("--steps 6", "--steps 40"))
+    done = traincheck(slow, "refresh", "tiny", "--reason", "longer")
+    assert done.returncode == 0, done.stderr
+    late = {"MISTAKE": "eval@20", "PAUSE": "0.3"}
+    done = traincheck(slow, "check", "--fail-fast", **late)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "eval mode" in done.stdout
+    assert "at its first incident" in " ".join(done.stdout.split())
+    words = ["-m", "pytest", "-q", "--traincheck", "--traincheck-fail-fast", "-p", "no:cacheprovider"]
+    pytested = subprocess.run(
+        [sys.executable, *words], cwd=slow, env=environment(late), capture_output=True, text=True, check=False
+    )
+    assert pytested.returncode == 1, pytested.stdout
+    assert "eval mode" in pytested.stdout
 
 
 @pytest.mark.parametrize(

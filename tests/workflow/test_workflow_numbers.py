@@ -25,9 +25,9 @@ from pytest_traincheck.relations.called import Called
 from pytest_traincheck.relations.count import PerStep
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.workflow import Acceptance, CompareRequest, check_stored, compare, quiet, refresh
-from pytest_traincheck.workflow.candidate import vacuous
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.refresh_text import refresh_text
+from pytest_traincheck.workflow.sufficiency import vacuous
 
 STEP = Invariant(
     "Count",
