@@ -18,6 +18,7 @@ from pytest_traincheck.alignment.description import (
 from pytest_traincheck.alignment.parts import find_parts
 from pytest_traincheck.alignment.placement import Models, Move, Placement, Relocation
 from pytest_traincheck.alignment.process import placed
+from pytest_traincheck.alignment.succession import successions
 from pytest_traincheck.alignment.wrapping import find_wrapped
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.trace import Run
@@ -41,6 +42,11 @@ def align(golden: Golden, run: Run) -> Aligned:
     else:
         renamed = run.renamed(placement.steps[0].roots if placement.steps else {}, {})
     lead = next((label for label, facts in golden.optimizers.items() if facts.get("lead")), "")
+    roots, _ = successions(renamed, golden.models, golden.optimizers)
+    renamed = renamed.renamed(roots, {})
+    # What an optimizer is called follows from the models that it holds.
+    _, again = successions(renamed, golden.models, golden.optimizers)
+    renamed = renamed.renamed({}, again)
     optimizers = align_optimizers(golden.optimizers, describe_optimizers(renamed))
     arguments = find_renamed_arguments(golden.arguments, describe_arguments(renamed))
     return Aligned(

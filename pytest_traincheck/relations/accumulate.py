@@ -270,13 +270,34 @@ class _Table:
     whole: Bools
 
 
+def _previous_end(process: Process) -> Ints:
+    """For every line of the step table the end of the step before: of the same optimizer, or, before its first, of any
+    that held the parameter: one that takes the place of another.
+    """
+    variables = Variables.of(process)
+    lines = variables.step_table
+    previous = lines.column("previous_end")
+    first = np.flatnonzero(previous == 0)
+    if not len(first):
+        return previous
+    variable, end = variables.first_name[lines.variable], lines.column("end")
+    keys = np.sort((variable << 32) + end)
+    wanted = (variable[first] << 32) + lines.column("begin")[first]
+    place = np.searchsorted(keys, wanted) - 1
+    found = keys[np.maximum(place, 0)]
+    same = (place >= 0) & (found >> 32 == variable[first])
+    result = previous.copy()
+    result[first] = np.where(same, found & 0xFFFFFFFF, 0)
+    return result
+
+
 def _table(process: Process) -> _Table:
     variables = Variables.of(process)
     lines = variables.step_table
     gradient = (
         variables.companion("gradient")[variables.first_name[lines.variable]] if len(lines.variable) else lines.variable
     )
-    begin, previous = lines.column("begin"), lines.column("previous_end")
+    begin, previous = lines.column("begin"), _previous_end(process)
     gradients = Gradients.of(process)
     cleared = gradients.last_clearing(gradient, begin)
     since_clear = gradients.additions(gradient, cleared, begin)

@@ -21,7 +21,7 @@ from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN
 
-LEFT, HELD, FED_BACK = "optimizer.left", "optimizer.held", "fed.back"
+LEFT, HELD, BEGUN, FED_BACK = "optimizer.left", "optimizer.held", "optimizer.state", "fed.back"
 _MEASURED = 8
 """Steps in which it is looked whether a model is fed back."""
 
@@ -81,10 +81,9 @@ class Carried:
             )
         return Examples.concatenate(
             [
-                _examples(process, position, number)
+                _examples(process, position, numbers)
                 for position, process in enumerate(run.processes)
-                for number, name in enumerate(process.names.optimizers)
-                if name == claim.optimizer
+                if (numbers := _of_label(process, claim.optimizer))
             ]
         )
 
@@ -172,12 +171,18 @@ def _given(process: Process, position: int, claim: StateIsGiven) -> Examples:
     )
 
 
-def _examples(process: Process, position: int, optimizer: int) -> Examples:
-    """One example for each step of an optimizer that comes after one which has left state."""
+def _of_label(process: Process, label: str) -> list[int]:
+    """The optimizers of one name: more than one, where a later one takes the place of the first."""
+    return [number for number, name in enumerate(process.names.optimizers) if name == label]
+
+
+def _examples(process: Process, position: int, optimizers: Sequence[int]) -> Examples:
+    """One example for each step of an optimizer, or of one that takes its place, that comes after one which has left
+    state.
+    """
     events = process.events
-    left, rows = (
-        found[events["opt"][found] == optimizer] for found in (process.measures(LEFT), process.measures(HELD))
-    )
+    held = np.sort(np.concatenate([process.measures(HELD), process.measures(BEGUN)]))
+    left, rows = (found[np.isin(events["opt"][found], optimizers)] for found in (process.measures(LEFT), held))
     before = np.searchsorted(left, rows) - 1
     rows, before = rows[before >= 0], before[before >= 0]
     was, now = events["value"][left[before]].astype(np.int64), events["value"][rows].astype(np.int64)

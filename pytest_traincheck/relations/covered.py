@@ -228,7 +228,8 @@ def _number_held(
 ) -> Examples:
     """One example for each time: the only rule that sees parameters which belong to no model."""
     labels = Labels.of(optimizer, process.names.optimizers)
-    number = int(labels.isin([claim.optimizer]).sum())
+    at_work = np.isin(optimizer, _at_work(process, int(process.events["seq"][anchor])))
+    number = int((labels.isin([claim.optimizer]) & at_work).sum())
     if not number:
         return EMPTY
     return Examples(
@@ -328,13 +329,30 @@ def _held(process: Process, seq: int) -> tuple[Ints, Ints]:
     stepping = sorted({step.optimizer for step in process.steps})
     idle = [number for number in range(1, len(process.optimizer_class)) if number not in stepping]
     held, owners = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    known: dict[str, list[Ints]] = {}
     for optimizer in stepping + idle:
         members = variables.membership(optimizer, seq).variables
-        if optimizer in idle:
-            members = members[~np.isin(members, np.concatenate(held))]
-        held.append(members)
+        # Of optimizers that take each other's place both hold what has stayed.
+        others = known.setdefault(process.names.optimizers[optimizer], []) if optimizer in stepping else held
+        members = members[~np.isin(members, np.concatenate([held[0], *others]))]
+        others.append(members)
+        if optimizer in stepping:
+            held.append(members)
         owners.append(np.full(len(members), optimizer))
     return np.concatenate(held), np.concatenate(owners)
+
+
+def _at_work(process: Process, seq: int) -> list[int]:
+    """The optimizers that step; of those that take each other's place, the one whose turn it is at a time."""
+    begins: dict[int, int] = {}
+    for step in process.steps:
+        begins.setdefault(step.optimizer, step.begin)
+    current: dict[str, int] = {}
+    for optimizer, begin in sorted(begins.items(), key=lambda item: item[1]):
+        label = process.names.optimizers[optimizer]
+        if label not in current or begin <= seq:
+            current[label] = optimizer
+    return sorted(current.values())
 
 
 def _memberships(process: Process, seq: int) -> Ints:

@@ -77,6 +77,8 @@ def _subject(process: Process, row: int) -> str:
 def _examples(process: Process, position: int, claim: BeginsWithState) -> Examples:
     rows = process.measures(MEASURE)
     rows = rows[Labels.of(process.events["opt"][rows], process.names.optimizers).isin([claim.optimizer])]
+    # One that takes the place of another carries its state on, which `Carried` looks at.
+    rows = rows[:1]
     if not len(rows):
         return EMPTY
     held = process.events["value"][rows] > 0

@@ -74,6 +74,8 @@ def test_one_at_a_time_unless_it_is_asked_for(slow: Project, how: str) -> None:
     if how == "workers":
         # A worker knows nothing of what is left to it.
         options += ["--traincheck-jobs", "2"]
+    if how == "ini":
+        _waits(slow, "net", "gan")
     run = slow.run_apart if how == "workers" else slow.run
     run("--traincheck", *options).assert_outcomes(passed=9)
     begins = slow.runs.index("gan") < slow.runs.index("net-done")

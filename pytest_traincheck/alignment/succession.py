@@ -1,0 +1,119 @@
+"""Models and optimizers that take the place of earlier ones: a training that resumes makes them anew.
+
+An optimizer succeeds another one if it is of the same class, holds parameters of the same names and shapes in models of
+the same classes, and steps only after the other one's last step. With it come the models that are first called behind
+that step, for those of the same parameters that are not called any more. What golden knows by a name of its own
+succeeds nothing: there are two of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_traincheck.alignment.placement import Models
+from pytest_traincheck.trace.process import Process
+from pytest_traincheck.trace.run import Run
+from pytest_traincheck.trace.variables import Variables
+
+Parameters = frozenset[tuple[str, str, tuple[int, ...]]]
+"""Class of the model, name and shape of each parameter."""
+
+
+@dataclass(frozen=True)
+class _Span:
+    """When something was first and last at work."""
+
+    number: int
+    label: str
+    begin: int
+    end: int
+    what: tuple[str, Parameters]
+
+
+def successions(run: Run, models: Models, optimizers: Mapping[str, object]) -> tuple[dict[str, str], dict[str, str]]:
+    """Roots and optimizers of a run by the name of what they take the place of; `models` and `optimizers` are golden's.
+
+    Every process must say the same: ranks resume together.
+    """
+    found = [_successions(process, models, optimizers) for process in run.processes]
+    if not found or any(each != found[0] for each in found):
+        return {}, {}
+    return found[0]
+
+
+def _successions(
+    process: Process, models: Models, optimizers: Mapping[str, object]
+) -> tuple[dict[str, str], dict[str, str]]:
+    spans = _optimizers(process)
+    if len(spans) < 2:
+        return {}, {}
+    roots: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    for span in spans[1:]:
+        before = [each for each in spans if each.what == span.what and each.end < span.begin]
+        if span.label in optimizers or not before or not span.what[1]:
+            continue
+        last = max(before, key=lambda each: each.end)
+        labels[span.label] = labels.get(last.label, last.label)
+        roots.update(_roots(process, last.end, span.begin, models))
+    first = {root: roots.get(other, other) for root, other in roots.items()}
+    return first, labels
+
+
+def _optimizers(process: Process) -> list[_Span]:
+    """The optimizers that step, in the order of their first steps."""
+    variables = Variables.of(process)
+    begin: dict[int, int] = {}
+    end: dict[int, int] = {}
+    for step in process.steps:
+        begin.setdefault(step.optimizer, step.begin)
+        end[step.optimizer] = step.end
+    found = []
+    for number, at in begin.items():
+        held = variables.membership(number, at).variables.tolist()
+        what = process.optimizer_class[number], _parameters(process, held)
+        found.append(_Span(number, process.names.optimizers[number], at, end[number], what))
+    return sorted(found, key=lambda span: span.begin)
+
+
+def _roots(process: Process, end: int, begin: int, models: Models) -> dict[str, str]:
+    """Models that are called from `begin` on only, each with one of the same parameters that is not called any more
+    after `end`.
+    """
+    names = process.names.roots
+    symbols = process.raw.symbols["mod"]
+    of_module = np.array([symbol.get("root", 0) for symbol in symbols], dtype=np.int64)
+    calls = process.entry_rows
+    called, seq = of_module[process.events["mod"][calls]], process.events["seq"][calls]
+    variables = Variables.of(process)
+    ids = variables.ids("parameter", tied=True)
+    what = {
+        root: _parameters(process, ids[variables.root[ids] == root].tolist()) for root in np.unique(called).tolist()
+    }
+    first = {root: int(seq[called == root].min()) for root in what}
+    last = {root: int(seq[called == root].max()) for root in what}
+    new = [root for root in what if first[root] > end and what[root] and names[root] not in models]
+    gone = [root for root in what if last[root] < begin and what[root]]
+    found: dict[str, str] = {}
+    for root in sorted(new, key=lambda each: first[each]):
+        alike = [other for other in gone if what[other] == what[root]]
+        if alike:
+            before = max(alike, key=lambda each: last[each])
+            gone.remove(before)
+            found[names[root]] = names[before]
+    return found
+
+
+def _parameters(process: Process, numbers: Sequence[int]) -> Parameters:
+    variables, roots = Variables.of(process), process.raw.symbols["root"]
+    return frozenset(
+        (
+            str(roots[int(symbol.get("root", 0))].get("class", "")),
+            str(symbol.get("name", "")),
+            tuple(symbol.get("shape") or ()),
+        )
+        for symbol in (variables.symbols[number] for number in numbers)
+    )
