@@ -59,9 +59,9 @@ class Rank:
         rows = self.rows if last is None else self.rows[self.rows["seq"] <= last]
         if not len(self.head):
             return Process(replace(self.source.raw(rows), until=last))
-        carried = first_sights(self.states, int(self.head["end"].max()))
-        raw = self.source.raw(joined([self.head, carried, rows]))
-        return Process(replace(raw, stretch=Stretch(self.begin, head, left_out)))
+        head_end = int(self.head["seq"].max())
+        raw = self.source.raw(joined([self.head, first_sights(self.states, head_end), rows]))
+        return Process(replace(raw, stretch=Stretch(self.begin, head, head_end, left_out), until=last))
 
     def close(self, last: int, *, keep: bool) -> None:
         """Let go of the rows up to `last`, or keep them as the beginning."""

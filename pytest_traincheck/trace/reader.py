@@ -68,9 +68,11 @@ def read_sketches(raw: RawTrace) -> Rows:
         TraceError: the file is damaged.
     """
     path = raw.path / "sketches.bin"
-    whole = raw.whole and raw.until is None
+    whole = raw.whole and raw.until is None and raw.stretch is None
     rows = parse_rows(_content(path, needed=False), SKETCH, path, whole=whole)
     found = checked_sketches(rows, raw.symbols, path, whole=whole)
+    if raw.stretch is not None:
+        found = found[raw.stretch.holds(found["at"])]
     return found if raw.until is None else found[found["at"] <= raw.until]
 
 

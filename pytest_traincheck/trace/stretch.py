@@ -8,11 +8,14 @@ the stretch began stands before it as a first sight, which is no change.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.columns import Rows
+from pytest_traincheck.trace.labels import Bools
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,14 @@ class Stretch:
     """`seq` of the last event before them; what comes behind it is judged."""
     head: int
     """Steps of the beginning that are there."""
+    head_end: int
+    """`seq` of the last event of the beginning."""
     left_out: int
     """Steps between the beginning and the stretch."""
+
+    def holds(self, seq: npt.NDArray[np.unsignedinteger[Any]]) -> Bools:
+        """Which times lie in the beginning or in the stretch."""
+        return np.asarray((seq <= self.head_end) | (seq > self.begin))
 
 
 def last_states(known: Rows, rows: Rows) -> Rows:
