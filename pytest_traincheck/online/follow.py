@@ -20,6 +20,9 @@ from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run, reject_unreliable
 
+PIECE = 1 << 14
+"""Events of a process that are read before they are judged: what is held follows from it, and from how long a step is.
+"""
 HEAD = 8
 """First steps that are compared with golden's own, of goldens that do not say how long their runs were."""
 WORKERS = 256
@@ -52,7 +55,7 @@ class Follower:
     golden: Golden
     same_spec: bool
     other_length: bool = False
-    piece: int = 2 * ROWS
+    piece: int = PIECE
     _known: dict[Path, _Seen] = field(default_factory=dict)
     _groups: list[LaunchGroup] = field(default_factory=list)
 
@@ -170,10 +173,9 @@ class _Seen:
         return float(self.source.meta.get("started") or 0.0)
 
     def read(self, piece: int) -> None:
-        """Read on, unless there is much to judge already."""
-        held = self.rank.rows if self.rank is not None else _NONE
+        """Read on."""
         self.more = False
-        if self.source.done or (self.rank is not None and len(held) > 2 * ROWS):
+        if self.source.done:
             return
         rows = self.source.next_rows(piece)
         self.more = len(rows) >= piece

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SHARE = 0.25
 """Share of one core that watching may take: the training may need the rest."""
+AT_ONCE_S = 0.5
+"""Seconds of looking after which the training is looked after again."""
 WHOLE = 2_000_000
 """Events of a finished training that are checked as a whole, where it was as long as golden's."""
 
@@ -57,7 +59,7 @@ class Watch:
                 return
             while True:
                 self._tell(follower.advance(ended=ended), follower)
-                if not (ended and follower.behind):
+                if not follower.behind or (not ended and time.perf_counter() - begun > AT_ONCE_S):
                     break
             follower.reject_unreliable()
         except TraceError as error:
