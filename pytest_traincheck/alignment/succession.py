@@ -58,7 +58,7 @@ def _successions(
             continue
         last = max(before, key=lambda each: each.end)
         labels[span.label] = labels.get(last.label, last.label)
-        roots.update(_roots(process, last.end, span.begin, models))
+        roots.update(_roots(process, last.end, models))
     first = {root: roots.get(other, other) for root, other in roots.items()}
     return first, labels
 
@@ -79,10 +79,8 @@ def _optimizers(process: Process) -> list[_Span]:
     return sorted(found, key=lambda span: span.begin)
 
 
-def _roots(process: Process, end: int, begin: int, models: Models) -> dict[str, str]:
-    """Models that are called from `begin` on only, each with one of the same parameters that is not called any more
-    after `end`.
-    """
+def _roots(process: Process, end: int, models: Models) -> dict[str, str]:
+    """Models first called after `end`, each with one of the same parameters that is not called from then on."""
     names = process.names.roots
     symbols = process.raw.symbols["mod"]
     of_module = np.array([symbol.get("root", 0) for symbol in symbols], dtype=np.int64)
@@ -96,10 +94,10 @@ def _roots(process: Process, end: int, begin: int, models: Models) -> dict[str, 
     first = {root: int(seq[called == root].min()) for root in what}
     last = {root: int(seq[called == root].max()) for root in what}
     new = [root for root in what if first[root] > end and what[root] and names[root] not in models]
-    gone = [root for root in what if last[root] < begin and what[root]]
+    gone = [root for root in what if what[root]]
     found: dict[str, str] = {}
     for root in sorted(new, key=lambda each: first[each]):
-        alike = [other for other in gone if what[other] == what[root]]
+        alike = [other for other in gone if what[other] == what[root] and last[other] < first[root]]
         if alike:
             before = max(alike, key=lambda each: last[each])
             gone.remove(before)

@@ -30,16 +30,17 @@ class Late:
     """Whether it goes on from there to the end."""
     evaluates_every: int = 3
     clips: bool = True
+    resumes_at: int = -1
+    """The step before which model and optimizer are made anew."""
 
     def but(self, **changes: object) -> Late:
         return replace(self, **changes)  # type: ignore[arg-type]
 
     def __call__(self, t: Training) -> None:
-        model = t.model("Net", PARAMETERS, frozen=FROZEN)
-        held = [parameter for name, parameter in model.parameters.items() if name not in FROZEN]
-        optimizer = t.adamw(held)
-        t.mode(model, True)
+        model, optimizer = self._made(t)
         for step in range(self.steps):
+            if step == self.resumes_at:
+                model, optimizer = self._made(t)
             wrong = step == self.at or step in self.again or (self.since and 0 <= self.at < step)
             self._step(t, model, optimizer, self.goes_wrong if wrong else "")
             if step % self.evaluates_every == self.evaluates_every - 1:
@@ -51,6 +52,13 @@ class Late:
                     t.move(model.parameters["embed.weight"])
                 if not (wrong and self.goes_wrong == "stays in eval"):
                     t.mode(model, True)
+
+    def _made(self, t: Training) -> tuple[Model, Optimizer]:
+        model = t.model("Net", PARAMETERS, frozen=FROZEN)
+        held = [parameter for name, parameter in model.parameters.items() if name not in FROZEN]
+        optimizer = t.adamw(held)
+        t.mode(model, True)
+        return model, optimizer
 
     def _step(self, t: Training, model: Model, optimizer: Optimizer, wrong: str) -> None:
         if wrong != "keeps gradients":

@@ -145,3 +145,11 @@ def test_a_launch_of_several_ranks_waits_for_all_of_them(recorder: Recorder) -> 
     assert not follower.advance()
     away.rename(second)
     assert follower.advance()
+
+
+def test_a_training_that_resumes_is_followed_from_its_first_step_on(recorder: Recorder) -> None:
+    """With one step of what was made anew in sight, and with many."""
+    golden = recorder.learn(Late())
+    told, found = follow(recorder.tell(Late(steps=150, resumes_at=75), seed=7).path, golden, piece=5)
+    assert not told
+    assert not found.incidents
