@@ -271,23 +271,22 @@ class _Table:
 
 
 def _previous_end(process: Process) -> Ints:
-    """For every line of the step table the end of the step before: of the same optimizer, or, before its first, of any
-    that held the parameter: one that takes the place of another.
+    """For every line of the step table the end of the step before: of the same optimizer, or of one whose place it
+    takes.
     """
     variables = Variables.of(process)
     lines = variables.step_table
     previous = lines.column("previous_end")
     first = np.flatnonzero(previous == 0)
-    if not len(first):
+    labels = Labels.of(lines.column("optimizer"), process.names.optimizers)
+    if not len(first) or len(labels.values) == len(np.unique(lines.column("optimizer"))):
         return previous
-    variable, end = variables.first_name[lines.variable], lines.column("end")
-    keys = np.sort((variable << 32) + end)
-    wanted = (variable[first] << 32) + lines.column("begin")[first]
-    place = np.searchsorted(keys, wanted) - 1
-    found = keys[np.maximum(place, 0)]
-    same = (place >= 0) & (found >> 32 == variable[first])
+    place = labels.codes.astype(np.int64) * len(variables.symbols) + variables.first_name[lines.variable]
+    keys = np.sort((place << 32) + lines.column("end"))
+    before = np.searchsorted(keys, (place[first] << 32) + lines.column("begin")[first]) - 1
+    found = keys[np.maximum(before, 0)]
     result = previous.copy()
-    result[first] = np.where(same, found & 0xFFFFFFFF, 0)
+    result[first] = np.where((before >= 0) & (found >> 32 == place[first]), found & 0xFFFFFFFF, 0)
     return result
 
 
