@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from pytest_traincheck.report.json_report import document
 
 
 class Lines:
-    """Tells each incident when it is found. Raises `ReportError` where the file cannot be written."""
+    """Tells each incident when it is found. Raises `ReportError` where the file cannot be written, at the beginning or
+    at the end.
+    """
 
     def __init__(self, pipeline: str, file: Path | None) -> None:
         self._pipeline = pipeline
@@ -22,11 +25,15 @@ class Lines:
         self._write("", mode="w")
 
     def incident(self, incident: Incident, steps: int) -> None:
-        """An incident that was found when so many steps had been looked at."""
+        """An incident that was found when so many steps had been looked at. Raises nothing: a disk that is full, or a
+        terminal that was closed, ends no training.
+        """
         cause = incident.cause
         place = f" ({cause.source})" if cause.source else ""
-        print(printable(f"traincheck: step {cause.step}{place}: {cause.title}"), file=sys.stderr, flush=True)
-        self._line({**incident_json(incident), "pipeline": self._pipeline, "steps_seen": steps})
+        with suppress(OSError):
+            print(printable(f"traincheck: step {cause.step}{place}: {cause.title}"), file=sys.stderr, flush=True)
+        with suppress(ReportError):  # `end` says so
+            self._line({**incident_json(incident), "pipeline": self._pipeline, "steps_seen": steps})
 
     def end(self, result: CheckResult) -> None:
         """The result, as the last line."""

@@ -19,6 +19,7 @@ from pytest_traincheck.trace.columns import Rows
 from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run, reject_unreliable
+from pytest_traincheck.trace.stretch import joined
 
 PIECE = 1 << 14
 """Events of a process that are read before they are judged: what is held follows from it, and from how long a step is.
@@ -167,6 +168,7 @@ class _Seen:
         self.is_worker = False
         self._rows: list[Rows] = []
         self._forgotten = False
+        self._made: tuple[int, Process] | None = None
 
     @property
     def started(self) -> float:
@@ -199,9 +201,10 @@ class _Seen:
         return self.rank
 
     def process(self) -> Process:
-        """All of a worker."""
-        rows = np.concatenate([_NONE, *self._rows])
-        return Process(self.source.raw(rows[np.argsort(rows["seq"], kind="stable")]))
+        """All of a worker, made anew when more of it was read."""
+        if self._made is None or self._made[0] != self.source.read:
+            self._made = self.source.read, Process(self.source.raw(joined([_NONE, *self._rows])))
+        return self._made[1]
 
     def forget(self) -> None:
         """Let go of what was read, and of what will be."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_traincheck.check.result import CheckResult, Incident, RunError, SideInfo, Timing
 from pytest_traincheck.golden import store
+from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.text import plural
@@ -34,7 +35,7 @@ WHOLE = 2_000_000
 class Watch:
     """One training that is watched. `tell` is called once for each incident, as soon as it is known.
 
-    A trace that cannot be read ends the watching and not the training; `failure` says why.
+    What goes wrong with watching ends that and not the training; `failure` says why.
     """
 
     run_dir: Path
@@ -49,24 +50,37 @@ class Watch:
     _next: float = 0.0
 
     def look(self, *, ended: bool = False) -> None:
-        """Look at what was written since, unless that would take more than its share of time. Raises `GoldenError`."""
+        """Look at what was written since, unless that would take more than its share of time.
+
+        Raises what `tell` raises, and nothing else: a training does not end because somebody cannot watch it.
+        """
         if self.failure or (not ended and time.perf_counter() < self._next):
             return
         begun = time.perf_counter()
-        try:
-            follower = self._following()
-            if follower is None:
-                return
-            while True:
-                self._tell(follower.advance(ended=ended), follower)
-                if not follower.behind or (not ended and time.perf_counter() - begun > AT_ONCE_S):
-                    break
-            follower.reject_unreliable()
-        except TraceError as error:
-            self.failure = str(error)
+        more = True
+        while more and not self.failure:
+            incidents, more = self._found(ended=ended)
+            self._tell(incidents)
+            more = more and (ended or time.perf_counter() - begun < AT_ONCE_S)
         taken = time.perf_counter() - begun
         self.spent += taken
         self._next = time.perf_counter() + taken * (1 / SHARE - 1)
+
+    def _found(self, *, ended: bool) -> tuple[Sequence[Incident], bool]:
+        """What is known after one more piece, and whether there is another."""
+        try:
+            follower = self._following()
+            if follower is None:
+                return (), False
+            incidents = follower.advance(ended=ended)
+            follower.reject_unreliable()
+            return incidents, follower.behind
+        except (TraceError, GoldenError) as error:
+            self.failure = str(error)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours must not end a training that took weeks
+            what = f"{type(error).__name__}: {error}"
+            self.failure = f"watching failed: {what}; please report this as a bug of pytest-traincheck"
+        return (), False
 
     @property
     def over(self) -> bool:
@@ -131,13 +145,13 @@ class Watch:
             return against.golden
         return store.with_numbers(against.golden, against.path, platform)
 
-    def _tell(self, incidents: Sequence[Incident], follower: Follower) -> None:
+    def _tell(self, incidents: Sequence[Incident]) -> None:
         judged = judge((), incidents, self.against.rules)
         for incident in judged.incidents:
             cause = f"{incident.cause.invariant.id} {incident.cause.step}"
             if cause not in self._told:
                 self._told.add(cause)
-                self.tell(incident, follower.steps)
+                self.tell(incident, self.steps)
 
     def _of_run(self, empty: CheckResult) -> CheckResult:
         """The check of the whole run."""

@@ -13,6 +13,7 @@ from judgements import describe, violations
 from pytest_traincheck.check import check_run
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
+from pytest_traincheck.online.follow import Follower
 from pytest_traincheck.probe import observe
 from pytest_traincheck.trace import Run, load_run
 
@@ -90,6 +91,20 @@ def test_since_when_a_frozen_layer_is_held_does_not_matter(teach: Teach, tmp_pat
     golden = teach(Program(from_the_start=from_the_start))
     outcome = check_run(golden, record(tmp_path / "run", Program(from_the_start=not from_the_start)), same_spec=True)
     assert not outcome.incidents, describe(outcome.incidents)
+
+
+@pytest.mark.parametrize("from_the_start", [False, True])
+def test_nothing_is_told_before_its_steps_show_that(teach: Teach, tmp_path: Path, from_the_start: bool) -> None:
+    """A training that is watched is looked at long before all of golden's steps were taken."""
+    golden = teach(Program(from_the_start=from_the_start))
+    run = record(tmp_path / "run", Program(from_the_start=not from_the_start))
+    follower = Follower(run.path, golden, same_spec=True, piece=40)
+    looks = 0
+    while not follower.over:
+        looks += 1
+        incidents = follower.advance()
+        assert not incidents, describe(incidents)
+    assert looks > STEPS
 
 
 BUGS = {

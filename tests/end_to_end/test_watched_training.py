@@ -146,6 +146,28 @@ def test_a_training_is_stopped_at_the_first_incident(project: Path) -> None:
     assert time.monotonic() - begun < 100
 
 
+@pytest.mark.fault(
+    area="Runs",
+    tried="`run` cannot watch: damaged numbers, a full disk",
+    happens="the training goes on to its end; exit status 3 or 2 then",
+)
+@pytest.mark.parametrize(("wrong", "status"), [("numbers", 3), ("report", 2)])
+def test_what_goes_wrong_with_watching_ends_no_training(project: Path, tmp_path: Path, wrong: str, status: int) -> None:
+    root = tmp_path / "project"
+    shutil.copytree(project, root)
+    out = tmp_path / "out.json"
+    if wrong == "numbers":
+        (numbers,) = (root / "golden_invariants").glob("tiny.*.npz")
+        numbers.write_bytes(b"PK")
+    else:
+        out.symlink_to("/dev/full")
+    done = traincheck(root, "run", "tiny", "--json", str(out), *command(40), MISTAKE="eval@20")
+    assert "trained\n" in done.stdout, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == status, done.stdout + done.stderr
+    assert (numbers.name if wrong == "numbers" else "out.json") in done.stdout + done.stderr
+
+
 def test_a_checkpoint_is_asked_for_once(project: Path, tmp_path: Path) -> None:
     flag, log = tmp_path / "save-now", tmp_path / "log"
     done = traincheck(

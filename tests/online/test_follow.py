@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from late_story import GOLDEN_STEPS, Late, follow
-from training_story import Recorder
+from training_story import Recorder, Training
 
 from pytest_traincheck.check import check_run
 from pytest_traincheck.check.result import Verdict
@@ -153,3 +153,47 @@ def test_a_training_that_resumes_is_followed_from_its_first_step_on(recorder: Re
     told, found = follow(recorder.tell(Late(steps=150, resumes_at=75), seed=7).path, golden, piece=5)
     assert not told
     assert not found.incidents
+
+
+def test_a_call_around_the_step_belongs_to_it(recorder: Recorder) -> None:
+    """A gradient scaler ends its own call after the step that ends the iteration."""
+
+    def scaled(t: Training) -> None:
+        model = t.model()
+        optimizer = t.adamw(list(model.parameters.values()))
+        for _ in range(steps):
+            t.zero_grad(optimizer)
+            t.batch()
+            t.forward(model)
+            t.loss()
+            t.backward(model)
+            with t.call("torch.amp.GradScaler.step", type="scaler"):
+                t.step(optimizer)
+
+    steps = GOLDEN_STEPS
+    golden = recorder.learn(scaled)
+    assert any("GradScaler.step" in rule.subject for rule in golden.invariants)
+    steps = 30
+    told, _ = follow(recorder.tell(scaled, seed=7).path, golden, piece=3)
+    assert not told
+
+
+def test_nobody_takes_the_first_steps_of_a_critic_for_iterations(recorder: Recorder) -> None:
+    def taking_turns(t: Training) -> None:
+        critic, generator = t.model("Critic"), t.model("Generator")
+        optimizers = {model.name: t.adamw(list(model.parameters.values())) for model in (critic, generator)}
+        for _ in range(steps):
+            for model in (critic, critic, critic, generator):
+                t.zero_grad(optimizers[model.name])
+                t.batch()
+                t.forward(model)
+                t.loss()
+                t.backward(model)
+                t.step(optimizers[model.name])
+
+    steps = GOLDEN_STEPS
+    golden = recorder.learn(taking_turns)
+    assert golden.optimizers["AdamW[Generator]"]["lead"]
+    steps = 20
+    told, _ = follow(recorder.tell(taking_turns, seed=7).path, golden, piece=3)
+    assert not told
