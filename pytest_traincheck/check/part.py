@@ -25,6 +25,8 @@ class Part:
     """Golden made more steps than are there: what breaks a rule may yet turn out to have no effect."""
     later: bool = False
     """These are steps that golden's runs never came to: nothing that they computed is known."""
+    apart: bool = False
+    """Steps lie between those that are there, which nobody observed."""
     other_length: bool = False
     """The candidate was told to train for longer than golden: when things come in it may follow from that."""
     granted: Mapping[str, str] = field(default_factory=dict)
@@ -37,6 +39,8 @@ class Part:
             return "it is about whole runs, and this one goes on for longer than golden's"
         if self.later and meaning.by_length:
             return "it says at which steps something comes, and golden's runs did not come to these"
+        if self.apart and meaning.in_sequence:
+            return "it compares steps that follow each other, and not every step was observed"
         if self.later and rule.kind is Kind.NUMERIC:
             return "it compares numbers, and golden's runs did not come to these steps"
         return ""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import platform
+import re
 import shlex
 import sys
 from pathlib import Path
+from types import EllipsisType
 
 from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.cli import options, output
@@ -18,6 +21,41 @@ from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.workflow.meant import against, meant
 from pytest_traincheck.workflow.runs import RunFailed
 from pytest_traincheck.workflow.train import Reaction, TrainRequest, run_watched
+
+DEFAULT_KEPT = 1 << 30
+"""Bytes of a trace that is removed in the end."""
+DEFAULT_SHARE = 5.0
+"""Percent of the time of a training that observing may take."""
+
+
+def every(text: str) -> int | None:
+    """One step in so many; None: as few as are affordable."""
+    if text == "auto":
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of steps; write --every 10, or --every auto")
+    return int(text)
+
+
+def size(text: str) -> int | None:
+    """A number of bytes; None: all that there are."""
+    if text == "all":
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text, re.IGNORECASE)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write --keep 500MB, --keep 2GB or --keep all")
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+
+
+def percent(text: str) -> float:
+    """A part in percent."""
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is no percentage; write --share 5")
+    return value
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,6 +76,19 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="at the first incident say so, send SIGTERM to the training, or ask it for a checkpoint (default: warn)",
     )
     parser.add_argument(
+        "--every",
+        type=every,
+        default=1,
+        metavar="N|auto",
+        help="behind the first steps observe one in N; `auto`: as many as --share allows (default: 1, every step)",
+    )
+    parser.add_argument(
+        "--share",
+        type=percent,
+        metavar="PERCENT",
+        help="part of the training's time that observing may take with --every=auto, which this means (default: 5)",
+    )
+    parser.add_argument(
         "--checkpoint-file", type=options.output_file, metavar="FILE", help="file to touch that asks for a checkpoint"
     )
     parser.add_argument(
@@ -47,6 +98,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--json", type=options.output_file, metavar="FILE", help="a line for each incident, and one with the result"
     )
     parser.add_argument("--keep-trace", type=Path, metavar="DIR", help="keep the trace in DIR")
+    parser.add_argument(
+        "--keep",
+        type=size,
+        default=...,
+        metavar="SIZE",
+        help="on the disk keep the first steps and the last SIZE (500MB, 2GB, all) of each trace "
+        "(default: 1GB, or all with --keep-trace)",
+    )
     options.add_config(parser)
     parser.set_defaults(handle=run)
 
@@ -66,6 +125,20 @@ def run(arguments: argparse.Namespace) -> int:
         complain(f"ended by {trained.signalled.name}")
         return 128 + trained.signalled
     return status_of([trained.result])
+
+
+def _makes_holes() -> bool:
+    """Whether this system can give a part of a file back to the disk."""
+    return platform.system() == "Linux"
+
+
+def _kept(asked: int | EllipsisType | None, directory: Path | None) -> int | None:
+    """How much of a trace stays on the disk; None: all of it."""
+    if isinstance(asked, EllipsisType):
+        return None if directory is not None or not _makes_holes() else DEFAULT_KEPT
+    if asked is not None and not _makes_holes():
+        raise ConfigError("--keep needs a file system of Linux's. Leave it out: the whole trace is kept then.")
+    return asked
 
 
 def _request(arguments: argparse.Namespace) -> TrainRequest:
@@ -94,5 +167,8 @@ def _request(arguments: argparse.Namespace) -> TrainRequest:
         touches=arguments.checkpoint_file,
         calls=arguments.checkpoint_command or "",
         keep=keep,
+        keep_bytes=_kept(arguments.keep, keep),
+        every=None if arguments.share is not None else arguments.every,
+        share=(arguments.share if arguments.share is not None else DEFAULT_SHARE) / 100,
     )
     return common.as_configured(config, spec) if own and config is not None and spec is not None else common

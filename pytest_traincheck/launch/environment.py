@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_traincheck.frameworks.extensions import NONE, Extensions
@@ -19,10 +20,27 @@ RUN_ID = "TRAINCHECK_RUN_ID"
 # Read by the probe's `own_tree`.
 OWN_TREE = "TRAINCHECK_OWN_TREE"
 FORBIDDEN_TREES = "TRAINCHECK_FORBIDDEN_TREES"
+SAMPLING = "TRAINCHECK_SAMPLING"
+"""Which steps are observed, as JSON; see `Sampled`."""
 MUTANT = "TRAINCHECK_MUTANT"
 """The kind of mistake that is planted into the run, see `pytest_traincheck.mutants`."""
 MUTANT_FILES = "TRAINCHECK_MUTANT_FILES"
 """What plug-ins plant: a list of files, as JSON."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Which steps of a long training are observed: `head` first ones, and then one in `every`.
+
+    With `every` None so few that observing takes no more than `share` (between 0 and 1) of a training's time.
+    """
+
+    every: int | None
+    head: int
+    share: float
+
+    def to_text(self) -> str:
+        return json.dumps({"every": self.every, "head": self.head, "share": self.share})
 
 
 def child_environment(
@@ -39,6 +57,7 @@ def child_environment(
     mutant: str = "",
     mutant_files: Sequence[Path] = (),
     extensions: Extensions = NONE,
+    sampled: Sampled | None = None,
 ) -> dict[str, str]:
     """`base` with what a run adds to it. `base` already holds the user's own variables for this run."""
     env = dict(base)
@@ -61,6 +80,9 @@ def child_environment(
     env.pop(EXTENSIONS, None)
     if extensions:
         env[EXTENSIONS] = extensions.to_text()
+    env.pop(SAMPLING, None)
+    if sampled is not None:
+        env[SAMPLING] = sampled.to_text()
     env.pop(SEED, None)
     if seed is not None:
         env[SEED] = str(seed)

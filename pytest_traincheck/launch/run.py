@@ -18,7 +18,7 @@ from pytest_traincheck.frameworks.extensions import NONE, Extensions
 from pytest_traincheck.launch import command as command_line
 from pytest_traincheck.launch import diagnosis, output, run_directory
 from pytest_traincheck.launch.command import CommandError
-from pytest_traincheck.launch.environment import child_environment
+from pytest_traincheck.launch.environment import Sampled, child_environment
 from pytest_traincheck.launch.footprint import Footprint, difference, snapshot
 from pytest_traincheck.launch.interpreter import require_python
 from pytest_traincheck.launch.isolation import find_breach
@@ -69,6 +69,8 @@ class RunRequest:
     """Code of plug-ins that plants kinds of their own."""
     extensions: Extensions = NONE
     """What plug-ins want observed and looked through."""
+    sampled: Sampled | None = None
+    """Which steps are observed; None: every one."""
 
 
 class RunStatus(str, Enum):
@@ -222,6 +224,7 @@ def prepare(request: RunRequest, tmp: Path | None) -> Prepared:
         mutant=request.mutant,
         mutant_files=request.mutant_files,
         extensions=request.extensions,
+        sampled=request.sampled,
     )
     program = command_line.resolve_program(command.argv[0], interpreter, request.cwd, env["PATH"])
     return Prepared((program, *command.argv[1:]), (program, *shown[1:]), env, interpreter)

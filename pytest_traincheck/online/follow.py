@@ -97,6 +97,29 @@ class Follower:
         """Training steps that were judged."""
         return max((group.steps for group in self._groups), default=0)
 
+    def let_go(self, kept: int) -> None:
+        """Give back to the disk what was judged of the traces, but the first steps and the last `kept` bytes of each.
+        Raises `OSError`.
+        """
+        for group in self._groups:
+            for rank in group.ranks:
+                rank.let_go(kept)
+
+    @property
+    def gone(self) -> bool:
+        """Whether something was."""
+        return any(rank.gone for group in self._groups for rank in group.ranks)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether not every step was observed."""
+        return any(group.sampled for group in self._groups)
+
+    @property
+    def observed(self) -> int:
+        """Training steps that were observed, when all is finished."""
+        return max((group.observed for group in self._groups), default=0)
+
     @property
     def rows(self) -> int:
         """Events that were read."""
@@ -114,7 +137,8 @@ class Follower:
         first = next((group.first for group in self._groups if group.first is not None), None)
         verdicts = together([group.findings.verdicts for group in self._groups], self.golden)
         incidents = tuple(incident for group in self._groups for incident in group.findings.incidents())
-        return Followed(verdicts, incidents, first, self.steps)
+        made = max((group.made for group in self._groups), default=0)
+        return Followed(verdicts, incidents, first, made)
 
     def reject_unreliable(self) -> None:
         """Raises `TraceError` where the probe failed in a training process, or events were lost."""

@@ -14,13 +14,14 @@ from pytest_traincheck.check.part import Part
 from pytest_traincheck.check.result import Incident
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.online.findings import Findings, granted
+from pytest_traincheck.online.let_go import LEAST, let_go
 from pytest_traincheck.rules.model import Kind
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.columns import Rows
 from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run
-from pytest_traincheck.trace.stretch import Stretch, first_sights, joined, last_states
+from pytest_traincheck.trace.stretch import Stretch, first_sights, joined, last_states, without
 
 Check = Callable[[Run, Part], CheckOutcome]
 
@@ -46,6 +47,10 @@ class Rank:
     states: Rows = field(default_factory=lambda: _NOTHING)
     """The last change of each variable before the rows."""
     rows: Rows = field(default_factory=lambda: _NOTHING)
+    first_gone: int = 0
+    """Rows of the file that hold the head."""
+    gone: int = 0
+    """Row up to which the file was given back to the disk."""
     begin: int = 0
     """`seq` of the last event of the steps that are gone, or of the head."""
 
@@ -63,15 +68,36 @@ class Rank:
         raw = self.source.raw(joined([self.head, first_sights(self.states, head_end), rows]))
         return Process(replace(raw, stretch=Stretch(self.begin, head, head_end, left_out), until=last))
 
+    def leave_out(self, begin: int, end: int) -> None:
+        """Judge nothing of what came between two times."""
+        self.rows = without(self.rows, begin, end)
+
+    def let_go(self, kept: int) -> None:
+        """Give back to the disk what was judged, but the last `kept` bytes of it and the head. Raises `OSError`."""
+        if self.first_gone:
+            last = self.source.read - len(self.rows) - max(kept, LEAST) // fmt.EVENT.itemsize
+            self.gone = let_go(self.source.path, self.first_gone, last, self.gone)
+
     def close(self, last: int, *, keep: bool) -> None:
         """Let go of the rows up to `last`, or keep them as the beginning."""
         gone = self.rows["seq"] <= last
         rows = self.rows[gone]
         if keep:
-            self.head = rows
+            self.head, self.first_gone = rows, self.source.read
         self.states = last_states(self.states, rows)
         self.rows = self.rows[~gone]
         self.begin = last
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The steps that all ranks have completed: where each ends, by rank, and its number in the whole training."""
+
+    ends: tuple[np.ndarray, ...]
+    numbers: np.ndarray
+    closed: bool
+    """Whether the one that follows the last was not observed, so that nothing more of the last is to come."""
+    sampled: bool
 
 
 class LaunchGroup:
@@ -83,7 +109,11 @@ class LaunchGroup:
         self.findings = Findings(golden)
         self.workers: tuple[Process, ...] = ()
         self.steps = 0
-        """Steps that all ranks have completed."""
+        """Steps that all ranks have completed, observed or not."""
+        self.sampled = False
+        """Whether not every step is observed."""
+        self.observed = 0
+        """Steps that were judged."""
         self.first: CheckOutcome | None = None
         """What the check of golden's steps found, when there are more."""
         self._golden = golden
@@ -109,22 +139,22 @@ class LaunchGroup:
         What is found is to be told now. Incidents that were found before are among them.
         """
         found = None
-        while (ends := self._ends(path)) is not None:
-            steps = min(map(len, ends))
-            settled = steps if ended else steps - 1
+        while (steps := self._steps(path)) is not None:
+            settled = len(steps.numbers) - (0 if ended or steps.closed else 1)
             begun = self._head if self._number else 0
-            border = self._border(ends, settled, begun)
+            border = self._border(steps.ends, settled, begun)
             if border:
-                outcome = self._judged(path, [int(end[border - 1]) for end in ends], border)
+                last = [int(end[border - 1]) for end in steps.ends]
+                outcome = self._judged(path, last, border, steps.sampled)
                 self.findings.take(outcome, self._number)
-                self._close(outcome, [int(end[border - 1]) for end in ends], border - begun)
+                self._close(outcome, last, int(steps.numbers[border - 1]) + 1)
+                self.observed += border - begun
                 found = self.findings.incidents()
                 continue
-            known = settled + self._left_out
-            if known <= self.steps or settled < begun + (1 if begun else FEWEST):
+            if settled < begun + (1 if begun else FEWEST) or steps.numbers[settled - 1] < self.steps:
                 return found
-            self.steps = known
-            outcome = self._judged(path, [int(end[settled - 1]) for end in ends], settled)
+            self.steps = int(steps.numbers[settled - 1]) + 1
+            outcome = self._judged(path, [int(end[settled - 1]) for end in steps.ends], settled, steps.sampled)
             if not begun:
                 outcome = _without_last_numbers(outcome, settled)
             return self.findings.incidents_with(outcome, self._number)
@@ -132,8 +162,14 @@ class LaunchGroup:
 
     def finish(self, path: Path) -> None:
         """Judge what is left of a training that has ended, as far as its steps decide it."""
-        outcome = self._judged(path, [None] * len(self.ranks), self.steps)
+        steps = self._steps(path)
+        sampled = steps is not None and steps.sampled
+        last: list[int | None] = [None] * len(self.ranks)
+        if steps is not None and sampled and len(self.ranks) > 1:
+            last = [int(end[-1]) for end in steps.ends]  # behind these each rank may have observed something else
+        outcome = self._judged(path, last, self.steps, sampled)
         self.findings.take(outcome, self._number)
+        self.observed += 0 if steps is None else len(steps.numbers) - (self._head if self._number else 0)
         self._number += 1
 
     @property
@@ -141,14 +177,44 @@ class LaunchGroup:
         """Whether there are more steps than golden's runs had."""
         return self._number > 0
 
-    def _ends(self, path: Path) -> list[np.ndarray] | None:
-        """Where the steps of each rank end; None where there is none yet."""
+    @property
+    def made(self) -> int:
+        """Steps that the training has made, as far as its processes have said."""
+        told = (rank.source.meta.get("sampling") for rank in self.ranks)
+        counts = [int(item.get("steps") or 0) for item in told if isinstance(item, dict)]
+        return max([self.steps, *counts])
+
+    def _steps(self, path: Path) -> _Steps | None:
+        """The steps that are there; None where there is none yet."""
         run = self._run(path, [None] * len(self.ranks))
         processes = align(self._golden, run).run.processes
-        ends = [process.step_ends for process in processes]
-        if not all(map(len, ends)) or (not self._number and not all(map(self._counts, processes))):
+        if not all(process.windows for process in processes):
             return None
-        return ends
+        if not self._number and not all(map(self._counts, processes)):
+            return None
+        self.sampled = self.sampled or any(process.sampled for process in processes)
+        if self.sampled and self._leave_out_what_others_lack(processes):
+            return self._steps(path)
+        count = min(process.windows for process in processes)
+        return _Steps(
+            tuple(process.step_ends[:count] for process in processes),
+            processes[0].numbers[:count],
+            all(_closed(process, count) for process in processes),
+            any(process.sampled for process in processes),
+        )
+
+    def _leave_out_what_others_lack(self, processes: Sequence[Process]) -> bool:
+        """Where ranks observe different steps, let go of those that not all of them have; true if there were any."""
+        numbers = [process.numbers[: process.windows] for process in processes]
+        reached = min(int(known[-1]) for known in numbers)
+        left_out = False
+        for rank, process, mine in zip(self.ranks, processes, numbers, strict=True):
+            lacking = [w for w in np.flatnonzero(mine <= reached) if not all(mine[w] in known for known in numbers)]
+            for window in lacking:
+                left_out = True
+                begin = process.step_ends[window - 1] if window else 0
+                rank.leave_out(max(int(begin), rank.begin), int(process.step_ends[window]))
+        return left_out
 
     def _counts(self, process: Process) -> bool:
         """Whether it shows what a step is. A critic may step first, and often, and with the first step of its generator
@@ -171,8 +237,9 @@ class LaunchGroup:
                 return steps
         return 0
 
-    def _judged(self, path: Path, last: Sequence[int | None], steps: int) -> CheckOutcome:
-        part = replace(self._part, undecided=not self._number and steps < self._head)
+    def _judged(self, path: Path, last: Sequence[int | None], steps: int, sampled: bool) -> CheckOutcome:
+        undecided = not self._number and steps < self._head
+        part = replace(self._part, undecided=undecided, apart=bool(self._number) and sampled)
         return self._check(self._run(path, last), part)
 
     def _run(self, path: Path, last: Sequence[int | None]) -> Run:
@@ -181,16 +248,22 @@ class LaunchGroup:
         return Run(path, tuple(found), self.workers)
 
     def _close(self, outcome: CheckOutcome, last: Sequence[int], steps: int) -> None:
+        """Let go of what was judged; so many steps of the training have ended then."""
         first = not self._number
         for rank, border in zip(self.ranks, last, strict=True):
             rank.close(border, keep=first)
         if first:
             self.first = outcome
             self._part = replace(self._part, later=True, granted=granted(outcome))
-        else:
-            self._left_out += steps
-        self.steps = self._head + self._left_out
+        self._left_out = steps - self._head
+        self.steps = steps
         self._number += 1
+
+
+def _closed(process: Process, steps: int) -> bool:
+    """Whether it is said behind the last of these steps that the next one is not observed."""
+    marks = process.measures(fmt.UNOBSERVED)
+    return process.windows == steps and bool(len(marks) and process.events["seq"][marks[-1]] > process.step_ends[-1])
 
 
 def _without_last_numbers(outcome: CheckOutcome, steps: int) -> CheckOutcome:

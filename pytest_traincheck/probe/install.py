@@ -24,6 +24,7 @@ from .in_place import Hooks
 from .names import is_user_file
 from .patch import Patches
 from .recorder import Recorder
+from .sampling import sampling
 from .targets import absent_modules
 from .theirs import is_theirs
 from .wrappers import Wrappers
@@ -103,6 +104,7 @@ class Probe:
         recorder = Recorder(TraceWriter(self._run_dir), known, self._wrappers)
         for code in self._codes:
             recorder.sources.stop_at(code)
+        recorder.sampling = sampling(recorder, self.patches) if not known else None
         self.recorder = recorder
         self.write_meta()
 
@@ -121,6 +123,8 @@ class Probe:
             recorder.writer.meta["started"] = recorder.writer.started
             unobserved = self._unobserved(recorder, finished)
             recorder.writer.meta |= {"unobserved": unobserved, **self._extended(recorder, unobserved)}
+            if recorder.sampling is not None:
+                recorder.writer.meta["sampling"] = recorder.sampling.as_meta()
             recorder.writer.meta["modules"] = _user_modules(self._main) if finished else []
             if not finished:
                 recorder.writer.write_meta()
@@ -195,6 +199,8 @@ class Probe:
         try:
             parent.writer.abandon()
             self.patches.forked()
+            if parent.sampling is not None:
+                parent.sampling.of_child()
             storages.forked()
             self._open(parent.modules.live())
         except Exception:  # noqa: BLE001 - a child that cannot be observed must still run; it leaves no directory

@@ -89,6 +89,12 @@ class Measures:
         self._renewal.stepped()
         return not self.wanted
 
+    def end(self) -> None:
+        """Nothing more is measured in every step, whatever comes."""
+        if self.wanted:
+            self._end()
+        self.following.wanted = False
+
     def _end(self) -> None:
         self.wanted = self.early = False
         self.forget_inputs()

@@ -52,6 +52,11 @@ class Optimizers:
             self._infos[id(optimizer)] = info
         return info
 
+    def number(self, optimizer: torch.optim.Optimizer) -> int:
+        """Number of an optimizer that was seen at work; 0 for another one."""
+        info = self._infos.get(id(optimizer))
+        return info.id if info is not None and info.ref() is optimizer else 0
+
     def by_hand(self, name: str) -> int:
         """Number of an optimizer that stands for updates which the program makes itself."""
         number = self._symbols.new("opt", {"class": name, "library": "user", "ordinal": self._count})
@@ -110,6 +115,15 @@ class Optimizers:
                 info.rates.append(Var("lr", f"group{index}.lr", opt=info.id))
             if value is not None:
                 self._variables.look_at_rate(info.rates[index], index, value, emit)
+
+    def look_again(self, emit: Emit) -> None:
+        """The learning rates of all live optimizers, as if they were seen for the first time."""
+        for info in list(self._infos.values()):
+            optimizer = info.ref()
+            if optimizer is not None and info.rates:
+                for rate in info.rates:
+                    rate.forget()
+                self.note_rates(optimizer, emit)
 
 
 def _member(optimizer: weakref.ref[Any], index: int, place: int) -> Any:

@@ -31,6 +31,9 @@ class Patches:
     def __init__(self) -> None:
         self._patches: dict[int, InPlace | BuiltIn] = {}
         self._always: set[int] = set()
+        self._light: set[int] = set()
+        self._sleeping: list[InPlace | BuiltIn] = []
+        self._asleep = False
         self._suspended: list[InPlace | BuiltIn] = []
         self._depth = 0
         self._lock = threading.RLock()
@@ -38,12 +41,13 @@ class Patches:
         """Functions that cannot be observed in this process, by name, and why."""
 
     def observe(
-        self, function: Any, making: Making, *, always: bool = False, name: str = ""
+        self, function: Any, making: Making, *, always: bool = False, light: bool = False, name: str = ""
     ) -> InPlace | BuiltIn | None:
         """Tell the hooks that `making` makes of every call of a function, whatever name it is called by.
 
         A function is observed once: nothing happens the second time, and for `None`. With `always` it is observed
-        while the others are suspended, too. `name` is what it is called where it cannot be observed.
+        while the others are suspended, too, and with `light` while they sleep. `name` is what it is called where it
+        cannot be observed.
         """
         if isinstance(function, (staticmethod, classmethod, MethodType)):
             function = function.__func__
@@ -63,8 +67,12 @@ class Patches:
             self._patches[id(function)] = patch
             if always:
                 self._always.add(id(function))
+            if light:
+                self._light.add(id(function))
             if self._depth and not always:
                 self._suspended.append(patch)
+            elif self._asleep and not always and not light:
+                self._sleeping.append(patch)
             else:
                 patch.apply()
         return patch
@@ -80,7 +88,9 @@ class Patches:
                 patch.restore()
             self._patches.clear()
             self._always.clear()
+            self._light.clear()
             self._suspended.clear()
+            self._sleeping.clear()
 
     def suspend(self) -> None:
         """Leave the functions alone until `resume`: a compiler must see them as they are without us."""
@@ -99,10 +109,29 @@ class Patches:
                     patch.apply()
                 self._suspended = []
 
+    def sleep(self) -> None:
+        """Leave all but the light functions alone until `wake`: nobody wants to know of them for a while."""
+        with self._lock:
+            self._asleep = True
+            kept = self._always | self._light
+            patches = [patch for key, patch in self._patches.items() if key not in kept]
+            self._sleeping = [patch for patch in patches if patch.restore()]
+
+    def wake(self) -> None:
+        """Undo `sleep`."""
+        with self._lock:
+            self._asleep = False
+            sleeping, self._sleeping = self._sleeping, []
+            if self._depth:
+                self._suspended.extend(sleeping)
+                return
+            for patch in sleeping:
+                patch.apply()
+
     def forked(self) -> None:
         """In a forked child: another thread of the parent may have held the lock."""
         self._lock = threading.RLock()
 
     @property
     def suspended(self) -> bool:
-        return self._depth > 0
+        return self._depth > 0 or self._asleep

@@ -32,6 +32,7 @@ from .evaluations import Evaluations
 from .measures import Measures
 from .modules import Modules, Root
 from .optimizers import Optimizers
+from .sampling import Sampling
 from .sketches import Sketches
 from .source import SourceLines
 from .symbols import Api, Bind, Symbols
@@ -59,6 +60,8 @@ class Recorder:
         self.sketches = Sketches(self)
         self.evaluations = Evaluations(self)
         self.by_hand = ByHand(self)
+        self.sampling: Sampling | None = None
+        """Set where not every step is observed."""
         self.step_code: CodeType | None = None
         self.values_moved = False
         """Whether parameters may have moved, by hand, since evaluation last looked at them."""

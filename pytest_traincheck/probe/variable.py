@@ -43,6 +43,11 @@ class Var:
         self.drifts = 0
         """How often it was."""
 
+    def forget(self) -> None:
+        """What became of it since the last look is not known."""
+        self.state, self.digest, self.key = content.UNSEEN, 0, 0
+        self.elements = self.origin = None
+
     def looks_same(self, tensor: torch.Tensor) -> bool:
         """Whether nothing suggests a change: same tensor, same version, same memory, same kilobyte in the middle."""
         if self.volatile or self.key != id(tensor) or self.version < 0 or tensor._version != self.version:

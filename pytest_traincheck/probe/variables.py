@@ -286,6 +286,15 @@ class Variables:
             if tensor.grad is None:
                 self._change(grad, tensor, content.ABSENT, 0, math.nan, emit)
 
+    def look_again(self, emit: Emit) -> None:
+        """Everything, as if it was seen for the first time: nobody knows what became of it meanwhile."""
+        for slot in self.slots():
+            for var in (slot.var, slot.grad, slot.flag):
+                if var is not None:
+                    var.forget()
+        self.look_at_new(emit)
+        self.look_at_gradients(emit, full=True)
+
     def look_at_values(self, emit: Emit) -> None:
         """Parameters, buffers and `requires_grad` of everything seen before, where something suggests a change."""
         for slot in self.slots():

@@ -90,14 +90,22 @@ def said_otherwise(process: Process, called: Called) -> bool:
 def skipped_windows(process: Process) -> Ints:
     """Windows of which it is up to the data what falls into them: a gradient scaler was asked for a step in them and
     took none, as gradients had overflowed. Whether it takes the very first one is up to the data as well, so that what
-    golden does around that is not known.
+    golden does around that is not known. And those before which something rare was observed, which other steps lie
+    between.
     """
 
     def compute() -> Ints:
         first = np.zeros(min(len(_asked_for_steps(process)), 1), dtype=np.int64)
-        return np.unique(np.append(process.window[steps_not_taken(process)], first))
+        return np.unique(np.concatenate([process.window[steps_not_taken(process)], first, _in_pieces(process)]))
 
     return process.memo("skipped windows", compute)
+
+
+def _in_pieces(process: Process) -> Ints:
+    """Windows that were observed in more than one piece."""
+    begun = np.bincount(process.window[process.measures(fmt.OBSERVED)], minlength=1)
+    found: Ints = np.flatnonzero(begun > 1)
+    return found
 
 
 def steps_not_taken(process: Process) -> Ints:

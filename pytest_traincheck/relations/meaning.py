@@ -210,6 +210,8 @@ class Meaning:
     """Its examples are runs, not steps: where in a run it was broken is not known."""
     by_length: bool = False
     """It says at which of a run's steps something comes, or what it is then: a longer run may have that elsewhere."""
+    in_sequence: bool = False
+    """It compares a step with the one before."""
     only_explains: bool = False
     """Broken by itself it is nothing wrong: it names what other rules, which show an effect, follow from."""
     between_steps: bool = False

@@ -56,5 +56,10 @@ STATE_NAMES = ("absent", "zero", "nonzero", "non-finite", "false", "true", "valu
 NO_CONTENT = 0x9E3779B97F4A7C15
 """The hash of inputs that hold nothing, or nothing that can be read."""
 
+OBSERVED, UNOBSERVED = "steps.observed", "steps.unobserved"
+"""Measures where not every step is observed: the number of the step that is, from here on, and of the first that was
+not.
+"""
+
 SYMBOL_KINDS = ("api", "ctx", "args", "ret", "src", "root", "mod", "opt", "group", "var", "thread", "measure", "slot",
                 "attribute")  # fmt: skip

@@ -12,6 +12,7 @@ import numpy as np
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.columns import Columns, Rows
 from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.trace.gone import gone_rows
 from pytest_traincheck.trace.reader import RawTrace, read_meta
 from pytest_traincheck.trace.rows import checked_events
 from pytest_traincheck.trace.symbols import Tables, parse_symbols
@@ -28,8 +29,13 @@ class GrowingProcess:
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises `TraceError` where the description of the process cannot be read."""
+        """Raises `TraceError` where the description of the process cannot be read, or rows of it are gone."""
         self.path = path
+        if any(gone_rows(path)):
+            raise TraceError(
+                f"some events were let go while the run was watched (`--keep`): {path}; `traincheck trace` shows the "
+                "others"
+            )
         self.meta: Mapping[str, Any] = read_meta(path / "meta.json")
         self.tables: Tables = parse_symbols(b"", path / "symbols.jsonl", whole=False)
         self.done = False

@@ -347,8 +347,24 @@ class Process:
 
     def step_number(self, row: int) -> int:
         """The training step of an event, counted from the first of the whole training."""
-        window, stretch = int(self.window[row]), self.raw.stretch
-        return window if stretch is None or window < stretch.head else window + stretch.left_out
+        return int(self.numbers[int(self.window[row])])
+
+    @cached_property
+    def numbers(self) -> Ints:
+        """The number of each window among the steps of the whole training, and of the one that comes next."""
+        stretch = self.raw.stretch
+        numbers = np.arange(self.windows + 1)
+        if stretch is not None:
+            numbers[stretch.head :] += stretch.left_out
+        marks = self.measures(fmt.OBSERVED)
+        for window, number in zip(self.window[marks].tolist(), self.events["value"][marks].tolist(), strict=True):
+            numbers[window:] = int(number) + np.arange(len(numbers) - window)
+        return numbers
+
+    @property
+    def sampled(self) -> bool:
+        """Whether not every step was observed."""
+        return bool(len(self.measures(fmt.OBSERVED)))
 
     def judged(self, rows: Ints) -> Bools:
         """Which events are judged: all but those that only say what came before a stretch of later steps."""

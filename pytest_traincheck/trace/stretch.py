@@ -54,6 +54,14 @@ def first_sights(states: Rows, since: int) -> Rows:
     return rows
 
 
+def without(rows: Rows, begin: int, end: int) -> Rows:
+    """Rows of which nobody is to judge those between two times; what became of the variables meanwhile is a first
+    sight.
+    """
+    gone = (rows["seq"] > begin) & (rows["seq"] <= end)
+    return joined([rows[~gone], first_sights(last_states(rows[:0], rows[gone]), begin)])
+
+
 def joined(parts: list[Rows]) -> Rows:
     """Rows of several parts of one process, in order of time."""
     rows = np.concatenate(parts)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pytest_traincheck.check.result import CheckResult, Incident, RunError, SideInfo
 from pytest_traincheck.config import Config, PipelineSpec
+from pytest_traincheck.launch.environment import Sampled
 from pytest_traincheck.launch.git import describe_head
 from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
 from pytest_traincheck.launch.training import Training, train
@@ -24,6 +25,8 @@ from pytest_traincheck.scratch import scratch_directory
 from pytest_traincheck.workflow.against import Against
 from pytest_traincheck.workflow.watching import Watch
 
+HEAD = 8
+"""First steps that are observed whatever is left out, for a golden that does not say how long its runs were."""
 GRACE_S = 60.0
 """Seconds that a training which was asked to stop has for saving what it needs."""
 
@@ -55,8 +58,14 @@ class TrainRequest:
     reaction: Reaction = Reaction.WARN
     touches: Path | None = None
     calls: str = ""
+    every: int | None = 1
+    """One step in so many is observed, behind the first ones; None: as many as `share` allows."""
+    share: float = 0.05
+    """Part of the training's time that observing may take then."""
     keep: Path | None = None
     """Where the trace is kept; it is removed otherwise."""
+    keep_bytes: int | None = None
+    """How much of each trace is kept behind its first steps; None: all."""
 
     def as_configured(self, config: Config, spec: PipelineSpec) -> TrainRequest:
         """The same where the command is that of a pipeline: in its directory, with its first seed and interpreter."""
@@ -87,7 +96,7 @@ def run_watched(request: TrainRequest, tell: Callable[[Incident, int], None]) ->
         run_dir = request.keep or stack.enter_context(scratch_directory("watched")) / "run"
         training = Training()
         guard = _Guard(request, training, tell)
-        watch = Watch(run_dir, request.against, guard.incident)
+        watch = Watch(run_dir, request.against, guard.incident, request.keep_bytes)
         outcome = _ended_by_us(guard, _train(request, run_dir, training, guard, watch))
         candidate = SideInfo(describe_head(request.cwd), path=str(request.cwd), command=shlex.join(request.words))
         errors = [] if outcome.status is RunStatus.OK else [RunError("candidate", outcome.message, outcome.remedy)]
@@ -111,6 +120,7 @@ def _train(request: TrainRequest, run_dir: Path, training: Training, guard: _Gua
         python=request.python,
         timeout=float("inf"),
         extensions=extensions(),
+        sampled=_sampled(request),
     )
     begun = time.monotonic()
     try:
@@ -118,6 +128,13 @@ def _train(request: TrainRequest, run_dir: Path, training: Training, guard: _Gua
     except _Overdue:
         what = f"`{redacted(asked.command)}` was asked to stop and did not within {GRACE_S:g} s, so it was ended"
         return RunOutcome(run_dir, RunStatus.KILLED, seconds=time.monotonic() - begun, message=what)
+
+
+def _sampled(request: TrainRequest) -> Sampled | None:
+    if request.every == 1:
+        return None
+    # Whether a training is longer than golden's shows with the step behind the first one that golden does not have.
+    return Sampled(request.every, (request.against.golden.steps or HEAD) + 2, request.share)
 
 
 def _ended_by_us(guard: _Guard, outcome: RunOutcome) -> RunOutcome:

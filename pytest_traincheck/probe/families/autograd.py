@@ -27,6 +27,8 @@ _TERMS = 32
 class Backward(Named):
     """The gradients before and after the outermost backward, and the number that it starts from."""
 
+    trains = True
+
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         if recorder.measures.wanted and args:
             value = number(args[0])

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class Update(Named):
     """`AveragedModel.update_parameters` moves the copy."""
 
+    trains = True
+
     def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
         recorder.before_entry(state)
 

@@ -119,12 +119,20 @@ class Family:
     """Whether the methods below only take measures, so that they have nothing to do when none are wanted."""
     outermost = False
     """Whether a call inside another call of this family goes unrecorded."""
+    rare = ""
+    """What kind of rare call it is, for which a probe that sleeps wakes; see `Sampling`."""
+    trains = False
+    """Whether it is part of a training step."""
     parameters: Parameters
     """Those of the function that was observed last. A family that asks for it observes one signature."""
 
     def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
         """Canonical API of this call, `None` to leave it unrecorded."""
         raise NotImplementedError
+
+    def is_rare(self, args: tuple[Any, ...]) -> bool:
+        """Whether this call of a rare kind is one."""
+        return True
 
     def mod(self, recorder: Recorder, args: tuple[Any, ...]) -> int:
         """`mod` id of the module that the call is about; 0 for the innermost open module."""
@@ -174,7 +182,11 @@ def observe(
     names = parameters or Parameters(function, method=family.method)
     family.parameters = names
     patch = probe.patches.observe(
-        function, lambda kind: _recording(probe, family, names, kind), always=always, name=name
+        function,
+        lambda kind: _recording(probe, family, names, kind),
+        always=always,
+        light=bool(family.rare),
+        name=name,
     )
     if isinstance(patch, InPlace) and not is_user_file(patch.original.co_filename):
         probe.stop_at(patch.observed)
@@ -205,6 +217,8 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
     def begin(recorder: Recorder, state: ThreadState, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         open_calls = len(state.stack)
         try:
+            if (family.rare or family.trains) and not _observed(recorder, state, family, args):
+                return None
             return _open(recorder, state, family, names, args, kwargs, depth)
         except RecursionError:
             del state.stack[open_calls:]
@@ -223,6 +237,19 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
     return Hooks(enter_packed if kind.packed else enter, leave, raised)
 
 
+def _observed(recorder: Recorder, state: ThreadState, family: Family, args: tuple[Any, ...]) -> bool:
+    """Whether a call is observed: it may be rare, or training goes on after one that was."""
+    sampling = recorder.sampling
+    if sampling is None:
+        return True
+    with unseen(recorder, "before a rare call"):
+        if family.trains:
+            sampling.goes_on()
+        elif family.is_rare(args):
+            return sampling.rare(state, family.rare)
+    return not sampling.asleep
+
+
 def watch(
     probe: Probe,
     function: Any,
@@ -231,6 +258,7 @@ def watch(
     raised: Callable[[Any], None] | None = None,
     *,
     always: bool = False,
+    light: bool = False,
     compiling: bool = False,
 ) -> None:
     """Tell `entered` of every call of a function, which leaves no row of its own. What it returns, unless `None`, goes
@@ -265,7 +293,7 @@ def watch(
         return Hooks(enter_packed if kind.packed else enter, leave, failed)
 
     name = getattr(function, "__qualname__", repr(function))
-    probe.patches.observe(function, making, always=always)
+    probe.patches.observe(function, making, always=always, light=light)
 
 
 @contextmanager

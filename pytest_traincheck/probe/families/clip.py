@@ -19,6 +19,7 @@ _NAMES = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_t
 class Clip(Named):
     """Clipping functions call each other; only the outermost is recorded."""
 
+    trains = True
     outermost = True
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:

@@ -49,6 +49,8 @@ class _Stored(Named):
 class Save(_Stored):
     """Says which parameters and buffers are in what is saved, with which content, and which of their models are not."""
 
+    rare = "save"
+
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         # One that writes by means of another is given everything, and the other perhaps tensor by tensor.
         within = any(issubclass(type(outer.family), Save) for outer in state.stack if outer is not call)
@@ -89,6 +91,8 @@ class LoadInto(_Stored):
 
 class LoadFile(Named):
     """What was trained by hand may go on from a file."""
+
+    rare = "file"
 
     def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
         recorder.by_hand.loading(state)

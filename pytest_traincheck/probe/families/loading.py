@@ -35,6 +35,8 @@ _TIMES = 32
 class Load(Mode):
     """Says of every tensor of the module whether the state has something for it."""
 
+    rare = "load"
+
     def __init__(self) -> None:
         super().__init__("load_state_dict")
         self._found: dict[int, dict[str, int]] = {}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..context import Call, ThreadState
+from ..sampling import RESUME
 from ..symbols import Api
 from .base import Named, observe
 from .optimizer import api_of
@@ -39,12 +40,20 @@ class Mode(Named):
 class Train(Mode):
     """`train` and `eval` change no variable."""
 
+    rare = "mode"
+
+    def is_rare(self, args: tuple[Any, ...]) -> bool:
+        # Some loops call `train()` before every step.
+        return bool(getattr(args[0], "training", None) is not self.parameters.argument(args, {}, "mode", True))
+
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         recorder.values_moved = True  # what follows is another phase, in which weights may have been exchanged
 
 
 class OptimizerState(Named):
     """`Optimizer.load_state_dict`."""
+
+    rare = RESUME
 
     def __init__(self) -> None:
         super().__init__("torch.optim.Optimizer.load_state_dict", "mode", method=True)

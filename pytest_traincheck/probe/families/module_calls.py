@@ -40,7 +40,7 @@ def install(probe: Probe) -> None:
                 generation.prepare(probe, cls)
 
     for function in (torch.nn.Module.__init__, torch.nn.Module.__setstate__):
-        watch(probe, function, entered, left)
+        watch(probe, function, entered, left, light=True)
 
 
 def _observe_calls(probe: Probe) -> None:
@@ -55,6 +55,11 @@ def _observe_calls(probe: Probe) -> None:
             return None
         open_calls, open_modules = len(state.stack), state.modules
         try:
+            if recorder.sampling is not None and recorder.sampling.entries_left and not open_modules:
+                with unseen(recorder, "after a rare call"):
+                    recorder.sampling.called(module)
+                if recorder.sampling.asleep:
+                    return None
             call = _open(recorder, state, module, args, kwargs)
         except RecursionError:
             del state.stack[open_calls:]

@@ -15,6 +15,7 @@ from ..by_class import ByClass
 from ..context import Call, ThreadState, quiet, unobservable, unseen
 from ..in_place import Hooks, InPlace
 from ..names import class_name, library_of
+from ..sampling import CONSTRUCT
 from ..summary import key_of
 from ..symbols import Api
 from .base import Family, Parameters, call_key, is_compiling, observe
@@ -43,6 +44,7 @@ class ZeroGrad(Family):
     """`Optimizer.zero_grad` and `Module.zero_grad`."""
 
     method = True
+    trains = True
 
     def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
         if isinstance(args[0], torch.nn.Module):
@@ -78,6 +80,8 @@ def _observe_construction(probe: Probe) -> None:
         recorder = None if is_compiling() else probe.recorder
         if recorder is None:
             return None
+        if recorder.sampling is not None and not recorder.sampling.rare(recorder.threads, CONSTRUCT):
+            return None
         call = _open_construct(recorder, args, kwargs, optimizer)
         return None if call is None else (optimizer, call)
 
@@ -91,7 +95,7 @@ def _observe_construction(probe: Probe) -> None:
             with unseen(recorder, "constructing an optimizer"):
                 recorder.end_raised(recorder.threads, token[1])
 
-    patch = probe.patches.observe(torch.optim.Optimizer.__init__, lambda _: Hooks(enter, leave, raised))
+    patch = probe.patches.observe(torch.optim.Optimizer.__init__, lambda _: Hooks(enter, leave, raised), light=True)
     if isinstance(patch, InPlace):
         probe.stop_at(patch.observed)
 
@@ -129,7 +133,13 @@ class _Steps:
 
     def before(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         recorder = None if is_compiling() else self._probe.recorder
-        if recorder is None or recorder.threads.busy or self._probe.patches.suspended:
+        if recorder is None or recorder.threads.busy:
+            return
+        if recorder.sampling is not None:
+            recorder.sampling.goes_on()
+            if recorder.sampling.asleep:
+                recorder.sampling.begins_unseen(sys._getframe(1).f_code)
+        if self._probe.patches.suspended:
             return
         with unseen(recorder, "before an optimizer step"):
             self._before(recorder, recorder.threads, optimizer, args, kwargs)
@@ -185,14 +195,23 @@ class _Steps:
 
     def after(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         recorder = None if is_compiling() else self._probe.recorder
-        if recorder is None or not recorder.threads.in_step or self._probe.patches.suspended:
+        if recorder is None:
             return
         state = recorder.threads
+        sampling = recorder.sampling
+        if sampling is not None and sampling.asleep:
+            with unseen(recorder, "after a step that is not observed"):
+                sampling.ended_unseen(state, optimizer)
+            return
+        if not state.in_step or self._probe.patches.suspended:
+            return
         with unseen(recorder, "after an optimizer step"):
             state.in_step -= 1
             recorder.values_moved = True
             if not state.in_step:
                 self._after(recorder, state, optimizer)
+                if sampling is not None:
+                    sampling.ended(state, recorder.optimizers.number(optimizer))
 
     def _after(self, recorder: Recorder, state: ThreadState, optimizer: Any) -> None:
         state.closure = None

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class Scale(Named):
     """What the loss was before it was scaled."""
 
+    trains = True
+
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         value = number(args[1]) if recorder.measures.wanted and len(args) > 1 else None
         if value is not None:
@@ -26,6 +28,8 @@ class Scale(Named):
 
 class Unscale(Named):
     """The gradients that unscaling leaves."""
+
+    trains = True
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         if recorder.sketches.wanted:

@@ -23,6 +23,7 @@ class SchedulerStep(Family):
     """Schedulers step others; only the outermost is recorded, and not the step inside a constructor."""
 
     method = True
+    trains = True
     outermost = True
 
     def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
@@ -46,7 +47,7 @@ def install(probe: Probe) -> None:
     for cls in list(vars(lr_scheduler).values()):
         if isinstance(cls, type) and issubclass(cls, _Scheduler):
             _observe_steps(probe, cls)
-    watch(probe, _Scheduler.__init__, lambda scheduler, *_, **__: _observe_steps(probe, type(scheduler)))
+    watch(probe, _Scheduler.__init__, lambda scheduler, *_, **__: _observe_steps(probe, type(scheduler)), light=True)
 
 
 def _observe_steps(probe: Probe, cls: type) -> None:
