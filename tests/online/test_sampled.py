@@ -25,7 +25,7 @@ WRONG = {
 def test_a_right_training_is_told_nothing(recorder: Recorder, every: int, steps: int, piece: int) -> None:
     golden = recorder.learn(Late())
     run = thin(recorder.tell(Late(steps=steps), seed=7), HEAD, every)
-    told, found = follow(run.path, golden, piece=piece)
+    told, found = follow(run, golden, piece=piece)
     assert not told
     assert not found.incidents
     assert found.steps == steps
@@ -36,7 +36,7 @@ def test_what_stays_wrong_is_told_at_the_next_observed_step(recorder: Recorder, 
     """With the number that the step has in the whole training, and as soon as it is known to be complete."""
     golden = recorder.learn(Late())
     run = thin(recorder.tell(Late(steps=150, goes_wrong=what, at=83, since=True), seed=7), HEAD, 10)
-    told, found = follow(run.path, golden, piece=7)
+    told, found = follow(run, golden, piece=7)
     (title, (incident, seen)), *_ = told.items()
     assert WRONG[what] in title
     assert incident.cause.step in (90, 100)
@@ -47,7 +47,7 @@ def test_what_stays_wrong_is_told_at_the_next_observed_step(recorder: Recorder, 
 def test_what_happens_in_a_step_that_is_not_observed_is_not_known(recorder: Recorder) -> None:
     golden = recorder.learn(Late())
     run = thin(recorder.tell(Late(steps=150, goes_wrong="keeps gradients", at=83), seed=7), HEAD, 10)
-    told, found = follow(run.path, golden, piece=7)
+    told, found = follow(run, golden, piece=7)
     assert not told
     assert found.steps == 150
 
@@ -55,7 +55,7 @@ def test_what_happens_in_a_step_that_is_not_observed_is_not_known(recorder: Reco
 @pytest.mark.parametrize("every", [(4, 4), (4, 8), (8, 2), (9, 65)])
 def test_ranks_are_compared_at_steps_that_all_of_them_observe(recorder: Recorder, every: tuple[int, int]) -> None:
     golden = recorder.learn(Late(), ranks=2)
-    told, found = follow(thin(recorder.tell(Late(steps=170), seed=7, ranks=2), HEAD, *every).path, golden, piece=90)
+    told, found = follow(thin(recorder.tell(Late(steps=170), seed=7, ranks=2), HEAD, *every), golden, piece=90)
     assert not told
     assert not found.incidents
 
@@ -63,6 +63,6 @@ def test_ranks_are_compared_at_steps_that_all_of_them_observe(recorder: Recorder
 def test_ranks_that_drift_apart_are_told_at_a_step_that_all_of_them_observe(recorder: Recorder) -> None:
     golden = recorder.learn(Late(), ranks=2)
     wrong = recorder.tell(Late(steps=170, goes_wrong="ranks drift", at=100, since=True), seed=7, ranks=2)
-    told, _ = follow(thin(wrong, HEAD, 4, 8).path, golden, piece=90)
+    told, _ = follow(thin(wrong, HEAD, 4, 8), golden, piece=90)
     incident, _ = next(iter(told.values()))
     assert incident.cause.step in (104, 112)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_traincheck.trace import Run, load_run
+from pytest_traincheck.trace import Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.stretch import first_sights, joined, last_states
@@ -16,11 +16,11 @@ _SPACE = 1000
 """Numbers that come free behind each event."""
 
 
-def thin(run: Run, head: int, *every: int) -> Run:
+def thin(run: Run, head: int, *every: int) -> Path:
     """Take out of the trace of each rank all steps behind the first `head` but one in `every`."""
     for process, each in zip(run.processes, every, strict=True):
         _thin(process, head, each)
-    return load_run(run.path)
+    return run.path
 
 
 def _thin(process: Process, head: int, every: int) -> None:
