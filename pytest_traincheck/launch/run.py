@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_traincheck.frameworks.extensions import NONE, Extensions
+from pytest_traincheck.frameworks.looks import NOTHING, Looks
 from pytest_traincheck.launch import command as command_line
 from pytest_traincheck.launch import diagnosis, output, run_directory
 from pytest_traincheck.launch.command import CommandError
@@ -71,6 +72,8 @@ class RunRequest:
     """What plug-ins want observed and looked through."""
     sampled: Sampled | None = None
     """Which steps are observed; None: every one."""
+    not_needed: Looks = NOTHING
+    """What is not observed, since no rule that the run is checked by needs it."""
 
 
 class RunStatus(str, Enum):
@@ -225,6 +228,7 @@ def prepare(request: RunRequest, tmp: Path | None) -> Prepared:
         mutant_files=request.mutant_files,
         extensions=request.extensions,
         sampled=request.sampled,
+        not_needed=request.not_needed,
     )
     program = command_line.resolve_program(command.argv[0], interpreter, request.cwd, env["PATH"])
     return Prepared((program, *command.argv[1:]), (program, *shown[1:]), env, interpreter)

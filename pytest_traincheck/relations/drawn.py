@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pytest_traincheck.frameworks.looks import SKETCHES, Looks
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
@@ -78,6 +79,7 @@ class Drawn:
     """
 
     name = "Drawn"
+    looks: ClassVar[Looks] = frozenset({SKETCHES})
     claims: ClassVar[tuple[type[Claim], ...]] = (
         DrawnByStep, DrawnByEvaluation, DrawnByExample, DrawnAtAll, DrawnInCalls, DrawnBeside,
         DrawnAbout,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_traincheck.check.result import RunError, SideInfo
 from pytest_traincheck.disk import write_remedy
+from pytest_traincheck.frameworks.looks import NOTHING, Looks
 from pytest_traincheck.golden import store
 from pytest_traincheck.launch.cache import cache_root
 from pytest_traincheck.launch.footprint import Footprint
@@ -146,10 +147,12 @@ def record(
     engine: Engine,
     progress: Progress,
     attend: Callable[[], None] = lambda: None,
+    not_needed: Looks = NOTHING,
 ) -> Recorded:
     """Execute one run and read its trace. Raises `RunFailed`, which names the side, when either fails.
 
-    `attend` is called now and then while it goes on; what it raises ends the run, and is raised here.
+    `attend` is called now and then while it goes on; what it raises ends the run, and is raised here. What is
+    `not_needed` is not observed.
     Raises `ArtifactsError` where something else lies in the place of the run, and `PluginError` for observations or
     frameworks of plug-ins that cannot be used.
     """
@@ -179,6 +182,7 @@ def record(
         mutant=mutant,
         mutant_files=mutant_files,
         extensions=extensions(),
+        not_needed=not_needed,
     )
     label = " ".join(f"{_label(plan.side, seed)}: {redacted(plan.command)} {redacted(extra_args)}".split())
 
