@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_traincheck.frameworks.looks import EVERYTHING, NOTHING, SKETCHES, Looks
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.looks import EVERYTHING, NOTHING, SKETCHES, Looks
 from pytest_traincheck.relations import looks_of, meaning_of, relations
 from pytest_traincheck.relations.base import is_measured, is_replayed
 from pytest_traincheck.relations.meaning import Excuse

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pytest_traincheck.frameworks.extensions import NONE, Extensions
 from pytest_traincheck.frameworks.extensions import VARIABLE as EXTENSIONS
-from pytest_traincheck.frameworks.looks import NOTHING, Looks, to_text
-from pytest_traincheck.frameworks.looks import VARIABLE as NOT_NEEDED
+from pytest_traincheck.looks import NOTHING, Looks, to_text
+from pytest_traincheck.looks import VARIABLE as NOT_NEEDED
 
 BOOTSTRAP = Path(__file__).resolve().parent.parent / "probe" / "bootstrap"
 """Holds the `sitecustomize` through which the probe gets into every Python process."""

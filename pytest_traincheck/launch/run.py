@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from pytest_traincheck.frameworks.extensions import NONE, Extensions
-from pytest_traincheck.frameworks.looks import NOTHING, Looks
 from pytest_traincheck.launch import command as command_line
 from pytest_traincheck.launch import diagnosis, output, run_directory
 from pytest_traincheck.launch.command import CommandError
@@ -34,6 +33,7 @@ from pytest_traincheck.launch.run_directory import (
     ForeignDirectoryError,
 )
 from pytest_traincheck.launch.untracked import CopyOf, find_missing
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.redaction import redacted, redacted_words
 from pytest_traincheck.scratch import ScratchError, scratch_directory
 

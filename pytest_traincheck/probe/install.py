@@ -18,8 +18,8 @@ import torch
 from ..frameworks.built_in import built_in
 from ..frameworks.description import Framework
 from ..frameworks.extensions import FRAMEWORK, NONE, VARIABLE, Extensions
-from ..frameworks.looks import NOTHING, Looks, from_text
-from ..frameworks.looks import VARIABLE as NOT_NEEDED
+from ..looks import NOTHING, Looks, from_text
+from ..looks import VARIABLE as NOT_NEEDED
 from . import storages
 from .context import unseen
 from .in_place import Hooks

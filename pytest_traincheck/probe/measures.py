@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..frameworks.looks import (
+from ..looks import (
     ACTIVATIONS,
     DATA_SETS,
     FEEDBACK,

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..frameworks.looks import ATTRIBUTES, NOTHING, SKETCHES, Looks
+from ..looks import ATTRIBUTES, NOTHING, SKETCHES, Looks
 from . import digest as content
 from . import summary
 from .attributes import Attributes

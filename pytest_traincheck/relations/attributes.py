@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
-from pytest_traincheck.frameworks.looks import ATTRIBUTES, Looks
+from pytest_traincheck.looks import ATTRIBUTES, Looks
 from pytest_traincheck.relations.attribute_courses import (
     ABSENT,
     LIMIT,

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pytest_traincheck.frameworks.looks import SKETCHES, Looks
+from pytest_traincheck.looks import SKETCHES, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label

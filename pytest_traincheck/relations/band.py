@@ -14,8 +14,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from pytest_traincheck.frameworks.looks import ACTIVATIONS, INPUT_SCALES, UPDATES, Looks
 from pytest_traincheck.golden.numbers import Numbers
+from pytest_traincheck.looks import ACTIVATIONS, INPUT_SCALES, UPDATES, Looks
 from pytest_traincheck.relations import quantities
 from pytest_traincheck.relations.band_claims import PooledName, PooledQuantity, QuantityOf
 from pytest_traincheck.relations.band_fit import POOLED, fit

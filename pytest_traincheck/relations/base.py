@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard, runtime_ch
 
 import numpy as np
 
-from pytest_traincheck.frameworks.looks import Looks
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
+from pytest_traincheck.looks import Looks
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
 from pytest_traincheck.relations.settings import several
 from pytest_traincheck.rules.claims import NOT_STORED, Claim, to_json
@@ -231,7 +231,7 @@ class Meaningful(Protocol):
 
 @runtime_checkable
 class Selective(Protocol):
-    """A relation that names what its rules read of what may be left out of an observation (`frameworks/looks.py`). Of
+    """A relation that names what its rules read of what may be left out of an observation (`looks.py`). Of
     one that does not, rules are taken to read everything.
     """
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from pytest_traincheck.frameworks.looks import SKETCHES, Looks
+from pytest_traincheck.looks import SKETCHES, Looks
 from pytest_traincheck.relations import distribution
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.beginnings import CONSTANT, ENOUGH, VARIED, Beginnings, First, parameter_rows, prefixes

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
-from pytest_traincheck.frameworks.looks import NOTHING, Looks
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.called import FORWARD, Called

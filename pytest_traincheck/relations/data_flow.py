@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
-from pytest_traincheck.frameworks.looks import LOSSES, MASKS_AND_INDICES, Looks
+from pytest_traincheck.looks import LOSSES, MASKS_AND_INDICES, Looks
 from pytest_traincheck.relations import along
 from pytest_traincheck.relations.along import Along
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis

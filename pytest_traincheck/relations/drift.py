@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pytest_traincheck.frameworks.looks import NOTHING, Looks
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.context import rank_label, variable_context
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from pytest_traincheck.frameworks.looks import NOTHING, Looks
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.optimizer_label import BY_HAND
 from pytest_traincheck.relations.base import (
     EMPTY,

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
-from pytest_traincheck.frameworks.looks import NUMBER_SORTS, Looks
+from pytest_traincheck.looks import NUMBER_SORTS, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.batches import (
     EXTREMES,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from pytest_traincheck.frameworks.looks import EVERYTHING, Looks
+from pytest_traincheck.looks import EVERYTHING, Looks
 from pytest_traincheck.plugins import Given, PluginError, implementations, items_of, packages
 from pytest_traincheck.relations import builtin
 from pytest_traincheck.relations.base import Relation, says_what_it_means, says_what_it_reads, usual_meaning

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pytest_traincheck.frameworks.looks import RENEWAL, Looks
+from pytest_traincheck.looks import RENEWAL, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Meaning, Place

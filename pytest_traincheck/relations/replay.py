@@ -14,8 +14,8 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from pytest_traincheck.frameworks.looks import SKETCHES, Looks
 from pytest_traincheck.golden.recording import Recording
+from pytest_traincheck.looks import SKETCHES, Looks
 from pytest_traincheck.optimizer_label import class_in
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, ReplayedClaim
 from pytest_traincheck.relations.meaning import Excuse, Meaning, Place

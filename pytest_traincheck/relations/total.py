@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
-from pytest_traincheck.frameworks.looks import FEEDBACK, Looks
+from pytest_traincheck.looks import FEEDBACK, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.called import FORWARD, Called
 from pytest_traincheck.relations.claims import Natural

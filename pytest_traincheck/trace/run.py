@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pytest_traincheck.disk import full_disk_in
-from pytest_traincheck.frameworks.looks import Looks
+from pytest_traincheck.looks import Looks
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.reader import RawTrace, has_rows, read_process

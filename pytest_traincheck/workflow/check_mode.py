@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_traincheck.frameworks.looks import NOTHING, Looks
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.looks import NOTHING, Looks
 
 
 def left_out(golden: Golden, stored: Path | None, *, same_spec: bool, kept: bool) -> Looks:

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from pytest_traincheck.check.result import CheckResult, Incident, SideInfo
-from pytest_traincheck.frameworks.looks import NOTHING, Looks
 from pytest_traincheck.launch.progress import Progress
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.workflow.against import Against
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.runs import CANDIDATE, Recorded, SidePlan, Workspace, record

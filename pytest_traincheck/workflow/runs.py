@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from pytest_traincheck.check.result import RunError, SideInfo
 from pytest_traincheck.disk import write_remedy
-from pytest_traincheck.frameworks.looks import NOTHING, Looks
 from pytest_traincheck.golden import store
 from pytest_traincheck.launch.cache import cache_root
 from pytest_traincheck.launch.footprint import Footprint
@@ -22,6 +21,7 @@ from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
 from pytest_traincheck.launch.run_directory import ForeignDirectoryError, require_usable
 from pytest_traincheck.launch.untracked import CopyOf
 from pytest_traincheck.launch.worktree import sweep_temporary
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.observing import extensions
 from pytest_traincheck.redaction import redacted
 from pytest_traincheck.report.json_report import is_report

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...frameworks.looks import TERMS
+from ...looks import TERMS
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import number
 from ..graph import means, reached, terms, weights

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...frameworks.looks import LOSSES
+from ...looks import LOSSES
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import local
 from .torch_function import TorchFunction

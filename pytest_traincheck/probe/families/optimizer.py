@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from ...frameworks.looks import UPDATES
+from ...looks import UPDATES
 from ..by_class import ByClass
 from ..context import Call, ThreadState, quiet, unobservable, unseen
 from ..in_place import Hooks, InPlace

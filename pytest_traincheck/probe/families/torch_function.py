@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...frameworks.looks import MASKS_AND_INDICES
+from ...looks import MASKS_AND_INDICES
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import local
 from ..numerics import counting_from, hides_the_future
