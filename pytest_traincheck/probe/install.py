@@ -22,6 +22,7 @@ from ..looks import NOTHING, Looks, from_text
 from ..looks import VARIABLE as NOT_NEEDED
 from . import storages
 from .context import unseen
+from .core.short_ways import writer
 from .in_place import Hooks
 from .names import is_user_file
 from .patch import Patches
@@ -30,7 +31,6 @@ from .sampling import sampling
 from .targets import absent_modules
 from .theirs import is_theirs
 from .wrappers import Wrappers
-from .writer import TraceWriter
 
 _FAMILIES = (
     "functions",
@@ -104,7 +104,7 @@ class Probe:
         self.write_meta()
 
     def _open(self, known: list[torch.nn.Module]) -> None:
-        recorder = Recorder(TraceWriter(self._run_dir), known, self._wrappers, self._not_needed)
+        recorder = Recorder(writer(self._run_dir), known, self._wrappers, self._not_needed)
         for code in self._codes:
             recorder.sources.stop_at(code)
         recorder.sampling = sampling(recorder, self.patches) if not known else None
