@@ -17,7 +17,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from pytest_traincheck.check import CheckOutcome, check_run
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
-from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.probe import observe
 from pytest_traincheck.trace import Run, load_run
 
@@ -168,9 +167,9 @@ class Real:
                     mean.lerp_(parameter, 1 - self.decay)
 
 
-def recorded(training: Callable[[], None], folder: Path, not_needed: Looks = NOTHING) -> Run:
+def recorded(training: Callable[[], None], folder: Path) -> Run:
     """Runs something under the probe, in this process, and reads the run."""
-    with observe(folder, not_needed=not_needed):
+    with observe(folder):
         training()
     return load_run(folder)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from ..looks import ATTRIBUTES, NOTHING, SKETCHES, Looks
 from . import digest as content
 from . import summary
 from .attributes import Attributes
@@ -29,7 +28,6 @@ from .context import (
     quiet,
     unobservable,
 )
-from .core.short_ways import of as short_ways
 from .evaluations import Evaluations
 from .measures import Measures
 from .modules import Modules, Root
@@ -48,25 +46,20 @@ from .writer import TraceWriter
 class Recorder:
     """The trace of this process while it grows. A failure in here is counted and never reaches the user's code."""
 
-    def __init__(
-        self, writer: TraceWriter, known: list[torch.nn.Module], wrappers: Wrappers, not_needed: Looks = NOTHING
-    ) -> None:
+    def __init__(self, writer: TraceWriter, known: list[torch.nn.Module], wrappers: Wrappers) -> None:
         self.writer = writer
         self.clock = count(1)
         self.symbols = Symbols(writer)
-        self.thread_states = Threads()
+        self._threads = Threads()
         self.sources = SourceLines(self.symbols)
         self.modules = Modules(self.symbols, known, wrappers)
         self.variables = Variables(self.symbols, self.modules)
         self.optimizers = Optimizers(self.symbols, self.variables)
-        self.attributes = Attributes(self.symbols, self.modules, wanted=ATTRIBUTES not in not_needed)
-        self.measures = Measures(self, not_needed)
-        self.sketches = Sketches(self, wanted=SKETCHES not in not_needed)
+        self.attributes = Attributes(self.symbols, self.modules)
+        self.measures = Measures(self)
+        self.sketches = Sketches(self)
         self.evaluations = Evaluations(self)
         self.by_hand = ByHand(self)
-        self.native = short_ways(self)
-        """Records what is like something that has been before, see `core`."""
-        self.sources.native = self.native
         self.sampling: Sampling | None = None
         """Set where not every step is observed."""
         self.step_code: CodeType | None = None
@@ -76,7 +69,7 @@ class Recorder:
     @property
     def threads(self) -> ThreadState:
         """State of the calling thread."""
-        return self.thread_states.state
+        return self._threads.state
 
     # calls
 

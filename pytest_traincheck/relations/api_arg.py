@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.compiled import constants, graph_examples
@@ -124,7 +123,6 @@ class APIArg:
     """
 
     name = "APIArg"
-    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (ModeOfCall, ArgumentIs)
 
     def layer(self, claim: ModeOfCall | ArgumentIs) -> int:

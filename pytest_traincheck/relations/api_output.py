@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.compiled import graph_examples
@@ -52,7 +51,6 @@ class APIOutput:
     """A function returns tensors of one dtype in a context (under autocast, in training); a loss is finite."""
 
     name = "APIOutput"
-    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (Returns, PositiveNorm, FiniteLoss)
 
     def layer(self, claim: Returns | PositiveNorm | FiniteLoss) -> int:

@@ -9,7 +9,6 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
-from pytest_traincheck.looks import ATTRIBUTES, Looks
 from pytest_traincheck.relations.attribute_courses import (
     ABSENT,
     LIMIT,
@@ -88,7 +87,6 @@ class Attributes:
     """
 
     name = "Attributes"
-    looks: ClassVar[Looks] = frozenset({ATTRIBUTES})
     claims: ClassVar[tuple[type[Claim], ...]] = (ValuesAre, ValuesInEvaluation, AsInTraining)
 
     def layer(self, claim: AnyClaim) -> int:

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from pytest_traincheck.looks import SKETCHES, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
@@ -60,7 +59,6 @@ class Averages:
     """
 
     name = "Averages"
-    looks: ClassVar[Looks] = frozenset({SKETCHES})
     claims: ClassVar[tuple[type[Claim], ...]] = (Keeps,)
 
     def layer(self, claim: Keeps) -> int:

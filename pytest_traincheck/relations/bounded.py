@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
 
-from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations import generation
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Items, Natural
@@ -98,7 +97,6 @@ class Bounded:
     """
 
     name = "Bounded"
-    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (
         RowsOfBatch,
         BatchSize,

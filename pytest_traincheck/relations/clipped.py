@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place
@@ -52,7 +51,6 @@ class Clipped:
     """
 
     name = "Clipped"
-    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (GradientsClipped,)
 
     def layer(self, claim: GradientsClipped) -> int:

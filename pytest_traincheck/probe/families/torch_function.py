@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...looks import MASKS_AND_INDICES
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import local
 from ..numerics import counting_from, hides_the_future
@@ -26,7 +25,6 @@ class TorchFunction(Family):
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self.simple = api if self.plain or self.measuring else None
 
     def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
         state = recorder.threads
@@ -47,8 +45,7 @@ class WithContent(TorchFunction):
 
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         value = self.parameters.argument(args, call.kwargs, self._name)
-        wanted = recorder.measures.wanted and MASKS_AND_INDICES not in recorder.measures.not_needed
-        if wanted and isinstance(value, torch.Tensor) and not value.requires_grad:
+        if recorder.measures.wanted and isinstance(value, torch.Tensor) and not value.requires_grad:
             recorder.measures.content_of(state, f"content.{self._name}", call, value)
             if not unobservable() and local(value) is not None and value.is_cpu:
                 with quiet(state):
