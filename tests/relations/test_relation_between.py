@@ -20,8 +20,6 @@ from torch import nn  # noqa: E402
 from pytest_traincheck.check import CheckOutcome, check_run  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
-from pytest_traincheck.online.follow import Follower  # noqa: E402
-from pytest_traincheck.probe import observe  # noqa: E402
 
 RULE = "Between two optimizer steps nothing is written into the trained parameters of `Net`."
 AT = 4
@@ -294,10 +292,7 @@ def test_what_came_in_steps_that_were_not_observed_is_no_write(
     plain: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, between: Between | None, told: list[int]
 ) -> None:
     monkeypatch.setenv("TRAINCHECK_SAMPLING", '{"every": 10, "head": 4}')
-    with observe(tmp_path / "candidate"):
-        training(between, 5, steps=45)
-    follower = Follower(tmp_path / "candidate", plain, same_spec=True, other_length=True)
-    follower.advance(ended=True)
-    assert follower.sampled
-    found = [each for each in follower.finish().incidents if each.cause.invariant.relation == "Between"]
-    assert [each.cause.step for each in found] == told
+    run = recorded(partial(training, between, 5, steps=45), tmp_path / "candidate")
+    assert 20 in run.processes[0].numbers
+    found = violations(check_run(plain, run, same_spec=True), "Between")
+    assert [each.step for each in found] == told
