@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import platform
+import re
 import shlex
 import sys
 from pathlib import Path
+from types import EllipsisType
 
 from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.cli import options, output
@@ -19,6 +22,8 @@ from pytest_traincheck.workflow.meant import against, meant
 from pytest_traincheck.workflow.runs import RunFailed
 from pytest_traincheck.workflow.train import Reaction, TrainRequest, run_watched
 
+DEFAULT_KEPT = 1 << 30
+"""Bytes of a trace that is removed in the end."""
 DEFAULT_SHARE = 5.0
 """Percent of the time of a training that observing may take."""
 
@@ -30,6 +35,16 @@ def every(text: str) -> int | None:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of steps; write --every 10, or --every auto")
     return int(text)
+
+
+def size(text: str) -> int | None:
+    """A number of bytes; None: all that there are."""
+    if text == "all":
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text, re.IGNORECASE)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write --keep 500MB, --keep 2GB or --keep all")
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
 
 
 def percent(text: str) -> float:
@@ -83,6 +98,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--json", type=options.output_file, metavar="FILE", help="a line for each incident, and one with the result"
     )
     parser.add_argument("--keep-trace", type=Path, metavar="DIR", help="keep the trace in DIR")
+    parser.add_argument(
+        "--keep",
+        type=size,
+        default=...,
+        metavar="SIZE",
+        help="on the disk keep the first steps and the last SIZE (500MB, 2GB, all) of each trace "
+        "(default: 1GB, or all with --keep-trace)",
+    )
     options.add_config(parser)
     parser.set_defaults(handle=run)
 
@@ -102,6 +125,20 @@ def run(arguments: argparse.Namespace) -> int:
         complain(f"ended by {trained.signalled.name}")
         return 128 + trained.signalled
     return status_of([trained.result])
+
+
+def _makes_holes() -> bool:
+    """Whether this system can give a part of a file back to the disk."""
+    return platform.system() == "Linux"
+
+
+def _kept(asked: int | EllipsisType | None, directory: Path | None) -> int | None:
+    """How much of a trace stays on the disk; None: all of it."""
+    if isinstance(asked, EllipsisType):
+        return None if directory is not None or not _makes_holes() else DEFAULT_KEPT
+    if asked is not None and not _makes_holes():
+        raise ConfigError("--keep needs a file system of Linux's. Leave it out: the whole trace is kept then.")
+    return asked
 
 
 def _request(arguments: argparse.Namespace) -> TrainRequest:
@@ -130,6 +167,7 @@ def _request(arguments: argparse.Namespace) -> TrainRequest:
         touches=arguments.checkpoint_file,
         calls=arguments.checkpoint_command or "",
         keep=keep,
+        keep_bytes=_kept(arguments.keep, keep),
         every=None if arguments.share is not None else arguments.every,
         share=(arguments.share if arguments.share is not None else DEFAULT_SHARE) / 100,
     )

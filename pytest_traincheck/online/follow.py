@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,10 +14,8 @@ from pytest_traincheck.check.result import Incident, InvariantVerdict
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.online.findings import together
 from pytest_traincheck.online.launch_group import ROWS, LaunchGroup, Rank
-from pytest_traincheck.relations.restored import BeginsWithState
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.columns import Rows
-from pytest_traincheck.trace.continued import Continued, From, Source, first_step, went_on
 from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run, reject_unreliable
@@ -78,7 +74,7 @@ class Follower:
         self._discover()
         for seen in self._known.values():
             seen.read(self.piece)
-        self._group(ended=ended)
+        self._group()
         found: list[Incident] = []
         for group in self._groups:
             over = ended or all(rank.source.done for rank in group.ranks)
@@ -94,13 +90,25 @@ class Follower:
     @property
     def over(self) -> bool:
         """Whether every training process said that it ended, and there was one."""
-        ranks = [rank for group in self._groups for rank in group.ranks]
-        return bool(ranks) and all(rank.source.done for rank in ranks) and not any(map(_begins, self._known.values()))
+        return bool(self._groups) and all(rank.source.done for group in self._groups for rank in group.ranks)
 
     @property
     def steps(self) -> int:
         """Training steps that were judged."""
         return max((group.steps for group in self._groups), default=0)
+
+    def let_go(self, kept: int) -> None:
+        """Give back to the disk what was judged of the traces, but the first steps and the last `kept` bytes of each.
+        Raises `OSError`.
+        """
+        for group in self._groups:
+            for rank in group.ranks:
+                rank.let_go(kept)
+
+    @property
+    def gone(self) -> bool:
+        """Whether something was."""
+        return any(rank.gone for group in self._groups for rank in group.ranks)
 
     @property
     def sampled(self) -> bool:
@@ -115,7 +123,7 @@ class Follower:
     @property
     def rows(self) -> int:
         """Events that were read."""
-        return sum(seen.growing.read for seen in self._known.values())
+        return sum(seen.source.read for seen in self._known.values())
 
     @property
     def longer(self) -> bool:
@@ -143,79 +151,20 @@ class Follower:
             if path not in self._known and (path / "meta.json").exists() and (path / "events.bin").exists():
                 self._known[path] = _Seen(GrowingProcess(path))
 
-    def _group(self, *, ended: bool) -> None:
+    def _group(self) -> None:
         """Put training processes that are new into the launch that they belong to: the first of each rank is in the
-        first launch, and one that goes on with a training that has ended takes the place of its process.
+        first launch.
         """
-        after: dict[int, list[_Seen]] = {}
-        for seen in sorted(filter(_begins, self._known.values()), key=lambda item: (item.number, item.started)):
-            place = next((place for place in reversed(range(len(self._groups))) if self._may_follow(place, seen)), None)
-            if place is None:
-                self._launch(seen)
-            elif all(other.number != seen.number for other in after.get(place, ())):
-                after.setdefault(place, []).append(seen)
-        for place, several in after.items():
-            if not self._goes_on(self._groups[place], several, ended=ended and not self.behind):
-                for seen in several:
-                    self._launch(seen)
-        self._give_workers()
-
-    def _launch(self, seen: _Seen) -> None:
-        rank = seen.begin()
-        for group in self._groups:
-            if all(other.number != seen.number for other in group.ranks):
-                group.join(rank)
-                return
-        self._groups.append(self._new_group([rank]))
-
-    def _may_follow(self, place: int, seen: _Seen) -> bool:
-        """Whether the training of a launch is over, as far as the rank of a new process is concerned."""
-        group = self._groups[place]
-        before = next((rank for rank in group.ranks if rank.number == seen.number), None)
-        # Golden's own runs may consist of processes that go on with each other: then each is compared with its first.
-        if before is None or group.sampled or not _begins_in_one_way(self.golden):
-            return False
-        one, other = before.source.meta, seen.source.meta
-        alike = one.get("world_size") == other.get("world_size")
-        # A program that is replaced by another one keeps its number.
-        over = one.get("pid") == other.get("pid") or _is_over(one)
-        return alike and float(one.get("started") or 0.0) < seen.started and over
-
-    def _was_read(self, rank: Rank) -> bool:
-        return not any(seen.more for seen in self._known.values() if seen.rank is rank)
-
-    def _goes_on(self, group: LaunchGroup, several: Sequence[_Seen], *, ended: bool) -> bool:
-        """Whether new processes go on with a training, which they do then, or that is not known yet; nothing is read of
-        them meanwhile.
-        """
-        read = not any(seen.more for seen in self._known.values() if seen.rank in group.ranks)
-        if not (
-            group.complete and len(several) == len(group.ranks) and read and all(seen.pauses() for seen in several)
-        ):
-            return not ended
-        leads = group.leads(self.run_dir)
-        sources: dict[int, tuple[Continued, Rows, From]] = {}
-        steps: set[int] = set()
-        ranks = {rank.number: rank for rank in group.ranks}
-        for seen in several:
-            first, rows = ranks[seen.number].source, seen.rows()
-            found = went_on(
-                first, seen.source.tables, rows, leads.get(seen.number, frozenset()), with_state=_loads(self.golden)
-            )
-            if found is None:
-                return False
-            steps.add(found.steps)
-            sources[seen.number] = (Continued(first, seen.growing, found.cut), rows, found)
-        if len(steps) > 1:
-            return False
-        group.go_on(self.run_dir, sources, steps.pop())
-        for seen in several:
-            for other in self._known.values():
-                other.replaced = other.replaced or other.rank is ranks[seen.number]
-            seen.take_over(ranks[seen.number], sources[seen.number][0])
-        return True
-
-    def _give_workers(self) -> None:
+        new = [seen for seen in self._known.values() if seen.trains and seen.rank is None]
+        for seen in sorted(new, key=lambda item: (int(item.source.meta.get("rank") or 0), item.started)):
+            rank = seen.begin()
+            number = int(seen.source.meta.get("rank") or 0)
+            for group in self._groups:
+                if all(int(other.source.meta.get("rank") or 0) != number for other in group.ranks):
+                    group.join(rank)
+                    break
+            else:
+                self._groups.append(self._new_group([rank]))
         workers = sorted((seen for seen in self._known.values() if seen.is_worker), key=lambda item: item.started)
         if len(workers) > WORKERS:
             for seen in workers[WORKERS // 2 : -WORKERS // 2]:
@@ -232,47 +181,15 @@ class Follower:
         return check_run(self.golden, run, same_spec=self.same_spec, part=part)
 
 
-def _begins(seen: _Seen) -> bool:
-    """Whether a process trains and is in no launch yet."""
-    return seen.trains and seen.rank is None
-
-
-def _begins_in_one_way(golden: Golden) -> bool:
-    """Whether an optimizer takes the first step of each of golden's processes with state, or of each without."""
-    return any(isinstance(rule.claim, BeginsWithState) for rule in golden.invariants)
-
-
-def _loads(golden: Golden) -> bool:
-    """Whether golden's runs load models, so that this says nothing about going on."""
-    return any(rule.subject.endswith(".load_state_dict") for rule in golden.invariants)
-
-
-def _is_over(meta: Mapping[str, Any]) -> bool:
-    """Whether a process has ended, in an orderly way or another."""
-    if meta.get("finished"):
-        return True
-    try:
-        os.kill(int(meta.get("pid") or 0) or os.getpid(), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
 class _Seen:
     """One process of the run: what it is, and its rows until it is known to train."""
 
     def __init__(self, source: GrowingProcess) -> None:
-        self.source: Source = source
-        self.growing = source
+        self.source = source
         self.rank: Rank | None = None
         self.more = False
         self.trains = False
         self.is_worker = False
-        self.replaced = False
-        """Whether another process has taken its place."""
-        self._pauses = False
         self._rows: list[Rows] = []
         self._forgotten = False
         self._made: tuple[int, Process] | None = None
@@ -281,15 +198,10 @@ class _Seen:
     def started(self) -> float:
         return float(self.source.meta.get("started") or 0.0)
 
-    @property
-    def number(self) -> int:
-        """The rank."""
-        return int(self.source.meta.get("rank") or 0)
-
     def read(self, piece: int) -> None:
         """Read on."""
         self.more = False
-        if self.source.done or self.replaced or self._pauses:
+        if self.source.done:
             return
         rows = self.source.next_rows(piece)
         self.more = len(rows) >= piece
@@ -306,24 +218,11 @@ class _Seen:
 
     def begin(self) -> Rank:
         """The rank that it turns out to be."""
-        self.rank, self.more, self._pauses = Rank(self.source), self.more or self._pauses, False
+        self.rank = Rank(self.source)
         for rows in self._rows:
             self.rank.add(rows)
         self._rows = []
         return self.rank
-
-    def pauses(self) -> bool:
-        """Whether it has taken a step, or never will; then no more is read until it is known what it belongs to."""
-        self._pauses = self.source.done or first_step(self.source.tables, self._rows) is not None
-        return self._pauses
-
-    def rows(self) -> Rows:
-        """All that was read of it, in order of time."""
-        return joined([_NONE, *self._rows])
-
-    def take_over(self, rank: Rank, source: Continued) -> None:
-        """It goes on with what another process did."""
-        self.rank, self.source, self._rows, self.more, self._pauses = rank, source, [], True, False
 
     def process(self) -> Process:
         """All of a worker, made anew when more of it was read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,10 +14,11 @@ from pytest_traincheck.check.part import Part
 from pytest_traincheck.check.result import Incident
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.online.findings import Findings, granted
+from pytest_traincheck.online.let_go import LEAST, let_go
 from pytest_traincheck.rules.model import Kind
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.columns import Rows
-from pytest_traincheck.trace.continued import Continued, From, Source
+from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run
 from pytest_traincheck.trace.stretch import Stretch, first_sights, joined, last_states, without
@@ -41,17 +42,17 @@ _NOTHING: Rows = np.empty(0, dtype=fmt.EVENT)
 class Rank:
     """One process of a launch: how it began, what is known of the steps that are gone, and the rows since."""
 
-    source: Source
+    source: GrowingProcess
     head: Rows = field(default_factory=lambda: _NOTHING)
     states: Rows = field(default_factory=lambda: _NOTHING)
     """The last change of each variable before the rows."""
     rows: Rows = field(default_factory=lambda: _NOTHING)
+    first_gone: int = 0
+    """Rows of the file that hold the head."""
+    gone: int = 0
+    """Row up to which the file was given back to the disk."""
     begin: int = 0
     """`seq` of the last event of the steps that are gone, or of the head."""
-
-    @property
-    def number(self) -> int:
-        return int(self.source.meta.get("rank") or 0)
 
     def add(self, rows: Rows) -> None:
         self.rows = joined([self.rows, rows]) if len(rows) else self.rows
@@ -71,26 +72,18 @@ class Rank:
         """Judge nothing of what came between two times."""
         self.rows = without(self.rows, begin, end)
 
-    def go_on(self, source: Continued, rows: Rows, place: From) -> None:
-        """Take what another process does, from its first event on, behind what this one did up to a place."""
-        self.source = source
-        if place.end >= self.begin:
-            self.rows = self.rows[self.rows["seq"] <= place.cut]
-        else:
-            self.head = self.head[self.head["seq"] <= place.end]
-            self.rows = self.states = _NOTHING
-            for part in source.again():
-                self.states = last_states(self.states, part[part["seq"] <= place.end])
-                self.add(part[(part["seq"] > place.end) & (part["seq"] <= place.cut)])
-            self.begin = place.end
-        self.add(source.moved(rows))
+    def let_go(self, kept: int) -> None:
+        """Give back to the disk what was judged, but the last `kept` bytes of it and the head. Raises `OSError`."""
+        if self.first_gone:
+            last = self.source.read - len(self.rows) - max(kept, LEAST) // fmt.EVENT.itemsize
+            self.gone = let_go(self.source.path, self.first_gone, last, self.gone)
 
     def close(self, last: int, *, keep: bool) -> None:
         """Let go of the rows up to `last`, or keep them as the beginning."""
         gone = self.rows["seq"] <= last
         rows = self.rows[gone]
         if keep:
-            self.head = rows
+            self.head, self.first_gone = rows, self.source.read
         self.states = last_states(self.states, rows)
         self.rows = self.rows[~gone]
         self.begin = last
@@ -125,9 +118,8 @@ class LaunchGroup:
         """What the check of golden's steps found, when there are more."""
         self._golden = golden
         self._check = check
-        self._head = self._kept = head
+        self._head = head
         self._left_out = 0
-        self._leads: dict[int, frozenset[int]] = {}
         self._part = Part(goes_on=True, other_length=other_length)
         self._number = 0
 
@@ -139,30 +131,7 @@ class LaunchGroup:
 
     def join(self, rank: Rank) -> None:
         """Take another rank in, in the order of ranks."""
-        self.ranks = tuple(sorted((*self.ranks, rank), key=lambda each: each.number))
-
-    def leads(self, path: Path) -> Mapping[int, frozenset[int]]:
-        """For each rank, by its number, the optimizers whose steps count the iterations."""
-        self._steps(path)
-        return self._leads
-
-    def go_on(self, path: Path, sources: Mapping[int, tuple[Continued, Rows, From]], steps: int) -> None:
-        """Other processes go on with the training, from where so many of its steps were taken.
-
-        Args:
-            sources: for each rank, by its number, both processes as one, the rows of the second, and the place in
-                the first from where it goes on.
-        """
-        closed = self._kept + self._left_out if self._number else 0
-        if self._number and steps < self.steps:
-            # What was found in steps that are taken once more was found.
-            self.findings.take(self._judged(path, [None] * len(self.ranks), self.steps, self.sampled), self._number)
-        for rank in self.ranks:
-            rank.go_on(*sources[rank.number])
-        if steps < closed:
-            self._kept = min(steps, self._kept)
-            self._left_out = steps - self._kept
-        self.steps = min(self.steps, steps)
+        self.ranks = tuple(sorted((*self.ranks, rank), key=lambda each: int(each.source.meta.get("rank") or 0)))
 
     def judge(self, path: Path, *, ended: bool) -> tuple[Incident, ...] | None:
         """Judge the steps that were completed since; None where there are none.
@@ -172,7 +141,7 @@ class LaunchGroup:
         found = None
         while (steps := self._steps(path)) is not None:
             settled = len(steps.numbers) - (0 if ended or steps.closed else 1)
-            begun = self._kept if self._number else 0
+            begun = self._head if self._number else 0
             border = self._border(steps.ends, settled, begun)
             if border:
                 last = [int(end[border - 1]) for end in steps.ends]
@@ -195,9 +164,12 @@ class LaunchGroup:
         """Judge what is left of a training that has ended, as far as its steps decide it."""
         steps = self._steps(path)
         sampled = steps is not None and steps.sampled
-        outcome = self._judged(path, [None] * len(self.ranks), self.steps, sampled)
+        last: list[int | None] = [None] * len(self.ranks)
+        if steps is not None and sampled and len(self.ranks) > 1:
+            last = [int(end[-1]) for end in steps.ends]  # behind these each rank may have observed something else
+        outcome = self._judged(path, last, self.steps, sampled)
         self.findings.take(outcome, self._number)
-        self.observed += 0 if steps is None else len(steps.numbers) - (self._kept if self._number else 0)
+        self.observed += 0 if steps is None else len(steps.numbers) - (self._head if self._number else 0)
         self._number += 1
 
     @property
@@ -220,9 +192,6 @@ class LaunchGroup:
             return None
         if not self._number and not all(map(self._counts, processes)):
             return None
-        for rank, process in zip(self.ranks, processes, strict=True):
-            leads = frozenset(step.optimizer for step in process.lead_steps)
-            self._leads[rank.number] = self._leads.get(rank.number, frozenset()) | leads
         self.sampled = self.sampled or any(process.sampled for process in processes)
         if self.sampled and self._leave_out_what_others_lack(processes):
             return self._steps(path)
@@ -274,7 +243,7 @@ class LaunchGroup:
         return self._check(self._run(path, last), part)
 
     def _run(self, path: Path, last: Sequence[int | None]) -> Run:
-        head = self._kept if self._number else 0
+        head = self._head if self._number else 0
         found = [rank.process(border, head, self._left_out) for rank, border in zip(self.ranks, last, strict=True)]
         return Run(path, tuple(found), self.workers)
 
@@ -286,7 +255,7 @@ class LaunchGroup:
         if first:
             self.first = outcome
             self._part = replace(self._part, later=True, granted=granted(outcome))
-        self._left_out = steps - self._kept
+        self._left_out = steps - self._head
         self.steps = steps
         self._number += 1
 

@@ -57,6 +57,28 @@ def sizes(process: Process) -> Mapping[tuple[str, Stage], Mapping[int, int]]:
     return process.memo("sizes along", compute)
 
 
+def up_to_the_data(process: Process) -> frozenset[tuple[str, Stage]]:
+    """APIs and stages in which one line of one module goes over several sizes: sequences are as long as they are."""
+
+    def compute() -> frozenset[tuple[str, Stage]]:
+        wanted = process.type_codes.isin([CHOICE]) | process.api.isin(_WEIGHING)
+        inner = process.events["mod"] != 0
+        calls = np.flatnonzero(process.is_call & wanted & inner & (process.stage != INIT))
+        columns = [process.stage[calls], *(process.events[name][calls] for name in ("src", "mod", "args"))]
+        _, first = np.unique(np.stack(columns, axis=1), axis=0, return_index=True)
+        known: dict[tuple[str, Stage, int, int], int] = {}
+        varied: set[tuple[str, Stage]] = set()
+        for row in calls[first].tolist():
+            values = process.raw.symbols["args"][int(process.events["args"][row])].get("values") or {}
+            size, key = _size(process.api[row], values), (process.api[row], STAGES[int(process.stage[row])])
+            place = (*key, int(process.events["src"][row]), int(process.events["mod"][row]))
+            if size is not None and known.setdefault(place, size) != size:
+                varied.add(key)
+        return frozenset(varied)
+
+    return process.memo("sizes up to the data", compute)
+
+
 def examples(process: Process, position: int, claim: Along) -> Examples:
     """One example for a process. It is none where one of the usual numbers never came up, and another one did: a
     further use of a function, or one less, is no change of those that are there.

@@ -162,7 +162,7 @@ class DataFlow:
                     self.name, "torch.nn.functional", LossInput(value), scope=Scope.PINNED, family=f"{INPUT} {value}"
                 )
             for (api, stage), sizes in along.sizes(process).items():
-                if len(sizes) <= along.MOST:
+                if len(sizes) <= along.MOST and (api, stage) not in along.up_to_the_data(process):
                     yield Hypothesis(self.name, api, Along(api, stage, tuple(sorted(sizes))), scope=Scope.PINNED)
             for api in shapes_of_losses(process):
                 yield Hypothesis(self.name, api, AsTargets(api), scope=Scope.PINNED)

@@ -204,6 +204,8 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
     new = original == np.arange(len(rows))
     # Within one step the same batch may go through the model more than once.
     new |= process.window[rows] == process.window[rows[original]]
+    if process.raw.stretch is not None:
+        new |= _in_a_later_epoch(process, rows, rows[original])
     texts = ["", *(f" as in step {step}" for step in range(process.windows + 1))]
     texts += [f"{text}, an epoch earlier: the data is not shuffled again (see `set_epoch`)" for text in texts[1:]]
     codes = np.where(new, 0, process.window[rows[original]] + 1)
@@ -220,6 +222,15 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
         },
         Labels.of(codes, texts),
     )
+
+
+def _in_a_later_epoch(process: Process, rows: Ints, original: Ints) -> Bools:
+    """Of later steps than golden has: which of them do not follow the one whose batch they repeat. Golden may not have
+    come to the end of its data, of which the second pass goes through the same batches where nothing is shuffled.
+    """
+    numbers, stretch = process.numbers[process.window], process.raw.stretch
+    later = numbers[rows] >= (stretch.head if stretch is not None else 0)
+    return np.asarray(later & (numbers[rows] - numbers[original] > 1))
 
 
 def _epoch_between(process: Process, earlier: Ints, later: Ints) -> Bools:

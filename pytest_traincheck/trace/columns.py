@@ -75,6 +75,10 @@ class Columns:
         """The same events with other columns; those that are not named are shared."""
         return Columns({**self._columns, **columns})
 
+    def followed_by(self, others: Columns) -> Columns:
+        """These events and then others."""
+        return Columns({name: np.concatenate([column, others[name]]) for name, column in self._columns.items()})
+
     def arrange(self, rows: Ints | Bools) -> None:
         """Puts the given rows, in the given order, in the place of all; one column after the other, so that no more
         than one is there twice.

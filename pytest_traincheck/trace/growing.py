@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,13 @@ import numpy as np
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.columns import Columns, Rows
 from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.trace.gone import gone_rows
 from pytest_traincheck.trace.reader import RawTrace, read_meta
 from pytest_traincheck.trace.rows import checked_events
 from pytest_traincheck.trace.symbols import Tables, parse_symbols
 
 _NOTHING = np.empty(0, dtype=fmt.EVENT)
 _SIZE = fmt.EVENT.itemsize
-_AT_ONCE = 1 << 14
 
 
 class GrowingProcess:
@@ -29,8 +29,13 @@ class GrowingProcess:
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises `TraceError` where the description of the process cannot be read."""
+        """Raises `TraceError` where the description of the process cannot be read, or rows of it are gone."""
         self.path = path
+        if any(gone_rows(path)):
+            raise TraceError(
+                f"some events were let go while the run was watched (`--keep`): {path}; `traincheck trace` shows the "
+                "others"
+            )
         self.meta: Mapping[str, Any] = read_meta(path / "meta.json")
         self.tables: Tables = parse_symbols(b"", path / "symbols.jsonl", whole=False)
         self.done = False
@@ -63,12 +68,6 @@ class GrowingProcess:
         self._read_symbols()
         found = checked_events(Columns.of(rows[:written]), self.tables, self.path / "events.bin", whole=finished)
         return found[:]
-
-    def again(self) -> Iterator[Rows]:
-        """All rows that were read, piece by piece, once more."""
-        reader = GrowingProcess(self.path)
-        while reader.read < self.read and len(rows := reader.next_rows(min(self.read - reader.read, _AT_ONCE))):
-            yield rows
 
     def raw(self, events: Rows) -> RawTrace:
         """Some of its rows, in order of time, as a trace."""

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 from pytest_traincheck.trace.columns import Columns, Rows
 from pytest_traincheck.trace.errors import TraceError, damaged
 from pytest_traincheck.trace.format import FORMAT, SKETCH
+from pytest_traincheck.trace.gone import gone_rows
 from pytest_traincheck.trace.rows import checked_events, checked_sketches, parse_rows, read_events
 from pytest_traincheck.trace.schema import wrong_meta
 from pytest_traincheck.trace.stretch import Stretch
@@ -36,9 +37,8 @@ class RawTrace:
     """Set where the events are the first of a long training and some later ones."""
     until: int | None = None
     """Number of the last event, where later ones are left out."""
-    gaps: tuple[tuple[int, int], ...] = ()
-    """Times of which nothing counts, where another process went on from an earlier step: behind the first, up to the
-    second."""
+    gone: int = 0
+    """Rows that were let go while the process was watched."""
 
     @property
     def whole(self) -> bool:
@@ -53,15 +53,18 @@ def read_process(path: Path) -> RawTrace:
         TraceError: a file is missing, damaged or of a newer format, or fewer rows are there than were written.
     """
     meta = read_meta(path / "meta.json")
-    whole = _whole(meta)
+    gone = gone_rows(path)
+    whole = _whole(meta) and gone[0] == gone[1]
     written = bool(meta.get("events", 0)) and whole
     symbols_file, events_file = path / "symbols.jsonl", path / "events.bin"
     # Rows before symbols: of a run that still goes on, every row that is read has its symbols then.
-    rows = _events(events_file, needed=written, whole=whole)
+    rows = _events(events_file, gone, needed=written, whole=whole)
     symbols = parse_symbols(_content(symbols_file, needed=written), symbols_file, whole=whole)
     if whole and len(rows) != meta.get("events", len(rows)):
         raise damaged(events_file, f"it has {len(rows)} rows, and the process wrote {meta['events']}")
-    return RawTrace(path, meta, symbols, checked_events(rows, symbols, events_file, whole=whole))
+    return RawTrace(
+        path, meta, symbols, checked_events(rows, symbols, events_file, whole=whole), gone=gone[1] - gone[0]
+    )
 
 
 def read_sketches(raw: RawTrace) -> Rows:
@@ -76,8 +79,6 @@ def read_sketches(raw: RawTrace) -> Rows:
     found = checked_sketches(rows, raw.symbols, path, whole=whole)
     if raw.stretch is not None:
         found = found[raw.stretch.holds(found["at"])]
-    for begin, end in raw.gaps:
-        found = found[(found["at"] <= begin) | (found["at"] > end)]
     return found if raw.until is None else found[found["at"] <= raw.until]
 
 
@@ -119,10 +120,10 @@ def _content(path: Path, *, needed: bool) -> bytes:
         return stream.read()
 
 
-def _events(path: Path, *, needed: bool, whole: bool) -> Columns:
-    """The rows of `events.bin`; none where it is missing and not `needed`."""
+def _events(path: Path, gone: tuple[int, int], *, needed: bool, whole: bool) -> Columns:
+    """The rows of `events.bin` but those that are gone; none where it is missing and not `needed`."""
     with _opened(path, needed=needed) as stream:
-        return read_events(stream, path, whole=whole)
+        return read_events(stream, path, gone, whole=whole)
 
 
 @contextmanager

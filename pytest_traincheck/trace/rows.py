@@ -34,8 +34,9 @@ def parse_rows(data: bytes, layout: np.dtype[np.void], path: Path, *, whole: boo
     return np.frombuffer(data, dtype=layout, count=-(-len(data[:size].rstrip(b"\0")) // layout.itemsize))
 
 
-def read_events(stream: BinaryIO, path: Path, *, whole: bool) -> Columns:
-    """The rows of an open `events.bin` in the order of the file, without the zeros at its end.
+def read_events(stream: BinaryIO, path: Path, gone: tuple[int, int] = (0, 0), *, whole: bool) -> Columns:
+    """The rows of an open `events.bin` in the order of the file, without the zeros at its end, and without those from
+    `gone[0]` to `gone[1]`.
 
     Raises:
         TraceError: a `whole` file ends in the middle of a row.
@@ -46,7 +47,12 @@ def read_events(stream: BinaryIO, path: Path, *, whole: bool) -> Columns:
     _refuse_half_a_row(stream.read(length - size), path, whole=whole)
     used = -(-_without_zeros(stream, size) // fmt.EVENT.itemsize)
     stream.seek(0)
-    return Columns.read(stream, used)
+    first, last = (min(border, used) for border in gone)
+    if first == last:
+        return Columns.read(stream, used)
+    before = Columns.read(stream, first)
+    stream.seek(last * fmt.EVENT.itemsize)
+    return before.followed_by(Columns.read(stream, used - last))
 
 
 def _refuse_half_a_row(rest: bytes, path: Path, *, whole: bool) -> None:

@@ -142,6 +142,7 @@ def load_run(path: Path) -> Run:
         )
     for process in training:
         reject_unreliable(process.raw)
+        _reject_parts(process)
     for process in workers:
         # Loaders end their workers as they like, but what one has lost nobody may take for what it did.
         _reject_lost(process.raw)
@@ -181,6 +182,17 @@ def reject_unreliable(raw: RawTrace, *, finished: bool = True) -> None:
     if finished and not meta.get("finished", False):
         raise TraceError(
             f"the training process of rank {rank} did not finish: {raw.path}; look at its output for the reason"
+        )
+
+
+def _reject_parts(process: Process) -> None:
+    """Raises `TraceError` where not every step is there: what follows what in a run would be told wrong."""
+    raw = process.raw
+    if raw.gone or process.sampled:
+        what = f"{raw.gone} of its events were let go (`--keep`)" if raw.gone else "not every step was observed"
+        raise TraceError(
+            f"the trace of rank {process.rank} does not hold every step: {raw.path}: {what}; `traincheck trace` shows "
+            "what is there"
         )
 
 

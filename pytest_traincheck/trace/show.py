@@ -45,6 +45,7 @@ def _summary(process: Process) -> str:
     lines = [
         f"process {meta.get('pid')} (rank {process.rank} of {process.world_size}), {state}: {len(events)} events, "
         f"{len(events) * fmt.EVENT.itemsize} bytes",
+        *([f"  let go     {process.raw.gone} events behind the first steps"] if process.raw.gone else []),
         f"  command    {' '.join(redacted_words(meta.get('argv', [])))}",
         "  libraries  " + ", ".join(f"{name} {version}" for name, version in sorted(meta.get("versions", {}).items())),
         f"  steps      {process.windows} of {process.names.optimizers[process.lead_optimizer] or 'no optimizer'}",

@@ -64,6 +64,8 @@ class TrainRequest:
     """Part of the training's time that observing may take then."""
     keep: Path | None = None
     """Where the trace is kept; it is removed otherwise."""
+    keep_bytes: int | None = None
+    """How much of each trace is kept behind its first steps; None: all."""
 
     def as_configured(self, config: Config, spec: PipelineSpec) -> TrainRequest:
         """The same where the command is that of a pipeline: in its directory, with its first seed and interpreter."""
@@ -94,7 +96,7 @@ def run_watched(request: TrainRequest, tell: Callable[[Incident, int], None]) ->
         run_dir = request.keep or stack.enter_context(scratch_directory("watched")) / "run"
         training = Training()
         guard = _Guard(request, training, tell)
-        watch = Watch(run_dir, request.against, guard.incident)
+        watch = Watch(run_dir, request.against, guard.incident, request.keep_bytes)
         outcome = _ended_by_us(guard, _train(request, run_dir, training, guard, watch))
         candidate = SideInfo(describe_head(request.cwd), path=str(request.cwd), command=shlex.join(request.words))
         errors = [] if outcome.status is RunStatus.OK else [RunError("candidate", outcome.message, outcome.remedy)]

@@ -42,9 +42,13 @@ class Watch:
     against: Against
     tell: Callable[[Incident, int], None]
     """An incident, and how many steps had been looked at when it was found."""
+    keep: int | None = None
+    """Bytes of each trace that are kept behind its first steps; None: all."""
     failure: str = ""
     spent: float = 0.0
     """Seconds that looking took."""
+    notes: list[str] = field(default_factory=list)
+    """What there is to say of the watching itself."""
     _follower: Follower | None = None
     _told: set[str] = field(default_factory=set)
     _next: float = 0.0
@@ -74,6 +78,7 @@ class Watch:
                 return (), False
             incidents = follower.advance(ended=ended)
             follower.reject_unreliable()
+            self._let_go(follower)
             return incidents, follower.behind
         except (TraceError, GoldenError) as error:
             self.failure = str(error)
@@ -81,6 +86,14 @@ class Watch:
             what = f"{type(error).__name__}: {error}"
             self.failure = f"watching failed: {what}; please report this as a bug of pytest-traincheck"
         return (), False
+
+    def _let_go(self, follower: Follower) -> None:
+        if self.keep is not None:
+            try:
+                follower.let_go(self.keep)
+            except OSError as error:
+                self.keep = None
+                self.notes.append(f"the trace keeps all of its events: {error.strerror or error}")
 
     @property
     def over(self) -> bool:
@@ -122,7 +135,7 @@ class Watch:
         if follower is None or not follower.steps:
             return self._of_run(empty) if not errors else empty
         if errors or stopped or follower.longer:
-            short = follower.rows <= WHOLE and not follower.sampled
+            short = follower.rows <= WHOLE and not follower.sampled and not follower.gone
             whole = not errors and not stopped and not self.against.other_length and short
             return self._of_run(empty) if whole else self._of_stretches(empty, follower, stopped=stopped)
         return self._of_run(empty)
@@ -201,7 +214,7 @@ class Watch:
             incidents=judged.incidents,
             modules=first.modules if first is not None else (),
             errors=(*empty.errors, *(() if found.incidents or empty.errors else vacuous(found.verdicts))),
-            notes=(length, *judged.notes),
+            notes=(length, *self.notes, *judged.notes),
             renamed=first.renamed if first is not None else (),
             coverage=coverage,
             warnings=(

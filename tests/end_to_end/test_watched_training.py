@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -133,6 +134,35 @@ def test_what_goes_wrong_late_is_told_while_it_happens(project: Path, tmp_path: 
     assert (document["verdict"], document["format"]) == ("fail", 1)
 
 
+@pytest.mark.parametrize("every", ["7", "auto"])
+def test_a_right_training_of_which_few_steps_are_observed_passes(project: Path, tmp_path: Path, every: str) -> None:
+    out = tmp_path / "out.json"
+    done = traincheck(project, "run", "tiny", "--every", every, "--json", str(out), *command(300))
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert "the training made 300 steps, golden's runs 6" in said
+    found = re.search(r"(\d+) of its steps were observed", said)
+    assert found is not None
+    assert 8 < int(found[1]) < 150
+    (document,) = lines(out)
+    assert document["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(("mistake", "says"), [("zero_grad", "zero_grad"), ("frozen", "`Sequential.0.weight`")])
+def test_what_goes_wrong_late_is_told_at_the_next_step_that_is_observed(
+    project: Path, tmp_path: Path, mistake: str, says: str
+) -> None:
+    out = tmp_path / "out.json"
+    done = traincheck(
+        project, "run", "tiny", "--every", "10", "--json", str(out), *command(140), MISTAKE=f"{mistake}@83"
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    first, *_, document = lines(out)
+    assert says in first["title"]
+    assert 83 <= first["step"] <= 91
+    assert [incident["id"] for incident in document["incidents"]] == [first["id"]]
+
+
 @pytest.mark.fault(
     area="Runs", tried="--on-incident=stop", happens="SIGTERM, time to save, exit status 1 and the cause"
 )
@@ -248,6 +278,8 @@ def test_a_check_ends_at_the_first_incident(project: Path, tmp_path: Path) -> No
             ("run", "--golden", "golden_invariants/none.jsonl", "--", "python", "train.py"),
             "golden_invariants/none.jsonl",
         ),
+        (("run", "tiny", "--every", "0"), "no number of steps"),
+        (("run", "tiny", "--share", "120"), "no percentage"),
         (("watch", "nothing", "golden_invariants/tiny.jsonl"), "there is no directory"),
     ],
 )
