@@ -95,11 +95,12 @@ class ByHand:
         variables = recorder.variables
         watched: list[Slot] = []
         gradients: list[torch.Tensor] = []
-        for slot in variables.slots():
-            if slot.grad is None or slot.var.first is not None or (tensor := slot.tensor()) is None:
-                continue
-            gradient = (tensor.grad if tensor.is_leaf else None) if given is None else given.get(id(tensor))
-            if gradient is not None and tensor.requires_grad:
+        slots = [slot for slot in variables.slots() if slot.grad is not None and slot.var.first is None]
+        tensors = [slot.tensor() for slot in slots]
+        found = recorder.backwards.gradients(tensors) if given is None else given
+        for slot, tensor in zip(slots, tensors, strict=True):
+            gradient = found.get(id(tensor))
+            if gradient is not None and tensor is not None and tensor.requires_grad:
                 watched.append(slot)
                 gradients.append(gradient)
         if not watched:

@@ -15,6 +15,7 @@ import torch
 from . import digest as content
 from . import summary
 from .attributes import Attributes
+from .backwards import Backwards
 from .by_hand import ByHand
 from .context import (
     ENTRY,
@@ -53,7 +54,8 @@ class Recorder:
         self._threads = Threads()
         self.sources = SourceLines(self.symbols)
         self.modules = Modules(self.symbols, known, wrappers)
-        self.variables = Variables(self.symbols, self.modules)
+        self.backwards = Backwards(writer)
+        self.variables = Variables(self.symbols, self.modules, self.backwards)
         self.optimizers = Optimizers(self.symbols, self.variables)
         self.attributes = Attributes(self.symbols, self.modules)
         self.measures = Measures(self)

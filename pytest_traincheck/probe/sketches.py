@@ -286,11 +286,14 @@ class Sketches:
         """Gradients that are not as they were when last sketched."""
         if unobservable():
             return
+        slots = [slot for slot in self._recorder.variables.slots() if slot.grad is not None and slot.var.first is None]
+        owners = [slot.tensor() for slot in slots]
+        gradients = self._recorder.backwards.gradients(owners)
         with quiet(state):
-            for slot in self._recorder.variables.slots():
-                if slot.grad is None or slot.var.first is not None or (tensor := slot.tensor()) is None:
+            for slot, tensor in zip(slots, owners, strict=True):
+                if slot.grad is None or tensor is None:
                     continue
-                gradient = tensor.grad if tensor.is_leaf else None
+                gradient = gradients.get(id(tensor))
                 if gradient is not None:
                     self._variable(call, slot.grad, gradient, tensor)
                 elif slot.grad.id in self._noted:

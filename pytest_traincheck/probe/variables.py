@@ -12,6 +12,7 @@ import torch
 
 from . import digest as content
 from . import loose, numerics
+from .backwards import Backwards
 from .modules import Modules, Root
 from .storages import Remembered, remembered
 from .summary import dtype_name
@@ -49,8 +50,9 @@ _NOTED = 1024
 class Variables:
     """All tracked variables of this process. Methods that look at tensors are called under `quiet()`."""
 
-    def __init__(self, symbols: Symbols, modules: Modules) -> None:
+    def __init__(self, symbols: Symbols, modules: Modules, backwards: Backwards) -> None:
         self._symbols = symbols
+        self._backwards = backwards
         self._modules = modules
         self._generation = -1
         self._roots: list[Root] = []
@@ -273,6 +275,7 @@ class Variables:
     def look_at_new(self, emit: Emit, measure: Measure | None = None, made: Made | None = None) -> None:
         """First look at whatever has not been seen: initial states, and numbers about them where `measure` is given."""
         self.unseen = False
+        leaves: list[tuple[Var, torch.Tensor]] = []
         for slot in self.slots():
             if slot.var.state != content.UNSEEN or (tensor := slot.tensor()) is None:
                 continue
@@ -281,10 +284,12 @@ class Variables:
             if measure is not None and slot.var.kind == "parameter" and slot.var.first is None:
                 self._measure_initial(slot.var, tensor, measure, made)
             grad = slot.grad
-            if grad is None or grad.state != content.UNSEEN or not tensor.is_leaf or not tensor.requires_grad:
-                continue
-            if tensor.grad is None:
-                self._change(grad, tensor, content.ABSENT, 0, math.nan, emit)
+            if grad is not None and grad.state == content.UNSEEN and tensor.is_leaf and tensor.requires_grad:
+                leaves.append((grad, tensor))
+        gradients = self._backwards.gradients(tensor for _, tensor in leaves) if leaves else {}
+        for var, tensor in leaves:
+            if gradients.get(id(tensor), tensor) is None:
+                self._change(var, tensor, content.ABSENT, 0, math.nan, emit)
 
     def look_again(self, emit: Emit) -> None:
         """Everything, as if it was seen for the first time: nobody knows what became of it meanwhile."""
@@ -397,19 +402,22 @@ class Variables:
         """Gradients of everything that requires one; without `full` only those that seem to have changed."""
         full = full or self.gradients_dirty
         self.gradients_dirty = False
+        slots = self.slots()
+        tensors = [slot.tensor() if slot.grad is not None else None for slot in slots]
+        gradients = self._backwards.gradients(tensors)
         present: list[tuple[Var, torch.Tensor, torch.Tensor]] = []
         readables: list[torch.Tensor] = []
         true, false, absent = content.TRUE, content.FALSE, content.ABSENT
-        for slot in self.slots():
+        for slot, tensor in zip(slots, tensors, strict=True):
             var, flag = slot.grad, slot.flag
-            if var is None or flag is None or (tensor := slot.tensor()) is None:
+            if var is None or flag is None or tensor is None:
                 continue
             requires_grad = tensor.requires_grad
             if flag.state != (true if requires_grad else false):
                 self._look_at_flag(slot, tensor, emit)
-            if not requires_grad and var.state in (content.UNSEEN, content.ABSENT):
+            if (not requires_grad and var.state in (content.UNSEEN, content.ABSENT)) or id(tensor) not in gradients:
                 continue
-            grad = tensor.grad if tensor.is_leaf else None
+            grad = gradients[id(tensor)]
             if grad is None:
                 if var.state != absent:
                     self._change(var, tensor, content.ABSENT, 0, math.nan, emit)

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from probe_runs import BOOTSTRAP
 
+from pytest_traincheck.probe.digest import NONZERO
+
 LOOP = """
 import os, sys, time
 import torch
@@ -172,3 +174,61 @@ def test_threads_have_stacks_of_their_own(run: Any) -> None:
     assert {symbol["name"] for symbol in trace.all("thread")} >= {f"worker {i}" for i in range(4)}
     assert (trace.rows["end"][1:] > trace.rows["end"][:-1]).all()
     assert time.time() > trace.meta["started"]
+
+
+TRAINERS = """
+import threading
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+def train(turns):
+    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8))
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(turns):
+        optimizer.zero_grad()
+        F.mse_loss(model(torch.ones(16, 32)), torch.zeros(16, 8)).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+"""
+"""Reading a gradient beside the thread that trains with it ended nearly every such process with SIGSEGV."""
+
+
+@pytest.mark.slow
+def test_threads_that_train_models_of_their_own(run: Any) -> None:
+    outcome = run(
+        TRAINERS
+        + textwrap.dedent(
+            """
+            threads = [threading.Thread(target=train, args=(30,), name=f"trainer {i}") for i in range(4)]
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+            print("trained")
+            """
+        )
+    )
+    assert outcome.stdout == "trained\n"
+    trace = outcome.trace
+    assert len(trace.called("torch.optim.AdamW.step")) == 120
+    assert len([change for change in trace.changed("gradient") if change.new == NONZERO]) == 4 * 4 * 30, (
+        "each thread reads the gradients of its own model"
+    )
+    assert not trace.meta["probe_errors"]
+
+
+@pytest.mark.slow
+def test_a_thread_that_trains_when_another_one_has_ended(run: Any) -> None:
+    outcome = run(
+        TRAINERS
+        + textwrap.dedent(
+            """
+            for _ in range(2):
+                thread = threading.Thread(target=train, args=(3,))
+                thread.start()
+                thread.join()
+            """
+        )
+    )
+    trace = outcome.trace
+    assert len([change for change in trace.changed("gradient") if change.new == NONZERO]) == 2 * 4 * 3
+    assert not trace.meta["left_out"], "nothing is left unread"

@@ -129,10 +129,16 @@ def install(probe: Probe) -> None:
         if probe.recorder is not None:
             probe.recorder.measures.saved_hooks = True
 
+    def begun(roots: Any, *_: Any, **__: Any) -> None:
+        if probe.recorder is not None:
+            probe.recorder.backwards.begin(roots)
+
     # The method beside what it calls, which libraries call as well, but which cannot be observed everywhere.
     watch(probe, torch.autograd.graph.saved_tensors_hooks.__enter__, hooked)
     watch(probe, torch._C._autograd._push_saved_tensors_default_hooks, hooked)
     of_one = getattr(torch._C._autograd.SavedTensor, "register_hooks", None)
     watch(probe, getattr(of_one, "__func__", None), hooked)
+    # What both functions end in. Also while they sleep: another thread may wake, and read gradients.
+    watch(probe, torch.autograd.graph._engine_run_backward, begun, light=True)
     observe(probe, torch.autograd.backward, Backward("torch.autograd.backward", "autograd"))
     observe(probe, torch.autograd.grad, Grad("torch.autograd.grad", "autograd"))
