@@ -219,6 +219,15 @@ class Training(TraceBuilder):
         digest = digest_of(self.digest(parameter.variable), *(cause or (self._moment,)))
         self.change(parameter.variable, NONZERO, digest)
 
+    def load(self, model: Model, other: Model, *, without: Sequence[str] = ()) -> None:
+        """`model.load_state_dict(...)` with what another model of its class has."""
+        with self.call("torch.nn.Module.load_state_dict", type="mode", module=model.number):
+            for name, parameter in model.parameters.items():
+                self.measure("load.given", float(name not in without), variable=parameter.variable)
+                if name not in without:
+                    source = other.parameters[name].holder.variable
+                    self.change(parameter.holder.variable, self.state(source), self.digest(source))
+
     def schedule(self, optimizer: Optimizer, factor: float = 0.5, *, kind: str = STEP_LR) -> None:
         with self.call(f"{kind}.step", type="scheduler", optimizer=optimizer.number, line=LINES["scheduler"]):
             optimizer.rates[:] = [rate * factor for rate in optimizer.rates]

@@ -28,6 +28,7 @@ _UP_TO_GRADIENT = frozenset(
 )  # fmt: skip
 _UP_TO_UPDATE = _UP_TO_GRADIENT | {
     Place.CHOICE, Place.PREPARATION, Place.SCHEDULING, Place.RATE, Place.COURSE, Place.ARRIVAL, Place.RESUMED,
+    Place.KEPT,
 }  # fmt: skip
 
 _SOURCES: dict[Place, frozenset[Place]] = {
@@ -52,7 +53,10 @@ _SOURCES: dict[Place, frozenset[Place]] = {
     # What a schedule is relative to is decided elsewhere, and does not change its course.
     Place.COURSE: frozenset({Place.CLASS, Place.BACKWARD, Place.STEP, Place.SCHEDULING, Place.RESUMED}),
     Place.AGREEMENT: frozenset(
-        {Place.HELD, Place.CLASS, Place.BACKWARD, Place.EXCHANGE, Place.STEP, Place.AVERAGING, Place.AGREEMENT}
+        {
+            Place.HELD, Place.CLASS, Place.BACKWARD, Place.EXCHANGE, Place.STEP, Place.AVERAGING, Place.AGREEMENT,
+            Place.KEPT,
+        }
     ),
 }  # fmt: skip
 """Effect -> what can produce it. What is not listed here, a rule of a plugin say, may follow from anything."""

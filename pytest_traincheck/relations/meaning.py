@@ -19,6 +19,8 @@ class Place(Enum):
     INITIAL = "initial values"
     RESUMED = "resumed state"
     """State that an optimizer has from earlier steps."""
+    KEPT = "kept values"
+    """What trained parameters have from the step before."""
     HELD = "held parameters"
     """Which parameters optimizers hold, and which are trainable."""
     CHOICE = "choice"

@@ -31,7 +31,9 @@ class Late:
     evaluates_every: int = 3
     clips: bool = True
     resumes_at: int = -1
-    """The step before which model and optimizer are made anew."""
+    """The step before which model and optimizer are made anew, and the model gets the values of the first one."""
+    forgets: Sequence[str] = ()
+    """Parameters that it does not get."""
 
     def but(self, **changes: object) -> Late:
         return replace(self, **changes)  # type: ignore[arg-type]
@@ -40,7 +42,9 @@ class Late:
         model, optimizer = self._made(t)
         for step in range(self.steps):
             if step == self.resumes_at:
+                before = model
                 model, optimizer = self._made(t)
+                t.load(model, before, without=self.forgets)
             wrong = step == self.at or step in self.again or (self.since and 0 <= self.at < step)
             self._step(t, model, optimizer, self.goes_wrong if wrong else "")
             if step % self.evaluates_every == self.evaluates_every - 1:
@@ -50,6 +54,8 @@ class Late:
                     t.forward(model, line="evaluate")
                 if wrong and self.goes_wrong == "writes in evaluation":
                     t.move(model.parameters["embed.weight"])
+                if wrong and self.goes_wrong == "writes into what is trained":
+                    t.move(model.parameters["fc2.weight"])
                 if not (wrong and self.goes_wrong == "stays in eval"):
                     t.mode(model, True)
 

@@ -21,6 +21,7 @@ WRONG = {
     "calls backward twice": "backward",
     "stays in eval": "eval mode",
     "writes in evaluation": "embed.weight",
+    "writes into what is trained": "something else is written into `Net.fc2.weight`",
 }
 
 
@@ -153,6 +154,16 @@ def test_a_training_that_resumes_is_followed_from_its_first_step_on(recorder: Re
     told, found = follow(recorder.tell(Late(steps=150, resumes_at=75), seed=7).path, golden, piece=5)
     assert not told
     assert not found.incidents
+
+
+@pytest.mark.parametrize("at", [3, 70, 75, 141])
+def test_what_a_resume_does_not_restore_is_told(recorder: Recorder, at: int) -> None:
+    golden = recorder.learn(Late())
+    run = recorder.tell(Late(steps=150, resumes_at=at, forgets=("fc2.weight",)), seed=7)
+    told, _ = follow(run.path, golden, piece=50)
+    ((title, (incident, seen)),) = told.items()
+    assert "without what `Net.fc2.weight` had: a resume restored only the others" in title
+    assert (incident.cause.step, seen <= at + 3) == (at, True)
 
 
 def test_a_call_around_the_step_belongs_to_it(recorder: Recorder) -> None:

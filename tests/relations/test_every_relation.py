@@ -92,6 +92,7 @@ BREAKS: dict[str, Break] = {
     "Averages": Break(Place.AVERAGING, Deviation.DIFFERENT, {"decay": 0.5}),
     "Band": Break(Place.NUMBER, Deviation.DIFFERENT, {"scale": 1e6}),
     "Begins": Break(Place.INITIAL, Deviation.DIFFERENT, {"state": lambda net: type(net)().state_dict()}),
+    "Between": Break(Place.KEPT, Deviation.EXTRA, {"after_step": merged}),
     "Bounded": Break(Place.CHOICE, Deviation.DIFFERENT, {"batch_size": 4}),
     "Carried": Break(Place.RESUMED, Deviation.DIFFERENT, {"between": lambda optimizer: optimizer.state.clear()}),
     "Clipped": Break(Place.PREPARATION, Deviation.FEWER, {"clipped": lambda net: net.head.parameters()}),

@@ -1,0 +1,119 @@
+"""Between: whether the trained parameters of a model are, when a step begins, what the step before has left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, all_of, listed, variable_names
+from pytest_traincheck.relations.context import rank_label
+from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
+from pytest_traincheck.relations.steps_between import HOLDS, NOT_RESTORED, UNKNOWN, WRITTEN, judged, pairs_of
+from pytest_traincheck.rules.claims import Claim
+from pytest_traincheck.rules.model import Invariant, Scope
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace.labels import Ints, Labels
+
+SUBJECT = "torch.nn.Parameter.data"
+_SEEN = ("as the step before has left it", "written to", "not restored")
+_WORDS = Words(
+    names=("load_state_dict", "copy_", "mul_", "lerp_", "clamp_", "fill_", "add_"),
+    parts=("restore", "resume", "swap", "average", "ema"),
+    words=("checkpoint", "data", "strict"),
+    finds_variables=True,
+)
+
+
+@dataclass(frozen=True)
+class LeftAlone(Claim):
+    """Nothing but steps of optimizers writes into the trained parameters of a model, by its name."""
+
+    root: str
+
+
+class Between:
+    """When an optimizer takes a step, each parameter that it holds has the value that the last step has left which an
+    optimizer took with it.
+
+    What is written and taken back in between, as weights that are exchanged for an evaluation, is no write. Loading
+    the state of all trained parameters of a model is none either, nor is going on with new objects that have what the
+    old ones had; where only a part is restored, the rest is named.
+    """
+
+    name = "Between"
+    claims: ClassVar[tuple[type[Claim], ...]] = (LeftAlone,)
+
+    def layer(self, claim: LeftAlone) -> int:
+        return 1
+
+    def meaning(self, rule: Invariant[LeftAlone]) -> Meaning:
+        return Meaning(Place.KEPT, between_steps=True, words=_WORDS)
+
+    def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
+        for process in run.processes:
+            roots = np.unique(pairs_of(process).root).tolist()
+            for root in sorted({process.names.roots[number] for number in roots} - {""}):
+                yield Hypothesis(self.name, SUBJECT, LeftAlone(root), scope=Scope.PINNED)
+
+    def examples(self, claim: LeftAlone, run: Run) -> Examples:
+        return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
+
+    def sentence(self, claim: LeftAlone, subject: str, when: str) -> str:
+        return f"Between two optimizer steps nothing is written into the trained parameters of `{claim.root}`{when}."
+
+    def finding(self, invariant: Invariant[LeftAlone], run: Run, examples: Examples, broken: Ints) -> Finding:
+        root, first = invariant.claim.root, int(broken[0])
+        process = run.processes[int(examples.process[first])]
+        step = process.step_number(int(examples.row[first]))
+        seen = examples.observed[first] if examples.observed is not None else _SEEN[WRITTEN]
+        names = variable_names(run, examples, _at(run, examples, step, broken))
+        if seen == _SEEN[NOT_RESTORED]:
+            all_lost = not examples.holds[_at(run, examples, step, np.arange(len(examples)))].any()
+            return Finding(
+                f"In the golden run the trained parameters of `{root}` went from step to step; in the candidate "
+                f"training goes on at step {step} without what {listed(names)} had: a resume restored "
+                f"{'none of them' if all_lost else 'only the others'}.",
+                "each step begins with what the step before has left",
+                f"not restored before step {step}: {listed(names)}",
+                value=all_of(names),
+                deviation=Deviation.LACKING,
+            )
+        return Finding(
+            f"In the golden run nothing but optimizer steps changed the trained parameters of `{root}`; in the "
+            f"candidate something else is written into {listed(names)} before step {step}.",
+            "changed by optimizer steps alone",
+            f"written to before step {step}: {listed(names)}",
+            value=all_of(names),
+            deviation=Deviation.EXTRA,
+        )
+
+
+def _at(run: Run, examples: Examples, step: int, places: Ints) -> Ints:
+    """Those of the examples that stand for what came before one step."""
+    there = [
+        run.processes[int(examples.process[place])].step_number(int(examples.row[place])) == step
+        for place in places.tolist()
+    ]
+    found: Ints = places[np.array(there, dtype=bool)]
+    return found
+
+
+def _examples(process: Process, position: int, claim: LeftAlone) -> Examples:
+    """One example for each parameter between each two steps, as far as it is known what it was."""
+    pairs = pairs_of(process)
+    mine = np.flatnonzero(Labels.of(pairs.root, process.names.roots).isin([claim.root]))
+    found = judged(process)[mine]
+    mine, found = mine[found != UNKNOWN], found[found != UNKNOWN]
+    if not len(mine):
+        return EMPTY
+    return Examples(
+        np.asarray(found == HOLDS),
+        np.full(len(mine), position),
+        pairs.row[mine],
+        pairs.variable[mine],
+        {"rank": rank_label(process, len(mine))},
+        Labels.of(found, _SEEN),
+    )
