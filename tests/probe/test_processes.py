@@ -188,7 +188,7 @@ def train(turns):
     for _ in range(turns):
         optimizer.zero_grad()
         F.mse_loss(model(torch.ones(16, 32)), torch.zeros(16, 8)).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(model.parameters(), 1e6)  # far from it: clipping would be one more change
         optimizer.step()
 """
 """Reading a gradient beside the thread that trains with it ended nearly every such process with SIGSEGV."""
@@ -210,7 +210,9 @@ def test_threads_that_train_models_of_their_own(run: Any) -> None:
     assert outcome.stdout == "trained\n"
     trace = outcome.trace
     assert len(trace.called("torch.optim.AdamW.step")) == 120
-    assert len([change for change in trace.changed("gradient") if change.new == NONZERO]) == 4 * 4 * 30, (
+    read = len([change for change in trace.changed("gradient") if change.new == NONZERO])
+    # Which leaves are the first thread's is not known in a pass that it began alone and ends beside another one.
+    assert read == 4 * 4 * 30 or (read == 4 * 4 * 30 - 4 and trace.meta["left_out"]), (
         "each thread reads the gradients of its own model"
     )
     assert not trace.meta["probe_errors"]
