@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .core import native
 from .symbols import Api
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 RAISED, ENTRY, TRAINING, NONFINITE = 1, 2, 4, 8
 """Flags of a call."""
 
-NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
+NO_KWARGS: Mapping[str, Any] = MappingProxyType({}) if native is None else native.NO_KWARGS
 
 
 class Call:
@@ -61,6 +62,11 @@ class ThreadState:
         self.modules = 0
         self.in_step = 0
         self.closure: CodeType | None = None
+
+
+if native is not None:
+    Call = native.Call  # type: ignore[misc]
+    ThreadState = native.ThreadState  # type: ignore[misc]
 
 
 class Threads(threading.local):

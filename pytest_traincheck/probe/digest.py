@@ -18,6 +18,7 @@ import torch
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
 from . import walk
+from .core import native
 
 ABSENT, ZERO, NONZERO, NONFINITE, FALSE, TRUE, VALUE, UNSEEN = range(8)
 
@@ -198,6 +199,9 @@ Look = tuple[int, int, int, int, bytes]
 
 def look(tensor: torch.Tensor, finite: bool = False, state_known: int = 0) -> Look:
     """State (as `state` has it, unless `state_known`), digest and sample. Call under `quiet()`."""
+    if native is not None and (found := native.look(tensor, finite, state_known)) is not None:
+        seen: Look = found
+        return seen
     if not _is_block(tensor) or not (size := tensor.nbytes) or not (pointer := tensor.data_ptr()):
         pointer = tensor.data_ptr() if tensor.layout is torch.strided else 0
         return state_known or state(tensor, finite), digest(tensor), pointer, 0, b""

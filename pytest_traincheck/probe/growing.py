@@ -38,6 +38,11 @@ class GrowingFile:
         self._identity: tuple[int, int] | None = None
         self.grow()
 
+    @property
+    def address(self) -> int:
+        """Where `memory` begins."""
+        return self._address
+
     def grow(self) -> None:
         """Make room for another chunk. Raises `OSError` where the disk has none, or the file is not ours any more."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if self._identity is None else 0)

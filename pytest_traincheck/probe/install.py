@@ -20,6 +20,7 @@ from ..frameworks.description import Framework
 from ..frameworks.extensions import FRAMEWORK, NONE, VARIABLE, Extensions
 from . import storages
 from .context import unseen
+from .core.short_ways import writer
 from .in_place import Hooks
 from .names import is_user_file
 from .patch import Patches
@@ -28,7 +29,6 @@ from .sampling import sampling
 from .targets import absent_modules
 from .theirs import is_theirs
 from .wrappers import Wrappers
-from .writer import TraceWriter
 
 _FAMILIES = (
     "functions",
@@ -101,7 +101,7 @@ class Probe:
         self.write_meta()
 
     def _open(self, known: list[torch.nn.Module]) -> None:
-        recorder = Recorder(TraceWriter(self._run_dir), known, self._wrappers)
+        recorder = Recorder(writer(self._run_dir), known, self._wrappers)
         for code in self._codes:
             recorder.sources.stop_at(code)
         recorder.sampling = sampling(recorder, self.patches) if not known else None

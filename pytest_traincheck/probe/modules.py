@@ -35,6 +35,13 @@ def _entries(module: torch.nn.Module) -> int:
 _Ref = weakref.ref[torch.nn.Module]
 
 
+def _trained_plainly(cls: type) -> bool:
+    asked = type.__getattribute__(cls, "__getattribute__")
+    return asked is object.__getattribute__ and not any(
+        "training" in type.__getattribute__(base, "__dict__") for base in type.__getattribute__(cls, "__mro__")
+    )
+
+
 def _nothing() -> None:
     """What is no module."""
 
@@ -42,7 +49,9 @@ def _nothing() -> None:
 class ModuleInfo:
     """What is known about one live module."""
 
-    __slots__ = ("api", "cls", "entries", "mod", "path", "plain", "ref", "root", "tensors", "told", "wrapper")
+    __slots__ = (
+        "api", "cls", "entries", "mod", "path", "plain", "plainly_trained", "ref", "root", "tensors", "told", "wrapper",
+    )  # fmt: skip
 
     def __init__(self, module: torch.nn.Module, ref: _Ref, wrapper: Wrapper | None) -> None:
         self.ref = ref
@@ -52,6 +61,8 @@ class ModuleInfo:
         self.root: Root | None = None
         self.path = ""
         self.wrapper = wrapper
+        self.plainly_trained = False
+        """Whether `training` is read from the module's own dictionary and nobody is asked for it."""
         self.entries = -1
         self.plain: dict[str, Any] = {}
         """How many entries the module had, and its plain attributes, when they were last looked at."""
@@ -104,9 +115,15 @@ class Modules:
         """
         self._ordinal = 0
         self._apis = ByClass[Api]()
+        self._plainly_trained = ByClass[bool]()
         self.generation = 0
         for module in known:
             self.add(module)
+
+    @property
+    def infos(self) -> dict[int, ModuleInfo]:
+        """What is known of modules, by `id`. It stays the same object."""
+        return self._infos
 
     @property
     def roots(self) -> list[Root]:
@@ -131,6 +148,10 @@ class Modules:
         # by which models are numbered, would be up to the allocator.
         self._infos.pop(key, None)
         info = self._infos[key] = ModuleInfo(module, ref, self.wrappers.of(type(module)))
+        plainly = self._plainly_trained.get(info.cls)
+        info.plainly_trained = (
+            self._plainly_trained.put(info.cls, _trained_plainly(info.cls)) if plainly is None else plainly
+        )
         if info.wrapper is not None:
             self.wrapped.add(info.wrapper)
         self._pending.append(ref)

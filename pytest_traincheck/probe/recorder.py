@@ -29,6 +29,7 @@ from .context import (
     quiet,
     unobservable,
 )
+from .core.short_ways import of as short_ways
 from .evaluations import Evaluations
 from .measures import Measures
 from .modules import Modules, Root
@@ -51,7 +52,7 @@ class Recorder:
         self.writer = writer
         self.clock = count(1)
         self.symbols = Symbols(writer)
-        self._threads = Threads()
+        self.thread_states = Threads()
         self.sources = SourceLines(self.symbols)
         self.modules = Modules(self.symbols, known, wrappers)
         self.backwards = Backwards(writer)
@@ -62,6 +63,9 @@ class Recorder:
         self.sketches = Sketches(self)
         self.evaluations = Evaluations(self)
         self.by_hand = ByHand(self)
+        self.native = short_ways(self)
+        """Records what is like something that has been before, see `core`."""
+        self.sources.native = self.native
         self.sampling: Sampling | None = None
         """Set where not every step is observed."""
         self.step_code: CodeType | None = None
@@ -71,7 +75,7 @@ class Recorder:
     @property
     def threads(self) -> ThreadState:
         """State of the calling thread."""
-        return self._threads.state
+        return self.thread_states.state
 
     # calls
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from types import CodeType, FrameType
+from typing import Any
 
 from .names import is_user_file
 from .symbols import Symbols
@@ -18,6 +19,8 @@ class SourceLines:
 
     def __init__(self, symbols: Symbols) -> None:
         self._symbols = symbols
+        self.native: Any = None
+        """What has learnt from these tables, see `core`."""
         # By `id`, since the hash of a code object is that of its content. The objects are kept, so no id is used twice.
         self._codes: list[CodeType] = []
         self._kinds: dict[int, int] = {}
@@ -27,12 +30,23 @@ class SourceLines:
     def stop_at(self, observed: CodeType) -> None:
         """Frames of `observed` are calls on the stack: whoever is called from there has the same line as that call."""
         self._learn(observed, _OBSERVED)
+        if self.native is not None:
+            self.native.forget()  # it may have been a library's until now
+
+    @property
+    def tables(self) -> tuple[dict[int, int], dict[tuple[int, int], int]]:
+        """Kinds of code objects by `id`, and `src` ids by `id` and instruction. They stay the same objects."""
+        return self._kinds, self._ids
 
     def _learn(self, code: CodeType, kind: int) -> int:
         if len(self._codes) > _MAX_CODES:
+            if self.native is not None:
+                self.native.forget()
             kept = [known for known in self._codes if self._kinds.get(id(known)) == _OBSERVED]
-            self._codes, self._kinds = kept, {id(known): _OBSERVED for known in kept}
+            self._kinds.clear()
+            self._kinds.update((id(known), _OBSERVED) for known in kept)
             self._ids.clear()
+            self._codes = kept
         if self._kinds.get(id(code)) != _OBSERVED:
             self._codes.append(code)
             self._kinds[id(code)] = kind
@@ -47,7 +61,6 @@ class SourceLines:
             kind = kinds.get(id(code))
             if kind is None:
                 kind = self._learn(code, _USER if is_user_file(code.co_filename) else _LIBRARY)
-                kinds = self._kinds
             if kind == _USER:
                 key = (id(code), frame.f_lasti)
                 found = self._ids.get(key)

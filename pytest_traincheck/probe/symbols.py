@@ -46,6 +46,11 @@ class Symbols:
         self._ret: dict[Any, int] = {}
         self._distinct: dict[tuple[str, int], int] = {}
 
+    @property
+    def tables(self) -> tuple[dict[Any, int], ...]:
+        """APIs, contexts, argument lists and results by their keys. They stay the same objects."""
+        return self._apis, self._ctx, self._args, self._ret
+
     def new(self, kind: str, fields: dict[str, Any]) -> int:
         """Write a new symbol and return its number."""
         with self._lock:

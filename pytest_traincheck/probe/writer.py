@@ -34,12 +34,15 @@ _MOST = (1 << 32) - 1
 class TraceWriter:
     """Writes the trace of this process below `run_dir`. Never raises after construction: failures are counted."""
 
+    core = "python"
+    """What writes the rows."""
+
     def __init__(self, run_dir: Path) -> None:
         self.directory = run_dir / f"proc-{os.getpid()}-{time_ns()}"
         self.directory.mkdir(parents=True)
         self.meta: dict[str, Any] = {}
-        self.rows = 0
-        self.lost = 0
+        self._rows = 0
+        self._lost = 0
         self.started = 0.0
         self.error_count = 0
         self.errors: list[dict[str, str]] = []
@@ -52,6 +55,16 @@ class TraceWriter:
         self._events = GrowingFile(self.directory / "events.bin", _CHUNK)
         self._sketches: GrowingFile | None = None
         self._room = self._events.capacity // _SIZE
+
+    @property
+    def rows(self) -> int:
+        """How many were written."""
+        return self._rows
+
+    @property
+    def lost(self) -> int:
+        """How many rows, symbols and sketches there was no room for."""
+        return self._lost
 
     def call(
         self,
@@ -68,14 +81,14 @@ class TraceWriter:
         Drawing the number and writing the row are one step under the lock, so rows are in the order of `end`.
         """
         with self._lock:
-            if (row := self.rows) < self._room or self._grow():
-                self.rows = row + 1
+            if (row := self._rows) < self._room or self._grow():
+                self._rows = row + 1
                 _pack(
                     self._events.memory, row * _SIZE, CALL, flags, thread, call.seq, next(clock), call.parent,
                     call.number, call.ctx, call.args, ret, call.src, call.mod, call.opt, 0, 0, 0, digest, value,
                 )  # fmt: skip
             else:
-                self.lost += 1
+                self._lost += 1
 
     def change(
         self,
@@ -92,15 +105,15 @@ class TraceWriter:
     ) -> None:
         """Write a change row with the next number of `clock`."""
         with self._lock:
-            if (row := self.rows) < self._room or self._grow():
-                self.rows = row + 1
+            if (row := self._rows) < self._room or self._grow():
+                self._rows = row + 1
                 seq = next(clock)
                 _pack(
                     self._events.memory, row * _SIZE, CHANGE, 0, thread, seq, seq, parent,
                     subject, ctx, 0, 0, src, 0, 0, old, new, 0, digest, value,
                 )  # fmt: skip
             else:
-                self.lost += 1
+                self._lost += 1
 
     def measure(
         self,
@@ -116,15 +129,15 @@ class TraceWriter:
         """Write a measure of a call (none: outside every call) with the next number of `clock`."""
         about = (parent.seq, parent.ctx, parent.src, parent.mod) if parent is not None else (0, 0, 0, 0)
         with self._lock:
-            if (row := self.rows) < self._room or self._grow():
-                self.rows = row + 1
+            if (row := self._rows) < self._room or self._grow():
+                self._rows = row + 1
                 seq = next(clock)
                 _pack(
                     self._events.memory, row * _SIZE, MEASURE, 0, thread, seq, seq, about[0],
                     subject, about[1], var, 0, about[2], about[3], opt, 0, 0, 0, digest, value,
                 )  # fmt: skip
             else:
-                self.lost += 1
+                self._lost += 1
 
     def sketch(self, clock: Iterator[int], call: int, slot: int, var: int, found: Sketch, faint: int) -> None:
         """Append a row to `sketches.bin` with the next number of `clock`."""
@@ -151,7 +164,7 @@ class TraceWriter:
                 )
             except OSError as error:
                 self.error("writing sketches.bin", error)
-                self.lost += 1
+                self._lost += 1
 
     def _grow(self) -> bool:
         """Make room for another chunk; false when the disk has none or the trace was closed."""
@@ -176,7 +189,7 @@ class TraceWriter:
                 self._symbols.append(line)
             except OSError as error:
                 self.error("writing symbols.jsonl", error)
-                self.lost += 1
+                self._lost += 1
 
     def error(self, where: str, error: BaseException) -> None:
         """Count a failure of the probe and keep the first few. Raises `error` itself when it is the user's."""
@@ -197,6 +210,7 @@ class TraceWriter:
             "format": FORMAT,
             **self.meta,
             "finished": finished,
+            "core": self.core,
             "events": self.rows,
             "lost_events": self.lost,
             "probe_errors": self.errors,

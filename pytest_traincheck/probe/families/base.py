@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..context import NO_KWARGS, Call, ThreadState, left_in_the_middle, unseen
+from ..core import native
 from ..in_place import Hooks, InPlace
 from ..names import is_user_file
 from ..patch import Kind
@@ -123,6 +124,10 @@ class Family:
     """What kind of rare call it is, for which a probe that sleeps wakes; see `Sampling`."""
     trains = False
     """Whether it is part of a training step."""
+    simple: Api | None = None
+    """The API of all its calls, where each is recorded with nothing beside it, as `plain` and `measuring` say, or lies
+    within an optimizer's own step; it is not `rare`, nor does it train.
+    """
     parameters: Parameters
     """Those of the function that was observed last. A family that asks for it observes one signature."""
 
@@ -234,7 +239,12 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
         if recorder is not None:
             _close_raised(recorder, recorder.threads, call)
 
-    return Hooks(enter_packed if kind.packed else enter, leave, raised)
+    entering = enter_packed if kind.packed else enter
+    if native is not None and family.simple is not None:
+        told = (family.simple, family.measuring, kind.own_frame, kind.packed, entering, leave)
+        entering, leaving = native.function_hooks(probe, *told)
+        return Hooks(entering, leaving, raised)
+    return Hooks(entering, leave, raised)
 
 
 def _observed(recorder: Recorder, state: ThreadState, family: Family, args: tuple[Any, ...]) -> bool:

@@ -8,6 +8,7 @@ import torch
 
 from ..by_class import ByClass
 from ..context import ENTRY, TRAINING, Call, ThreadState, quiet, unobservable, unseen
+from ..core import native
 from ..in_place import Hooks, InPlace
 from ..modules import ModuleInfo
 from ..storages import remembered
@@ -84,7 +85,11 @@ def _observe_calls(probe: Probe) -> None:
                 recorder.threads.modules -= token[1].opens
                 recorder.end_raised(recorder.threads, token[1])
 
-    patch = probe.patches.observe(torch.nn.Module.__call__, lambda _: Hooks(enter, leave, raised))
+    hooks = Hooks(enter, leave, raised)
+    if native is not None:
+        entering, leaving = native.module_hooks(probe, enter, leave)
+        hooks = Hooks(entering, leaving, raised)
+    patch = probe.patches.observe(torch.nn.Module.__call__, lambda _: hooks)
     if isinstance(patch, InPlace):
         probe.stop_at(patch.observed)
 

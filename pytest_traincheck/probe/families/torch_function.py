@@ -25,6 +25,7 @@ class TorchFunction(Family):
 
     def __init__(self, api: Api) -> None:
         self._api = api
+        self.simple = api if self.plain or self.measuring else None
 
     def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
         state = recorder.threads

@@ -1,0 +1,355 @@
+/* `Core`: how a call is opened and closed (`Recorder.begin` and `end`) where everything about it is known already. */
+
+#include "core.h"
+
+PyTypeObject *CoreType;
+
+static unsigned long long serials;
+
+/* The core and the thread's state of the probe's recorder. `recorded`: whether calls are recorded here and now; where
+ * they are and there is no core, or something else is unusual, NULL with `recorded` 1. A borrowed reference: the
+ * recorder holds its core, and nothing runs here that could let go of it. */
+Core *core_of(PyObject *probe, ThreadState **state, int *recorded)
+{
+    PyObject *found, *recorder = PyObject_GetAttr(probe, name_recorder);
+    Core *core;
+    *recorded = 1;
+    if (recorder == NULL) goto missed;
+    if (recorder == Py_None) {
+        Py_DECREF(recorder);
+        *recorded = 0;
+        return NULL;
+    }
+    core = (Core *)PyObject_GetAttr(recorder, name_native);
+    Py_DECREF(recorder);
+    if (core == NULL) goto missed;
+    Py_DECREF(core);
+    if (Py_TYPE(core) != CoreType) return NULL;
+    found = PyObject_GetAttr(core->threads, name_state);
+    if (found == NULL) goto missed;
+    Py_DECREF(found); /* this thread holds it */
+    if (Py_TYPE(found) != ThreadStateType) return NULL;
+    *state = (ThreadState *)found;
+    found = PyDict_GetItemWithError(torch.compiling, torch.flag);
+    if (found == NULL) goto missed;
+    if ((*state)->busy || found == Py_True) *recorded = 0;
+    else if (found != Py_False) return NULL;
+    return core;
+missed:
+    PyErr_Clear();
+    return NULL;
+}
+
+/* Whether no function mode of the user's would be asked about the attributes of a tensor. */
+int undisturbed(void)
+{
+    PyObject *count = PyObject_CallNoArgs(torch.function_modes);
+    long modes = count == NULL ? -1 : PyLong_AsLong(count);
+    Py_XDECREF(count);
+    if (modes) PyErr_Clear();
+    return modes == 0;
+}
+
+static long long known(PyObject *table, PyObject *key)
+{
+    PyObject *found = PyDict_GetItemWithError(table, key);
+    long long number = found == NULL ? -1 : PyLong_AsLongLong(found);
+    if (number < 0) PyErr_Clear();
+    return number;
+}
+
+PyObject *number_of(Core *core, PyObject *api)
+{
+    PyObject *found = PyDict_GetItemWithError(core->apis, api);
+    if (found == NULL) PyErr_Clear();
+    return found;
+}
+
+static int asked(PyObject *function)
+{
+    PyObject *answer = PyObject_CallNoArgs(function);
+    int found = answer == Py_True ? 1 : answer == Py_False ? 0 : -1;
+    if (answer == NULL) PyErr_Clear();
+    Py_XDECREF(answer);
+    return found;
+}
+
+/* As `context_key`, then `Symbols.ctx`; -1 where the context is new. */
+static long long context(Core *core)
+{
+    PyObject *task, *key, *autocast = Py_None;
+    int index, mixed = asked(torch.any_autocast), grad = asked(torch.grad_enabled), inference = asked(torch.inference);
+    int backward;
+    long long found;
+    if (mixed < 0 || grad < 0 || inference < 0) return -1;
+    task = PyObject_CallNoArgs(torch.graph_task);
+    if (task == NULL) {
+        PyErr_Clear();
+        return -1;
+    }
+    backward = PyLong_AsLongLong(task) != -1;
+    Py_DECREF(task);
+    PyErr_Clear();
+    index = grad | inference << 1 | backward << 2;
+    if (!mixed && core->plain_ctx[index]) return core->plain_ctx[index];
+    if (mixed) {
+        PyObject *enabled = PyObject_CallFunctionObjArgs(torch.is_autocast, torch.cpu, NULL);
+        if (enabled == NULL) PyErr_Clear();
+        Py_XDECREF(enabled);
+        if (enabled != Py_True) return -1;
+        autocast = PyObject_CallFunctionObjArgs(torch.autocast_dtype, torch.cpu, NULL);
+        if (autocast == NULL) {
+            PyErr_Clear();
+            return -1;
+        }
+    } else {
+        Py_INCREF(autocast);
+    }
+    key = PyTuple_Pack(5, autocast, grad ? Py_True : Py_False, inference ? Py_True : Py_False,
+                       backward ? Py_True : Py_False, Py_False);
+    Py_DECREF(autocast);
+    if (key == NULL) {
+        PyErr_Clear();
+        return -1;
+    }
+    found = known(core->ctx, key);
+    Py_DECREF(key);
+    if (found > 0 && !mixed) core->plain_ctx[index] = found;
+    return found;
+}
+
+/* Sources: as `SourceLines.find` */
+
+enum { LIBRARY, USER, OBSERVED, UNKNOWN };
+
+static int kind_of(Core *core, PyObject *code)
+{
+    KnownCode *place = &core->codes[((uintptr_t)code >> 4) % PLACES];
+    if (place->code != code) {
+        PyObject *key = PyLong_FromVoidPtr(code);
+        long long kind = key == NULL ? -1 : known(core->kinds, key);
+        Py_XDECREF(key);
+        if (kind < 0) {
+            PyErr_Clear();
+            return UNKNOWN;
+        }
+        place->code = code;
+        place->kind = (int)kind;
+    }
+    return place->kind;
+}
+
+static long long line_of(Core *core, PyObject *frame, PyObject *code)
+{
+    PyObject *key, *identity, *last = PyObject_GetAttr(frame, name_f_lasti);
+    long long instruction = last == NULL ? -1 : PyLong_AsLongLong(last), found = -1;
+    KnownLine *place = &core->places[(((uintptr_t)code >> 4) + (uintptr_t)instruction) % PLACES];
+    if (instruction >= 0 && place->code == code && place->instruction == instruction) {
+        Py_DECREF(last);
+        return place->src;
+    }
+    identity = PyLong_FromVoidPtr(code);
+    key = last == NULL || identity == NULL ? NULL : PyTuple_Pack(2, identity, last);
+    if (key != NULL) found = known(core->lines, key);
+    if (found >= 0 && instruction >= 0) {
+        place->code = code;
+        place->instruction = instruction;
+        place->src = found;
+    }
+    PyErr_Clear();
+    Py_XDECREF(key);
+    Py_XDECREF(identity);
+    Py_XDECREF(last);
+    return found;
+}
+
+/* `src` of the innermost frame of the user's; -1 where Python has to look. A hook of ours has no frame, so the topmost
+ * is the caller's, or with `own_frame` that of the observed function itself. */
+static long long source(Core *core, int own_frame, long long enclosing)
+{
+    PyObject *frame = (PyObject *)PyEval_GetFrame();
+    long long found = -2;
+    Py_XINCREF(frame);
+    if (own_frame && frame != NULL) {
+        PyObject *caller = PyObject_GetAttr(frame, name_f_back);
+        Py_DECREF(frame);
+        frame = caller;
+    }
+    while (frame != NULL && frame != Py_None && found == -2) {
+        PyObject *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
+        int kind = kind_of(core, code);
+        if (kind == UNKNOWN) found = -1;
+        else if (kind == USER) found = line_of(core, frame, code);
+        else if (kind == OBSERVED && enclosing) found = enclosing;
+        Py_DECREF(code);
+        if (found == -2) {
+            PyObject *caller = PyObject_GetAttr(frame, name_f_back);
+            Py_DECREF(frame);
+            frame = caller;
+        }
+    }
+    if (frame == NULL && found == -2) {
+        found = PyErr_Occurred() ? -1 : enclosing;
+        PyErr_Clear();
+    }
+    Py_XDECREF(frame);
+    return found == -2 ? enclosing : found;
+}
+
+/* Open a call and put it on the stack: a borrowed reference, NULL where Python has to do it. Takes the reference to
+ * `key`. */
+Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyObject *key, int own_frame, long long mod)
+{
+    Py_ssize_t depth = PyList_Size(state->stack);
+    Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL;
+    PyObject *full, *next;
+    long long ctx, args, src;
+    Call *call;
+    if (key == NULL) return NULL;
+    full = PyTuple_Pack(2, number, key);
+    Py_DECREF(key);
+    args = full == NULL ? -1 : known(core->args, full);
+    Py_XDECREF(full);
+    if (args < 0) return NULL;
+    ctx = context(core);
+    if (ctx < 0) return NULL;
+    src = source(core, own_frame, outer != NULL ? outer->src : 0);
+    if (src < 0) return NULL;
+    call = new_call();
+    if (call == NULL) return NULL;
+    Py_INCREF(api);
+    call->api = api;
+    call->number = PyLong_AsLongLong(number);
+    call->ctx = ctx;
+    call->args = args;
+    call->src = src;
+    call->mod = mod ? mod : outer != NULL ? outer->mod : 0;
+    call->parent = outer != NULL ? outer->seq : 0;
+    next = PyIter_Next(core->clock);
+    call->seq = next == NULL ? -1 : PyLong_AsLongLong(next);
+    Py_XDECREF(next);
+    if (call->seq < 0 || PyList_Append(state->stack, (PyObject *)call) < 0) {
+        PyErr_Clear();
+        Py_DECREF(call);
+        return NULL;
+    }
+    Py_DECREF(call); /* the stack has it */
+    return call;
+}
+
+/* Close a call that returned a tensor of several elements, or tensors in a tuple. */
+int end(Core *core, ThreadState *state, Call *call, PyObject *result)
+{
+    Py_ssize_t depth = PyList_Size(state->stack);
+    int tensor = (PyObject *)Py_TYPE(result) == torch.Tensor;
+    PyObject *key, *full, *number;
+    long long ret;
+    if (call->flags & ENTRY || depth == 0 || core->rows->rows >= core->rows->room) return MISSED;
+    if (PyList_GetItem(state->stack, depth - 1) != (PyObject *)call) return MISSED;
+    if (!tensor && !PyTuple_CheckExact(result) && !PyList_CheckExact(result)) return MISSED;
+    key = key_of(result, 2);
+    if (key == NULL) return MISSED;
+    if (tensor && is_single(key)) {
+        Py_DECREF(key);
+        return MISSED; /* its number goes into the row */
+    }
+    number = PyLong_FromLongLong(call->number);
+    full = number == NULL ? NULL : PyTuple_Pack(2, number, key);
+    ret = full == NULL ? -1 : known(core->ret, full);
+    Py_XDECREF(full);
+    Py_XDECREF(number);
+    Py_DECREF(key);
+    if (ret < 0) return MISSED;
+    if (write_call(core->rows, core->clock, state->thread, call->flags, call, ret, 0, Py_NAN) != 1) {
+        PyErr_Clear();
+        return MISSED;
+    }
+    Py_INCREF(call);
+    PyList_SetSlice(state->stack, depth - 1, depth, NULL);
+    Py_DECREF(call);
+    return DONE;
+}
+
+/* `Core(threads, clock, (apis, ctx, args, ret), (kinds, lines), infos, (by_hand, sketches, measures), rows)` */
+static PyObject *core_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *threads, *clock, *apis, *ctx, *arguments, *ret, *kinds, *lines, *infos, *by_hand, *sketches, *measures;
+    PyObject *rows;
+    Core *self;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "OO(O!O!O!O!)(O!O!)O!(OOO)O!", &threads, &clock, &PyDict_Type, &apis, &PyDict_Type,
+                          &ctx, &PyDict_Type, &arguments, &PyDict_Type, &ret, &PyDict_Type, &kinds, &PyDict_Type,
+                          &lines, &PyDict_Type, &infos, &by_hand, &sketches, &measures, RowsType, &rows))
+        return NULL;
+    self = (Core *)PyType_GenericAlloc(type, 0);
+    if (self == NULL) return NULL;
+    self->serial = ++serials;
+#define KEEP(field, value) (Py_INCREF(value), self->field = (void *)(value))
+    KEEP(threads, threads), KEEP(clock, clock), KEEP(apis, apis), KEEP(ctx, ctx), KEEP(args, arguments);
+    KEEP(ret, ret), KEEP(kinds, kinds), KEEP(lines, lines), KEEP(infos, infos), KEEP(by_hand, by_hand);
+    KEEP(sketches, sketches), KEEP(measures, measures), KEEP(rows, rows);
+#undef KEEP
+    return (PyObject *)self;
+}
+
+static PyObject *core_forget(Core *self, PyObject *nothing)
+{
+    (void)nothing;
+    memset(self->codes, 0, sizeof self->codes);
+    memset(self->places, 0, sizeof self->places);
+    Py_RETURN_NONE;
+}
+
+#define EACH(do) \
+    do(threads) do(clock) do(apis) do(ctx) do(args) do(ret) do(kinds) do(lines) do(infos) do(by_hand) do(sketches) \
+    do(measures) do(rows)
+
+static int core_traverse(Core *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+#define VISIT(field) Py_VISIT(self->field);
+    EACH(VISIT)
+    return 0;
+}
+
+/* Only when it is unreachable: nobody calls a short way with it any more. */
+static int core_clear(Core *self)
+{
+#define CLEAR(field) Py_CLEAR(self->field);
+    EACH(CLEAR)
+    return 0;
+}
+
+static void core_dealloc(Core *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    core_clear(self);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef core_methods[] = {
+    {"forget", (PyCFunction)core_forget, METH_NOARGS, "Forget what was learnt of code: it is given back, or changed."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot core_slots[] = {
+    {Py_tp_doc, "The short ways of one `Recorder`."},
+    {Py_tp_new, core_new},
+    {Py_tp_dealloc, core_dealloc},
+    {Py_tp_traverse, core_traverse},
+    {Py_tp_clear, core_clear},
+    {Py_tp_methods, core_methods},
+    {0, NULL},
+};
+
+static PyType_Spec core_spec = {
+    "pytest_traincheck.probe.core._core.Core", sizeof(Core), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, core_slots,
+};
+
+int add_core(PyObject *module)
+{
+    CoreType = make_type(module, &core_spec);
+    return CoreType == NULL ? -1 : 0;
+}

@@ -1,0 +1,127 @@
+/* The parts of the compiled core and what they share.
+ *
+ * Everything here is the short way of something that the probe's Python code does as well. Whatever is not usual - a
+ * symbol that is new, a tensor of an unknown kind, a full file - is left to that code: a function of ours then returns
+ * MISSED before it has changed anything. So there is one place for every decision, and traces are the same to the byte.
+ *
+ * No function here runs Python code of anybody's on its short way. So nothing is interrupted between drawing a number
+ * and writing the row that has it, neither by a signal handler nor by another thread, and no lock is held.
+ */
+#ifndef TRAINCHECK_CORE_H
+#define TRAINCHECK_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030A0000
+#include <Python.h>
+#include <structmember.h>
+#include <stdint.h>
+#include <string.h>
+
+/* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
+ * before is then left alone. */
+#define INTERFACE 1
+
+/* What a short way says: done, or that Python has to do it; no exception is set in either case. */
+enum { MISSED = 0, DONE = 1 };
+
+enum { RAISED = 1, ENTRY = 2, TRAINING = 4 };
+enum { CALL = 1, CHANGE = 2, MEASURE = 3 };
+
+typedef struct {
+    PyObject_HEAD
+    long long seq, parent, number, ctx, args, src, mod, opt, flags, opens;
+    PyObject *api, *family, *given, *kwargs;
+} Call;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *stack, *guards, *closure;
+    long long thread, modules, in_step;
+    char busy;
+} ThreadState;
+
+typedef struct {
+    PyObject_HEAD
+    unsigned char *memory, *spill;
+    long long rows, room, lost, full;
+    int growing;
+    PyObject *grow;     /* makes room, and says so by `place` */
+} Rows;
+
+/* What was learnt of places in code. The code objects are held by `SourceLines`, which says when it lets go of them. */
+#define PLACES 1024
+typedef struct {
+    void *code;
+    int kind;
+} KnownCode;
+typedef struct {
+    void *code;
+    long long instruction, src;
+} KnownLine;
+
+/* The short ways of one `Recorder`: its tables and the parts that it asks. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *threads, *clock, *apis, *ctx, *args, *ret, *kinds, *lines, *infos;
+    PyObject *by_hand, *sketches, *measures;
+    Rows *rows;
+    unsigned long long serial;
+    long long plain_ctx[8];
+    KnownCode codes[PLACES];
+    KnownLine places[PLACES];
+} Core;
+
+extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType;
+
+/* Names of attributes, and what the core uses of torch; see `module.c`. */
+#define NAMES(each) \
+    each(recorder) each(native) each(state) each(waits) each(wanted) each(early) each(dtype) each(shape) \
+    each(is_cpu) each(device) each(requires_grad) each(f_back) each(f_lasti) each(ref) each(wrapper) each(root) \
+    each(api) each(mod) each(training) each(plainly_trained) each(__dict__) each(layout) each(nbytes) each(_version)
+#define DECLARE(name) extern PyObject *name_##name;
+NAMES(DECLARE)
+#undef DECLARE
+
+typedef struct {
+    PyObject *Tensor, *Parameter, *Size, *no_kwargs, *compiling, *flag;
+    PyObject *named[4];   /* torch.dtype, device, layout, memory_format */
+    PyObject *any_autocast, *grad_enabled, *inference, *graph_task, *function_modes;
+    PyObject *is_autocast, *autocast_dtype, *cpu;
+    PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg; /* for looks */
+} Torch;
+extern Torch torch;
+
+/* objects.c */
+Call *new_call(void);
+int add_objects(PyObject *module);
+int truth(PyObject *object, PyObject *name);            /* whether an attribute is True; -1: neither True nor False */
+PyTypeObject *make_type(PyObject *module, PyType_Spec *spec);
+
+/* rows.c */
+int add_rows(PyObject *module);
+int write_call(Rows *rows, PyObject *clock, long long thread, long long flags, const Call *call, long long ret,
+               uint64_t digest, double value);
+
+/* keys.c */
+PyObject *key_of(PyObject *value, int depth);           /* a new reference; NULL: Python has to make it */
+PyObject *key_of_arguments(PyObject *const *given, Py_ssize_t count, PyObject *const *named, PyObject *names);
+int is_single(PyObject *key);                           /* whether a tensor with this key has one element */
+
+/* begin.c */
+int add_core(PyObject *module);
+Core *core_of(PyObject *probe, ThreadState **state, int *recorded);
+Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyObject *key, int own_frame, long long mod);
+int end(Core *core, ThreadState *state, Call *call, PyObject *result);
+PyObject *number_of(Core *core, PyObject *api);
+int undisturbed(void);
+
+/* looks.c */
+PyObject *look(PyObject *module, PyObject *given);
+PyObject *looks_same(PyObject *module, PyObject *const *given, Py_ssize_t count);
+
+/* hooks.c */
+PyObject *function_hooks(PyObject *module, PyObject *given);
+PyObject *module_hooks(PyObject *module, PyObject *given);
+int add_hooks(PyObject *module);
+
+#endif

@@ -1,0 +1,319 @@
+/* What observed functions call when they begin and end: `families/base.py` and `module_calls.py`, as far as a call is
+ * like one that has been before. A hook holds the two functions of Python's that do the rest. */
+
+#include "core.h"
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *probe, *api, *enter, *leave;
+    int measuring, own_frame, packed;
+    PyObject *number;            /* that of `api` in the tables of the core with this serial */
+    unsigned long long serial;
+} Hook;
+
+static PyTypeObject *HookType;
+
+static PyObject *in_python(PyObject *function, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    Py_ssize_t index, others = names == NULL ? 0 : PyTuple_Size(names);
+    PyObject *result = NULL, *named = NULL, *args = PyTuple_New(count);
+    if (args == NULL) return NULL;
+    for (index = 0; index < count; index++) {
+        Py_INCREF(given[index]);
+        PyTuple_SetItem(args, index, given[index]);
+    }
+    if (others) {
+        named = PyDict_New();
+        if (named == NULL) goto done;
+        for (index = 0; index < others; index++)
+            if (PyDict_SetItem(named, PyTuple_GetItem(names, index), given[count + index]) < 0) goto done;
+    }
+    result = PyObject_Call(function, args, named);
+done:
+    Py_XDECREF(named);
+    Py_DECREF(args);
+    return result;
+}
+
+/* Whether the probe does more than to record calls at the moment, or nothing can be read without asking somebody. */
+static int more_to_do(Core *core)
+{
+    return truth(core->by_hand, name_waits) != 0 || truth(core->sketches, name_wanted) != 0 || !undisturbed();
+}
+
+/* Functions */
+
+#define MOST 32
+
+/* The key of what a method descriptor is given: `self`, a tuple, and a dict or None. */
+static PyObject *key_of_packed(PyObject *const *given)
+{
+    PyObject *flat[MOST];
+    Py_ssize_t index, count = PyTuple_Size(given[1]) + 1;
+    if (count > MOST || (given[2] != Py_None && PyDict_Size(given[2]))) return NULL;
+    flat[0] = given[0];
+    for (index = 1; index < count; index++) flat[index] = PyTuple_GetItem(given[1], index - 1);
+    return key_of_arguments(flat, count, NULL, NULL);
+}
+
+static Call *function_begins(Hook *self, Core *core, ThreadState *state, PyObject *const *given, Py_ssize_t count,
+                             PyObject *names)
+{
+    PyObject *key;
+    if (state->in_step || !state->thread || more_to_do(core)) return NULL;
+    if (self->measuring && truth(core->measures, name_wanted) != 0) return NULL;
+    if (self->serial != core->serial) {
+        PyObject *number = number_of(core, self->api), *before = self->number;
+        if (number == NULL) return NULL;
+        Py_INCREF(number);
+        self->number = number;
+        self->serial = core->serial;
+        Py_XDECREF(before);
+    }
+    key = self->packed ? key_of_packed(given) : key_of_arguments(given, count, given + count, names);
+    return begin(core, state, self->api, self->number, key, self->own_frame, 0);
+}
+
+static PyObject *function_enter(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    ThreadState *state;
+    int recorded;
+    Core *core = core_of(self->probe, &state, &recorded);
+    if (!recorded) Py_RETURN_NONE;
+    if (core != NULL) {
+        Py_ssize_t depth = PyList_Size(state->stack);
+        Call *call = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL;
+        if (call == NULL || Py_TYPE(call) == CallType) {
+            call = function_begins(self, core, state, given, count, names);
+            if (call != NULL) {
+                Py_INCREF(call);
+                return (PyObject *)call;
+            }
+        }
+    }
+    PyErr_Clear();
+    return in_python(self->enter, given, count, names);
+}
+
+static PyObject *function_leave(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    ThreadState *state;
+    int recorded;
+    if (count == 2 && names == NULL && Py_TYPE(given[0]) == CallType) {
+        Call *call = (Call *)given[0];
+        Core *core = core_of(self->probe, &state, &recorded);
+        if (core != NULL && call->kwargs == torch.no_kwargs && truth(core->sketches, name_wanted) == 0 &&
+            !(self->measuring && truth(core->measures, name_wanted) != 0) && undisturbed() &&
+            end(core, state, call, given[1]) == DONE)
+            Py_RETURN_NONE;
+    }
+    PyErr_Clear();
+    return in_python(self->leave, given, count, names);
+}
+
+/* Modules */
+
+static int is_attribute(PyObject *object, PyObject *name, PyObject *expected)
+{
+    PyObject *found = PyObject_GetAttr(object, name);
+    Py_XDECREF(found);
+    return found != NULL && found == expected;
+}
+
+/* What is known of a module that is no wrapper and part of a model: a borrowed reference, or NULL. */
+static PyObject *info_of(Core *core, PyObject *module)
+{
+    PyObject *ref, *held, *key = PyLong_FromVoidPtr(module);
+    PyObject *info = key == NULL ? NULL : PyDict_GetItemWithError(core->infos, key);
+    Py_XDECREF(key);
+    if (info == NULL) return NULL;
+    ref = PyObject_GetAttr(info, name_ref);
+    held = ref == NULL ? NULL : PyObject_CallNoArgs(ref);
+    Py_XDECREF(ref);
+    Py_XDECREF(held);
+    if (held != module || !is_attribute(info, name_wrapper, Py_None) || is_attribute(info, name_root, Py_None))
+        return NULL;
+    return info;
+}
+
+/* `module.training`, where nothing but the module's own dictionary is asked for it; -1 elsewhere. */
+static int is_training(PyObject *module, PyObject *info)
+{
+    PyObject *entries, *found;
+    if (!is_attribute(info, name_plainly_trained, Py_True)) return -1;
+    entries = PyObject_GetAttr(module, name___dict__);
+    found = entries == NULL ? NULL : PyDict_GetItemWithError(entries, name_training);
+    Py_XDECREF(entries); /* the module holds it */
+    return found == Py_True ? 1 : found == Py_False ? 0 : -1;
+}
+
+static Call *module_begins(Core *core, ThreadState *state, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    PyObject *info, *api = NULL, *mod = NULL, *number;
+    Call *call = NULL;
+    int training;
+    if (state->in_step || !state->thread || !state->modules || more_to_do(core)) return NULL;
+    info = info_of(core, given[0]);
+    training = info == NULL ? -1 : is_training(given[0], info);
+    if (training < 0 || (training && truth(core->measures, name_early) != 0)) return NULL;
+    api = PyObject_GetAttr(info, name_api);
+    mod = PyObject_GetAttr(info, name_mod);
+    if (api != NULL && api != Py_None && mod != NULL) {
+        long long place = PyLong_AsLongLong(mod);
+        number = number_of(core, api);
+        if (number != NULL && place > 0) {
+            PyObject *key = key_of_arguments(given + 1, count - 1, given + count, names);
+            call = begin(core, state, api, number, key, 1, place);
+        }
+    }
+    if (call != NULL) {
+        call->flags = training ? TRAINING : 0;
+        call->opens = 1;
+        state->modules += 1;
+    }
+    Py_XDECREF(api);
+    Py_XDECREF(mod);
+    return call;
+}
+
+static PyObject *module_enter(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    ThreadState *state;
+    int recorded;
+    Core *core = core_of(self->probe, &state, &recorded);
+    if (!recorded) Py_RETURN_NONE;
+    if (core != NULL && count > 0) {
+        PyObject *token;
+        Call *call;
+        /* The token is made first: what can fail or collect garbage comes before the call is opened. */
+        token = PyTuple_New(2);
+        call = token == NULL ? NULL : module_begins(core, state, given, count, names);
+        if (call != NULL) {
+            Py_INCREF(given[0]);
+            PyTuple_SetItem(token, 0, given[0]);
+            Py_INCREF(call);
+            PyTuple_SetItem(token, 1, (PyObject *)call);
+            return token;
+        }
+        Py_XDECREF(token);
+    }
+    PyErr_Clear();
+    return in_python(self->enter, given, count, names);
+}
+
+static PyObject *module_leave(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    ThreadState *state;
+    int recorded;
+    if (count == 2 && names == NULL && PyTuple_CheckExact(given[0])) {
+        Call *call = (Call *)PyTuple_GetItem(given[0], 1);
+        Core *core = core_of(self->probe, &state, &recorded);
+        if (core != NULL && call != NULL && Py_TYPE(call) == CallType && truth(core->sketches, name_wanted) == 0 &&
+            !(call->flags & TRAINING && truth(core->measures, name_early) != 0) && undisturbed() &&
+            end(core, state, call, given[1]) == DONE) {
+            state->modules -= call->opens;
+            Py_RETURN_NONE;
+        }
+    }
+    PyErr_Clear();
+    return in_python(self->leave, given, count, names);
+}
+
+/* Making them */
+
+static PyMethodDef function_methods[] = {
+    {"enter", (PyCFunction)(void (*)(void))function_enter, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"leave", (PyCFunction)(void (*)(void))function_leave, METH_FASTCALL | METH_KEYWORDS, NULL},
+};
+
+static PyMethodDef module_methods[] = {
+    {"enter", (PyCFunction)(void (*)(void))module_enter, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"leave", (PyCFunction)(void (*)(void))module_leave, METH_FASTCALL | METH_KEYWORDS, NULL},
+};
+
+static PyObject *both(Hook *hook, PyMethodDef *methods)
+{
+    PyObject *enter = PyCFunction_NewEx(&methods[0], (PyObject *)hook, NULL);
+    PyObject *leave = PyCFunction_NewEx(&methods[1], (PyObject *)hook, NULL);
+    PyObject *made = enter == NULL || leave == NULL ? NULL : PyTuple_Pack(2, enter, leave);
+    Py_XDECREF(enter);
+    Py_XDECREF(leave);
+    Py_DECREF(hook);
+    return made;
+}
+
+static Hook *new_hook(PyObject *probe, PyObject *api, PyObject *enter, PyObject *leave)
+{
+    Hook *self = (Hook *)PyType_GenericAlloc(HookType, 0);
+    if (self == NULL) return NULL;
+    Py_INCREF(probe), self->probe = probe;
+    Py_INCREF(api), self->api = api;
+    Py_INCREF(enter), self->enter = enter;
+    Py_INCREF(leave), self->leave = leave;
+    return self;
+}
+
+PyObject *function_hooks(PyObject *module, PyObject *given)
+{
+    PyObject *probe, *api, *enter, *leave;
+    int measuring, own_frame, packed;
+    Hook *self;
+    (void)module;
+    if (!PyArg_ParseTuple(given, "OOpppOO", &probe, &api, &measuring, &own_frame, &packed, &enter, &leave)) return NULL;
+    self = new_hook(probe, api, enter, leave);
+    if (self == NULL) return NULL;
+    self->measuring = measuring;
+    self->own_frame = own_frame;
+    self->packed = packed;
+    return both(self, function_methods);
+}
+
+PyObject *module_hooks(PyObject *module, PyObject *given)
+{
+    PyObject *probe, *enter, *leave;
+    Hook *self;
+    (void)module;
+    if (!PyArg_ParseTuple(given, "OOO", &probe, &enter, &leave)) return NULL;
+    self = new_hook(probe, Py_None, enter, leave);
+    return self == NULL ? NULL : both(self, module_methods);
+}
+
+static int hook_traverse(Hook *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->probe);
+    Py_VISIT(self->api);
+    Py_VISIT(self->enter);
+    Py_VISIT(self->leave);
+    return 0;
+}
+
+/* It is not cleared: code that is on its way out may still call it, and the cycle ends at the probe. */
+static void hook_dealloc(Hook *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(self->probe);
+    Py_XDECREF(self->api);
+    Py_XDECREF(self->enter);
+    Py_XDECREF(self->leave);
+    Py_XDECREF(self->number);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot hook_slots[] = {
+    {Py_tp_dealloc, hook_dealloc},
+    {Py_tp_traverse, hook_traverse},
+    {0, NULL},
+};
+
+static PyType_Spec hook_spec = {
+    "pytest_traincheck.probe.core._core.Hook", sizeof(Hook), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, hook_slots,
+};
+
+int add_hooks(PyObject *module)
+{
+    HookType = make_type(module, &hook_spec);
+    return HookType == NULL ? -1 : 0;
+}

@@ -1,0 +1,140 @@
+/* Summary keys of arguments and results, equal to those of `summary.key_of`, for what calls are mostly given. */
+
+#include "core.h"
+
+#define ITEMS 16
+#define TEXT 80
+
+/* A tuple that takes the references it is given; all of them are released where one is missing. */
+static PyObject *tuple_of(Py_ssize_t count, PyObject **items)
+{
+    PyObject *made = NULL;
+    Py_ssize_t index, whole = 1;
+    for (index = 0; index < count; index++) whole = whole && items[index] != NULL;
+    if (whole) made = PyTuple_New(count);
+    for (index = 0; index < count; index++) {
+        if (made != NULL) PyTuple_SetItem(made, index, items[index]);
+        else Py_XDECREF(items[index]);
+    }
+    return made;
+}
+
+static PyObject *same(PyObject *object)
+{
+    Py_INCREF(object);
+    return object;
+}
+
+/* Sizes may be symbols (inside a tracer), whose hash is code of Python's. */
+static int plain_sizes(PyObject *shape)
+{
+    Py_ssize_t index, count;
+    if ((PyObject *)Py_TYPE(shape) != torch.Size) return 0;
+    count = PyTuple_Size(shape);
+    for (index = 0; index < count; index++)
+        if (!PyLong_CheckExact(PyTuple_GetItem(shape, index))) return 0;
+    return 1;
+}
+
+static PyObject *key_of_tensor(PyObject *value)
+{
+    PyObject *parts[4] = {NULL, NULL, NULL, NULL};
+    PyObject *place = PyObject_GetAttr(value, name_is_cpu);
+    int count = place == Py_True ? 3 : 4;
+    if (place == NULL) return NULL;
+    Py_DECREF(place);
+    parts[1] = PyObject_GetAttr(value, name_shape);
+    if (parts[1] == NULL) return NULL;
+    if (!plain_sizes(parts[1])) {
+        Py_DECREF(parts[1]);
+        return NULL;
+    }
+    parts[0] = PyObject_GetAttr(value, name_dtype);
+    parts[2] = PyObject_GetAttr(value, name_requires_grad);
+    if (count == 4) parts[3] = PyObject_GetAttr(value, name_device);
+    return tuple_of(count, parts);
+}
+
+static PyObject *key_of_items(PyObject *value, int depth)
+{
+    PyObject *parts[ITEMS + 1];
+    PyObject *kind = (PyObject *)Py_TYPE(value);
+    int list = PyList_CheckExact(value);
+    Py_ssize_t index, count = list ? PyList_Size(value) : PyTuple_Size(value);
+    if (depth == 0) return same(kind);
+    if (count > ITEMS) count = ITEMS;
+    parts[0] = same(kind);
+    for (index = 0; index < count; index++) {
+        PyObject *item = list ? PyList_GetItem(value, index) : PyTuple_GetItem(value, index);
+        parts[index + 1] = item == NULL ? NULL : key_of(item, depth - 1);
+        if (parts[index + 1] == NULL) {
+            for (; index >= 0; index--) Py_DECREF(parts[index]);
+            return NULL;
+        }
+    }
+    return tuple_of(count + 1, parts);
+}
+
+PyObject *key_of(PyObject *value, int depth)
+{
+    PyObject *kind = (PyObject *)Py_TYPE(value);
+    PyObject *pair[2];
+    int index;
+    if (kind == torch.Tensor || kind == torch.Parameter) return key_of_tensor(value);
+    if (value == Py_None) return same(value);
+    if (PyUnicode_CheckExact(value))
+        return PyUnicode_GetLength(value) <= TEXT ? same(value) : PyUnicode_Substring(value, 0, TEXT);
+    if (PyLong_CheckExact(value) || PyBool_Check(value) || PyFloat_CheckExact(value)) {
+        if (PyFloat_CheckExact(value) && PyFloat_AsDouble(value) != PyFloat_AsDouble(value)) return NULL;
+        pair[0] = same(kind);
+        pair[1] = same(value);
+        return tuple_of(2, pair);
+    }
+    if (PyList_CheckExact(value) || PyTuple_CheckExact(value) || kind == torch.Size) return key_of_items(value, depth);
+    for (index = 0; index < 4; index++)
+        if (kind == torch.named[index]) {
+            pair[0] = same(kind);
+            pair[1] = PyObject_Str(value);
+            return tuple_of(2, pair);
+        }
+    return NULL;
+}
+
+/* As `call_key`: arguments by position, then by name with their names, then how many are by position. */
+PyObject *key_of_arguments(PyObject *const *given, Py_ssize_t count, PyObject *const *named, PyObject *names)
+{
+    PyObject *parts[2 * ITEMS + 1];
+    Py_ssize_t index, others = names == NULL ? 0 : PyTuple_Size(names), made = 0;
+    if (count + others > 2 * ITEMS) return NULL;
+    for (index = 0; index < count; index++) {
+        parts[made] = key_of(given[index], 2);
+        if (parts[made] == NULL) goto missed;
+        made++;
+    }
+    for (index = 0; index < others; index++) {
+        PyObject *pair[2];
+        pair[0] = same(PyTuple_GetItem(names, index));
+        pair[1] = key_of(named[index], 2);
+        parts[made] = tuple_of(2, pair);
+        if (parts[made] == NULL) goto missed;
+        made++;
+    }
+    if (others) {
+        parts[made] = PyLong_FromSsize_t(count);
+        if (parts[made] == NULL) goto missed;
+        made++;
+    }
+    return tuple_of(made, parts);
+missed:
+    while (made > 0) Py_DECREF(parts[--made]);
+    return NULL;
+}
+
+int is_single(PyObject *key)
+{
+    PyObject *shape = PyTuple_GetItem(key, 1);
+    Py_ssize_t index, count = PyTuple_Size(shape);
+    for (index = 0; index < count; index++)
+        if (PyLong_AsLongLong(PyTuple_GetItem(shape, index)) != 1) return 0;
+    return 1;
+}

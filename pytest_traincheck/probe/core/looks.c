@@ -1,0 +1,190 @@
+/* Looks at tensors (`digest.look`, `digest.local`, `Var.looks_same`) that are one block of memory on the CPU.
+ *
+ * They are called where no function mode is asked, and return None where Python has to look. What is read of a tensor are
+ * the attributes that Python reads; the bytes are read where they lie.
+ */
+
+#include "core.h"
+
+#ifndef PyBUF_READ
+#define PyBUF_READ 0x100        /* the limited API of 3.10 has what takes it, and not the name */
+#endif
+
+#define SMALL (16 * 1024)
+#define LARGE (1024 * 1024)     /* from here on torch sums with all its threads, and lets other threads run */
+#define SAMPLE 1024
+#define HEAD 64
+#define COLUMNS 64
+#define BLOCK 256
+#define MIX 0x9E3779B97F4A7C15u
+
+enum { ZERO = 1, NONZERO = 2 };  /* as in `digest.py` */
+
+static int plain(PyObject *tensor)
+{
+    PyObject *kind = (PyObject *)Py_TYPE(tensor);
+    return kind == torch.Tensor || kind == torch.Parameter;
+}
+
+/* 1, 0, or -1 without an exception. */
+static int told(PyObject *method, PyObject *tensor)
+{
+    PyObject *answer = PyObject_CallFunctionObjArgs(method, tensor, NULL);
+    int found = answer == Py_True ? 1 : answer == Py_False ? 0 : -1;
+    if (answer == NULL) PyErr_Clear();
+    Py_XDECREF(answer);
+    return found;
+}
+
+/* A number; -1 without an exception where there is none. */
+static long long number(PyObject *value)
+{
+    long long found = value == NULL ? -1 : PyLong_AsLongLong(value);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        found = -1;
+    }
+    Py_XDECREF(value);
+    return found;
+}
+
+static int is_strided(PyObject *tensor)
+{
+    PyObject *layout = PyObject_GetAttr(tensor, name_layout);
+    int found = layout == torch.strided;
+    if (layout == NULL) PyErr_Clear();
+    Py_XDECREF(layout);
+    return found;
+}
+
+/* Checksums: those of `zlib.crc32`, which is asked, so that both cores have the same. */
+static int add_bytes(PyObject **checksum, const void *bytes, Py_ssize_t size)
+{
+    PyObject *view = PyMemoryView_FromMemory((char *)bytes, size, PyBUF_READ);
+    PyObject *next = view == NULL ? NULL : PyObject_CallFunctionObjArgs(torch.crc32, view, *checksum, NULL);
+    Py_XDECREF(view);
+    Py_XDECREF(*checksum);
+    *checksum = next;
+    return next != NULL;
+}
+
+/* Sums of 64 columns over some rows of 64-bit integers, wrapping. */
+static void sum_rows(const uint64_t *rows, Py_ssize_t count, uint64_t *sums)
+{
+    Py_ssize_t row, column;
+    memset(sums, 0, COLUMNS * sizeof *sums);
+    for (row = 0; row < count; row++, rows += COLUMNS)
+        for (column = 0; column < COLUMNS; column++) sums[column] += rows[column];
+}
+
+static int add_block(PyObject **checksum, const unsigned char *bytes, Py_ssize_t size)
+{
+    const Py_ssize_t row = COLUMNS * sizeof(uint64_t);
+    const uint64_t *rows = (const uint64_t *)bytes;
+    Py_ssize_t whole = size / row, blocks = whole / BLOCK, rest = whole % BLOCK, index;
+    uint64_t *sums = PyMem_Malloc((size_t)(blocks ? blocks : 1) * row);
+    int done = sums != NULL;
+    if (done && blocks) {
+        for (index = 0; index < blocks; index++) sum_rows(rows + index * BLOCK * COLUMNS, BLOCK, sums + index * COLUMNS);
+        done = add_bytes(checksum, sums, blocks * row);
+    }
+    if (done && rest) {
+        sum_rows(rows + blocks * BLOCK * COLUMNS, rest, sums);
+        done = add_bytes(checksum, sums, row);
+    }
+    PyMem_Free(sums);
+    return done && (size % row == 0 || add_bytes(checksum, bytes + whole * row, size % row));
+}
+
+/* As `digest._finish`. */
+static uint64_t finished(uint64_t checksum, uint64_t size)
+{
+    uint64_t found = ((checksum + 1) * MIX) ^ (size * 0x2545F4914F6CDD1Du);
+    return found ? found : 1;
+}
+
+/* Whether any bit is set other than the highest of a byte at either end, as `bytes.strip` with both leaves it. */
+static int bits_within(const unsigned char *bytes, long long size)
+{
+    long long index;
+    for (index = 0; index < size; index++)
+        if (bytes[index] & 0x7f) return 1;
+    return 0;
+}
+
+static int any_byte(const unsigned char *bytes, long long size)
+{
+    long long index;
+    for (index = 0; index < size; index++)
+        if (bytes[index]) return 1;
+    return 0;
+}
+
+PyObject *look(PyObject *module, PyObject *given)
+{
+    PyObject *tensor, *place, *checksum, *sample, *result;
+    long long size, pointer;
+    const unsigned char *bytes;
+    int finite, known, cpu;
+    unsigned long long hashed;
+    (void)module;
+    if (!PyArg_ParseTuple(given, "Opi", &tensor, &finite, &known)) return NULL;
+    if (!plain(tensor) || (finite && !known)) Py_RETURN_NONE;
+    place = PyObject_GetAttr(tensor, name_is_cpu);
+    cpu = place == Py_True;
+    if (place == NULL) PyErr_Clear();
+    Py_XDECREF(place);
+    if (!cpu || !is_strided(tensor) || told(torch.is_contiguous, tensor) != 1) Py_RETURN_NONE;
+    size = number(PyObject_GetAttr(tensor, name_nbytes));
+    if (size <= 0 || size > LARGE) Py_RETURN_NONE;
+    pointer = number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL));
+    if (pointer <= 0) Py_RETURN_NONE;
+    bytes = (const unsigned char *)(uintptr_t)pointer;
+    if (size > SMALL && (pointer % 8 || told(torch.is_conj, tensor) || told(torch.is_neg, tensor))) Py_RETURN_NONE;
+    if (!known) {
+        if (bits_within(bytes, size < HEAD ? size : HEAD)) known = NONZERO;
+        else if (!any_byte(bytes, size)) known = ZERO;
+        else Py_RETURN_NONE;
+    }
+    checksum = PyLong_FromLong(0);
+    if (checksum == NULL) return NULL;
+    if (!(size <= SMALL ? add_bytes(&checksum, bytes, (Py_ssize_t)size) : add_block(&checksum, bytes, (Py_ssize_t)size))) {
+        Py_XDECREF(checksum);
+        return NULL;
+    }
+    hashed = PyLong_AsUnsignedLongLong(checksum);
+    Py_DECREF(checksum);
+    sample = size <= SAMPLE ? PyBytes_FromStringAndSize((const char *)bytes, (Py_ssize_t)size)
+                            : PyBytes_FromStringAndSize((const char *)bytes + (size - SAMPLE) / 2, SAMPLE);
+    if (sample == NULL) return NULL;
+    result = Py_BuildValue("iKLLN", known, (unsigned long long)finished(hashed, (uint64_t)size), pointer, size, sample);
+    return result;
+}
+
+/* `looks_same(tensor, version, pointer, size, sample)`: whether a block of memory that was looked at before is where it
+ * was, with the same version and the same bytes in its middle; None where Python has to find out. */
+PyObject *looks_same(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    PyObject *tensor = given[0];
+    long long version, pointer, size, now;
+    char *bytes;
+    Py_ssize_t length;
+    (void)module;
+    if (count != 5 || !plain(tensor) || !PyBytes_CheckExact(given[4])) Py_RETURN_NONE;
+    version = PyLong_AsLongLong(given[1]);
+    pointer = PyLong_AsLongLong(given[2]);
+    size = PyLong_AsLongLong(given[3]);
+    if (PyErr_Occurred() || PyBytes_AsStringAndSize(given[4], &bytes, &length) < 0) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    if (!length || length != (size <= SAMPLE ? size : SAMPLE)) Py_RETURN_NONE;
+    now = number(PyObject_GetAttr(tensor, name__version));
+    if (now < 0) Py_RETURN_NONE;
+    if (now != version) Py_RETURN_FALSE;
+    if (number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL)) != pointer) Py_RETURN_FALSE;
+    if (number(PyObject_GetAttr(tensor, name_nbytes)) != size || told(torch.is_contiguous, tensor) != 1) Py_RETURN_FALSE;
+    if (memcmp((const char *)(uintptr_t)pointer + (size <= SAMPLE ? 0 : (size - SAMPLE) / 2), bytes, (size_t)length))
+        Py_RETURN_FALSE;
+    Py_RETURN_TRUE;
+}

@@ -1,0 +1,109 @@
+/* The module `_core`: it takes from torch what it uses when it is imported, and is not imported where something lacks. */
+
+#include "core.h"
+
+#define DEFINE(name) PyObject *name_##name;
+NAMES(DEFINE)
+
+Torch torch;
+
+/* A new reference to what a dotted path names below a module. */
+static PyObject *found(const char *module, const char *path)
+{
+    char part[64];
+    PyObject *object = PyImport_ImportModule(module);
+    while (object != NULL && *path) {
+        size_t length = strcspn(path, ".");
+        PyObject *inner;
+        memcpy(part, path, length);
+        part[length] = 0;
+        path += length + (path[length] == '.');
+        inner = PyObject_GetAttrString(object, part);
+        Py_DECREF(object);
+        object = inner;
+    }
+    return object;
+}
+
+static int ask_torch(void)
+{
+#define FIND(field, module, path) if ((torch.field = found(module, path)) == NULL) return -1
+    FIND(Tensor, "torch", "Tensor");
+    FIND(Parameter, "torch", "nn.Parameter");
+    FIND(Size, "torch", "Size");
+    FIND(named[0], "torch", "dtype");
+    FIND(named[1], "torch", "device");
+    FIND(named[2], "torch", "layout");
+    FIND(named[3], "torch", "memory_format");
+    FIND(any_autocast, "torch", "_C._is_any_autocast_enabled");
+    FIND(grad_enabled, "torch", "is_grad_enabled");
+    FIND(inference, "torch", "is_inference_mode_enabled");
+    FIND(graph_task, "torch", "_C._current_graph_task_id");
+    FIND(function_modes, "torch", "_C._len_torch_function_stack");
+    FIND(is_autocast, "torch", "is_autocast_enabled");
+    FIND(autocast_dtype, "torch", "get_autocast_dtype");
+    FIND(crc32, "zlib", "crc32");
+    FIND(strided, "torch", "strided");
+    FIND(data_ptr, "torch", "Tensor.data_ptr");
+    FIND(is_contiguous, "torch", "Tensor.is_contiguous");
+    FIND(is_conj, "torch", "Tensor.is_conj");
+    FIND(is_neg, "torch", "Tensor.is_neg");
+    FIND(compiling, "torch.compiler", "__dict__");
+    if ((torch.flag = PyUnicode_InternFromString("_is_compiling_flag")) == NULL) return -1;
+    if ((torch.cpu = PyUnicode_InternFromString("cpu")) == NULL) return -1;
+    if (PyDict_GetItemWithError(torch.compiling, torch.flag) == NULL) {
+        PyErr_SetString(PyExc_ImportError, "torch says in another way whether it compiles");
+        return -1;
+    }
+    return 0;
+}
+
+/* What stands for no arguments by name, and the number by which the Python code knows that the two fit together. */
+static int add_constants(PyObject *module)
+{
+    PyObject *empty = PyDict_New();
+    torch.no_kwargs = empty == NULL ? NULL : PyDictProxy_New(empty);
+    Py_XDECREF(empty);
+    if (torch.no_kwargs == NULL) return -1;
+    Py_INCREF(torch.no_kwargs);
+    if (PyModule_AddObject(module, "NO_KWARGS", torch.no_kwargs) < 0) return -1;
+    return PyModule_AddIntConstant(module, "INTERFACE", INTERFACE);
+}
+
+static PyMethodDef methods[] = {
+    {"function_hooks", function_hooks, METH_VARARGS, NULL},
+    {"module_hooks", module_hooks, METH_VARARGS, NULL},
+    {"look", look, METH_VARARGS, NULL},
+    {"looks_same", (PyCFunction)(void (*)(void))looks_same, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_core", "The compiled core of the recorder.", -1, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    const uint16_t one = 1;
+    static PyObject *module; /* one for all names under which the package is imported: there is one of each type */
+    if (module != NULL) {
+        Py_INCREF(module);
+        return module;
+    }
+    if (*(const unsigned char *)&one != 1) {
+        PyErr_SetString(PyExc_ImportError, "rows are written with the lowest byte first");
+        return NULL;
+    }
+    module = PyModule_Create(&definition);
+    if (module == NULL) return NULL;
+#define INTERN(name) if ((name_##name = PyUnicode_InternFromString(#name)) == NULL) goto failed;
+    NAMES(INTERN)
+    if (ask_torch() < 0 || add_constants(module) < 0 || add_objects(module) < 0 || add_rows(module) < 0 ||
+        add_core(module) < 0 || add_hooks(module) < 0)
+        goto failed;
+    Py_INCREF(module);
+    return module;
+failed:
+    Py_CLEAR(module);
+    return NULL;
+}

@@ -1,0 +1,301 @@
+/* `Rows`: the mapped `events.bin`, and packing a row into it (the layout is `writer.ROW`). */
+
+#include "core.h"
+
+PyTypeObject *RowsType;
+
+#define SIZE 64
+#define SPILLED 4096
+
+/* One row as it lies in the file; no field is moved by the compiler, since each is at a multiple of its size. */
+typedef struct {
+    uint8_t kind, flags;
+    uint16_t thread;
+    uint32_t seq, end, parent, subject, ctx, args, ret, src, mod;
+    uint16_t opt;
+    uint8_t old, now;
+    uint32_t spare;
+    uint64_t digest;
+    double value;
+} Row;
+
+typedef char size_of_a_row[sizeof(Row) == SIZE ? 1 : -1];
+
+static int fits(long long number, int bits)
+{
+    return number >= 0 && number >> bits == 0;
+}
+
+/* The next number of a clock; -1 with an exception. An iterator of somebody else's may run code. */
+static long long next_of(PyObject *clock)
+{
+    PyObject *next = PyIter_Next(clock);
+    long long number;
+    if (next == NULL) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "the clock has stopped");
+        return -1;
+    }
+    number = PyLong_AsLongLong(next);
+    Py_DECREF(next);
+    return number;
+}
+
+/* Room for one more row: 1, 0 where there is none (which is counted), -1 with an exception.
+ *
+ * While the file grows, which Python does, a signal handler or another thread may write rows as well: these are spilled,
+ * and follow when the file has been mapped anew.
+ */
+static int room(Rows *self)
+{
+    PyObject *made;
+    if (self->rows < self->room) return 1;
+    if (self->growing) {
+        if (self->spill != NULL && self->rows - self->full < SPILLED) return 1;
+        self->lost += 1;
+        return 0;
+    }
+    self->full = self->rows;
+    self->growing = 1;
+    self->spill = PyMem_Malloc(SPILLED * SIZE);
+    made = PyObject_CallNoArgs(self->grow);
+    self->growing = 0;
+    PyMem_Free(self->spill);
+    self->spill = NULL;
+    if (self->room <= self->full) {
+        self->lost += self->rows - self->full + 1;
+        self->rows = self->full;
+        Py_XDECREF(made);
+        return made == NULL ? -1 : 0;
+    }
+    if (made == NULL) return -1;
+    Py_DECREF(made);
+    return 1;
+}
+
+/* A reader of the growing file goes on to the first row without a kind: so the kind is written last. */
+static void put(Rows *self, const Row *row)
+{
+    long long index = self->rows;
+    unsigned char *place = index < self->room ? self->memory + index * SIZE : self->spill + (index - self->full) * SIZE;
+    memcpy(place + 1, (const unsigned char *)row + 1, SIZE - 1);
+    __atomic_store_n(place, row->kind, __ATOMIC_RELEASE);
+    self->rows += 1;
+}
+
+static int too_large(void)
+{
+    PyErr_SetString(PyExc_OverflowError, "a number does not fit into a row of events.bin");
+    return -1;
+}
+
+/* 1: written, 0: no room for it, -1: an exception. Where there is room, and `clock` is one of `itertools.count`, no code
+ * of Python's runs. */
+int write_call(Rows *self, PyObject *clock, long long thread, long long flags, const Call *call, long long ret,
+               uint64_t digest, double value)
+{
+    Row row = {CALL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    long long now;
+    int found = room(self);
+    if (found <= 0) return found;
+    if (!fits(thread, 16) || !fits(flags, 8) || !fits(call->seq, 32) || !fits(call->parent, 32) ||
+        !fits(call->number, 32) || !fits(call->ctx, 32) || !fits(call->args, 32) || !fits(ret, 32) ||
+        !fits(call->src, 32) || !fits(call->mod, 32) || !fits(call->opt, 16))
+        return too_large();
+    now = next_of(clock);
+    if (now < 0) return -1;
+    if (!fits(now, 32)) return too_large();
+    found = room(self);
+    if (found <= 0) return found;
+    row.flags = (uint8_t)flags;
+    row.thread = (uint16_t)thread;
+    row.seq = (uint32_t)call->seq;
+    row.end = (uint32_t)now;
+    row.parent = (uint32_t)call->parent;
+    row.subject = (uint32_t)call->number;
+    row.ctx = (uint32_t)call->ctx;
+    row.args = (uint32_t)call->args;
+    row.ret = (uint32_t)ret;
+    row.src = (uint32_t)call->src;
+    row.mod = (uint32_t)call->mod;
+    row.opt = (uint16_t)call->opt;
+    row.digest = digest;
+    row.value = value;
+    put(self, &row);
+    return 1;
+}
+
+/* A change or a measure: rows that begin and end with the next number. */
+static int write_moment(Rows *self, PyObject *clock, Row *row)
+{
+    long long now;
+    int found = room(self);
+    if (found <= 0) return found;
+    now = next_of(clock);
+    if (now < 0) return -1;
+    if (!fits(now, 32)) return too_large();
+    found = room(self);
+    if (found <= 0) return found;
+    row->seq = row->end = (uint32_t)now;
+    put(self, row);
+    return 1;
+}
+
+static PyObject *rows_call(Rows *self, PyObject *args)
+{
+    PyObject *clock, *call;
+    long long thread, flags, ret;
+    unsigned long long digest;
+    double value;
+    if (!PyArg_ParseTuple(args, "OLLO!LKd", &clock, &thread, &flags, CallType, &call, &ret, &digest, &value))
+        return NULL;
+    if (write_call(self, clock, thread, flags, (Call *)call, ret, digest, value) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *written(int found)
+{
+    if (found < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *rows_change(Rows *self, PyObject *args)
+{
+    PyObject *clock;
+    long long thread, parent, subject, ctx, src, old, now;
+    unsigned long long digest;
+    double value;
+    Row row = {CHANGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    if (!PyArg_ParseTuple(args, "OLLLLLLLKd", &clock, &thread, &parent, &subject, &ctx, &src, &old, &now, &digest,
+                          &value))
+        return NULL;
+    if (!fits(thread, 16) || !fits(parent, 32) || !fits(subject, 32) || !fits(ctx, 32) || !fits(src, 32) ||
+        !fits(old, 8) || !fits(now, 8))
+        return written(too_large());
+    row.thread = (uint16_t)thread;
+    row.parent = (uint32_t)parent;
+    row.subject = (uint32_t)subject;
+    row.ctx = (uint32_t)ctx;
+    row.src = (uint32_t)src;
+    row.old = (uint8_t)old;
+    row.now = (uint8_t)now;
+    row.digest = digest;
+    row.value = value;
+    return written(write_moment(self, clock, &row));
+}
+
+static PyObject *rows_measure(Rows *self, PyObject *args)
+{
+    PyObject *clock, *about;
+    long long thread, subject, var, opt;
+    unsigned long long digest;
+    double value;
+    Row row = {MEASURE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    if (!PyArg_ParseTuple(args, "OLLOdKLL", &clock, &thread, &subject, &about, &value, &digest, &var, &opt)) return NULL;
+    if (!fits(thread, 16) || !fits(subject, 32) || !fits(var, 32) || !fits(opt, 16)) return written(too_large());
+    if (about != Py_None) {
+        const Call *call = (const Call *)about;
+        if (Py_TYPE(about) != CallType) {
+            PyErr_SetString(PyExc_TypeError, "a measure is of a Call");
+            return NULL;
+        }
+        if (!fits(call->seq, 32) || !fits(call->ctx, 32) || !fits(call->src, 32) || !fits(call->mod, 32))
+            return written(too_large());
+        row.parent = (uint32_t)call->seq;
+        row.ctx = (uint32_t)call->ctx;
+        row.src = (uint32_t)call->src;
+        row.mod = (uint32_t)call->mod;
+    }
+    row.thread = (uint16_t)thread;
+    row.subject = (uint32_t)subject;
+    row.args = (uint32_t)var;
+    row.opt = (uint16_t)opt;
+    row.digest = digest;
+    row.value = value;
+    return written(write_moment(self, clock, &row));
+}
+
+/* `place(address, room)`: from now on rows go there, after those that were spilled; with no room `grow` is asked. */
+static PyObject *rows_place(Rows *self, PyObject *args)
+{
+    unsigned long long address;
+    long long most;
+    if (!PyArg_ParseTuple(args, "KL", &address, &most)) return NULL;
+    self->memory = (unsigned char *)(uintptr_t)address;
+    self->room = most;
+    if (self->growing && most > self->full) {
+        if (self->rows > most) self->rows = most;
+        memcpy(self->memory + self->full * SIZE, self->spill, (size_t)(self->rows - self->full) * SIZE);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *rows_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *grow;
+    Rows *self;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "O", &grow)) return NULL;
+    self = (Rows *)PyType_GenericAlloc(type, 0);
+    if (self == NULL) return NULL;
+    Py_INCREF(grow);
+    self->grow = grow;
+    return (PyObject *)self;
+}
+
+static int rows_traverse(Rows *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->grow);
+    return 0;
+}
+
+static int rows_clear(Rows *self)
+{
+    self->room = 0;
+    Py_CLEAR(self->grow);
+    return 0;
+}
+
+static void rows_dealloc(Rows *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    rows_clear(self);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef rows_methods[] = {
+    {"call", (PyCFunction)rows_call, METH_VARARGS, NULL},
+    {"change", (PyCFunction)rows_change, METH_VARARGS, NULL},
+    {"measure", (PyCFunction)rows_measure, METH_VARARGS, NULL},
+    {"place", (PyCFunction)rows_place, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef rows_members[] = {
+    {"rows", T_LONGLONG, offsetof(Rows, rows), READONLY, NULL},
+    {"lost", T_LONGLONG, offsetof(Rows, lost), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot rows_slots[] = {
+    {Py_tp_doc, "Rows of `events.bin`, in memory that its owner maps and unmaps."},
+    {Py_tp_new, rows_new},
+    {Py_tp_dealloc, rows_dealloc},
+    {Py_tp_traverse, rows_traverse},
+    {Py_tp_clear, rows_clear},
+    {Py_tp_methods, rows_methods},
+    {Py_tp_members, rows_members},
+    {0, NULL},
+};
+
+static PyType_Spec rows_spec = {
+    "pytest_traincheck.probe.core._core.Rows", sizeof(Rows), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, rows_slots,
+};
+
+int add_rows(PyObject *module)
+{
+    RowsType = make_type(module, &rows_spec);
+    return RowsType == NULL ? -1 : 0;
+}

@@ -1,0 +1,70 @@
+"""What the compiled core is told of a recorder, and a writer whose rows it packs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..writer import TraceWriter
+from . import native
+
+if TYPE_CHECKING:
+    from ..recorder import Recorder
+
+
+class CoreWriter(TraceWriter):
+    """A writer whose rows are packed by the compiled core; it makes room for them."""
+
+    core = "c"
+
+    def __init__(self, run_dir: Path) -> None:
+        super().__init__(run_dir)
+        self.table = native.Rows(self._make_room)
+        self.table.place(self._events.address, self._room)
+        # Whoever writes rows calls the core itself.
+        self.call = self.table.call  # type: ignore[method-assign]
+        self.change = self.table.change  # type: ignore[method-assign]
+        self.measure = self.table.measure  # type: ignore[method-assign]
+
+    @property
+    def rows(self) -> int:
+        return int(self.table.rows)
+
+    @property
+    def lost(self) -> int:
+        return self._lost + int(self.table.lost)
+
+    def _make_room(self) -> None:
+        with self._lock:
+            if self._grow():
+                self.table.place(self._events.address, self._room)
+
+    def close(self, finished: bool) -> None:
+        with self._lock:
+            if not self.closed:
+                self.table.place(0, 0)
+            super().close(finished)
+
+    def abandon(self) -> None:
+        self.table.place(0, 0)
+        super().abandon()
+
+
+def writer(run_dir: Path) -> TraceWriter:
+    """What writes the trace of this process."""
+    return TraceWriter(run_dir) if native is None else CoreWriter(run_dir)
+
+
+def of(recorder: Recorder) -> Any:
+    """The compiled core of a recorder, None where Python does everything."""
+    if not isinstance(recorder.writer, CoreWriter):
+        return None
+    return native.Core(
+        recorder.thread_states,
+        recorder.clock,
+        recorder.symbols.tables,
+        recorder.sources.tables,
+        recorder.modules.infos,
+        (recorder.by_hand, recorder.sketches, recorder.measures),
+        recorder.writer.table,
+    )

@@ -1,0 +1,203 @@
+"""Both cores of the recorder, the compiled one and that of Python, write the same trace to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from probe_runs import BOOTSTRAP
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PREPARED = """
+import os, random, signal, threading
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+for seed in (torch.manual_seed, random.seed, np.random.seed):
+    seed(0)
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.normal = nn.LayerNorm(8)
+        self.hidden = nn.Linear(8, 8)
+        self.memory = nn.LSTM(8, 8, batch_first=True)
+
+    def forward(self, x, scale=1.0, *, mask=None):
+        x = F.dropout(self.hidden(self.normal(x)) * scale, 0.1, self.training)
+        x, _ = self.memory(x)
+        return x if mask is None else x.masked_fill(mask, 0.0)
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(), Block()])
+        self.wide = nn.Linear(8, 4099)
+        self.head = nn.Linear(4099, 3)
+
+    def forward(self, x):
+        for number, block in enumerate(self.blocks):
+            x = block(x, 0.5 * number, mask=torch.zeros(4, 5, 8, dtype=torch.bool))
+        return torch.softmax(self.head(self.wide(x[:, -1])), dim=-1), {"x": x, "sizes": [1, 2.0, None, "text"]}
+
+model = Model()
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+def step():
+    optimizer.zero_grad()
+    found, rest = model(torch.ones(4, 5, 8))
+    F.cross_entropy(found, torch.tensor([0, 1, 2, 0])).backward()
+    optimizer.step()
+"""
+STORIES = {
+    "long": """
+        for _ in range(14):
+            step()
+        model.eval()
+        with torch.no_grad():
+            for _ in range(3):
+                model(torch.ones(4, 5, 8))
+    """,
+    "mixed precision": """
+        for _ in range(11):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = model(torch.ones(4, 5, 8))[0].sum()
+            loss.backward()
+            optimizer.step()
+        with torch.device("cpu"), torch.inference_mode():
+            model(torch.ones(4, 5, 8))
+    """,
+    "exceptions": """
+        for number in range(12):
+            step()
+            try:
+                model(torch.ones(4, 5, 7 + number))
+            except RuntimeError:
+                pass
+            try:
+                F.linear("no tensor", None)
+            except TypeError:
+                pass
+            torch.matmul(torch.ones(number, 2), other=torch.ones(2, 3))
+            torch.max(torch.ones(number + 1, 2), dim=1)
+    """,
+    "threads": """
+        def work():
+            for _ in range(3):
+                model(torch.ones(4, 5, 8))
+        for _ in range(10):
+            step()
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+    """,
+    "signals": """
+        class Enough(Exception):
+            pass
+        def handler(number, frame):
+            F.linear(torch.ones(2, 3), torch.ones(4, 3))
+            if number == signal.SIGUSR2:
+                raise Enough
+        signal.signal(signal.SIGUSR1, handler)
+        signal.signal(signal.SIGUSR2, handler)
+        class Signalling(nn.Module):
+            def forward(self, x, number):
+                signal.raise_signal(number)
+                return F.relu(x)
+        model.blocks[0].signalling = Signalling()
+        for _ in range(10):
+            step()
+            model.blocks[0].signalling(torch.ones(3), signal.SIGUSR1)
+            try:
+                model.blocks[0].signalling(torch.ones(3), signal.SIGUSR2)
+            except Enough:
+                pass
+    """,
+    "fork": """
+        for _ in range(9):
+            step()
+        child = os.fork()
+        random.seed(1)
+        for _ in range(10):
+            step()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+    """,
+    "a file that grows": """
+        for _ in range(600):
+            for _ in range(15):
+                F.softmax(F.linear(torch.ones(2, 3), torch.ones(4, 3)), dim=1)
+        step()
+    """,
+}
+
+
+@pytest.fixture(scope="module")
+def compiled() -> None:
+    """The core is built, from the source at hand."""
+    if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
+        pytest.skip("no compiler here")
+    built = subprocess.run(
+        [sys.executable, "hatch_build.py"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+
+
+def record(story: str, home: Path, core: str) -> list[Path]:
+    """The directories of the processes of one run, in the order in which they were made."""
+    (home / "train.py").write_text(PREPARED + textwrap.dedent(story))
+    run_dir = home.parent / f"{core} run"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TRAINCHECK_")}
+    environment |= {"TRAINCHECK_TRACE_DIR": str(run_dir), "TRAINCHECK_CORE": core, "PYTHONPATH": str(BOOTSTRAP)}
+    environment |= {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+    words = [sys.executable, "train.py"]
+    done = subprocess.run(words, cwd=home, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return sorted(run_dir.iterdir(), key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("story", STORIES)
+def test_both_cores_write_the_same_bytes(story: str, tmp_path: Path) -> None:
+    home = tmp_path / "project"
+    home.mkdir()
+    mine, others = (record(STORIES[story], home, core) for core in ("c", "python"))
+    assert len(mine) == len(others) > 0
+    for directory, other in zip(mine, others, strict=True):
+        facts, known = (json.loads((path / "meta.json").read_text()) for path in (directory, other))
+        assert (facts["core"], known["core"]) == ("c", "python")
+        assert facts["events"] == known["events"] > 100
+        assert facts["probe_error_count"] == known["probe_error_count"] == facts["lost_events"] == 0
+        assert facts["left_out"] == known["left_out"]
+        for name in ("symbols.jsonl", "events.bin"):
+            assert (directory / name).read_bytes() == (other / name).read_bytes(), name
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled")
+def test_a_core_that_cannot_be_loaded_is_done_without(tmp_path: Path) -> None:
+    copy = tmp_path / "copy" / "pytest_traincheck"
+    shutil.copytree(BOOTSTRAP.parents[1], copy, ignore=shutil.ignore_patterns("*.abi3.so"))
+    (copy / "probe" / "core" / "_core.abi3.so").write_bytes(b"\x7fELF of another machine")
+    home = tmp_path / "project"
+    home.mkdir()
+    (home / "train.py").write_text(PREPARED + "step()")
+    environment = {**os.environ, "PYTHONPATH": str(copy / "probe" / "bootstrap"), "OMP_NUM_THREADS": "1"}
+    environment["TRAINCHECK_TRACE_DIR"] = str(tmp_path / "run")
+    words = [sys.executable, "train.py"]
+    done = subprocess.run(words, cwd=home, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    (directory,) = (tmp_path / "run").iterdir()
+    facts = json.loads((directory / "meta.json").read_text())
+    assert (facts["core"], facts["probe_error_count"]) == ("python", 0)
