@@ -6,9 +6,9 @@ PyTypeObject *CoreType;
 
 static unsigned long long serials;
 
-/* The core and the thread's state of the probe's recorder. `recorded`: whether calls are recorded here and now; where
- * they are and there is no core, or something else is unusual, NULL with `recorded` 1. A borrowed reference: the
- * recorder holds its core, and nothing runs here that could let go of it. */
+/* The core (a new reference: collecting garbage may run code that ends the trace) and the thread's state of the probe's
+ * recorder. `recorded`: 0 where no calls are recorded here and now; where there is no core, or something is unusual, NULL
+ * with 1; with -1 and an exception where the state of a new thread, which Python makes, could not be made. */
 Core *core_of(PyObject *probe, ThreadState **state, int *recorded)
 {
     PyObject *found, *recorder = PyObject_GetAttr(probe, name_recorder);
@@ -23,18 +23,28 @@ Core *core_of(PyObject *probe, ThreadState **state, int *recorded)
     core = (Core *)PyObject_GetAttr(recorder, name_native);
     Py_DECREF(recorder);
     if (core == NULL) goto missed;
-    Py_DECREF(core);
-    if (Py_TYPE(core) != CoreType) return NULL;
+    if (Py_TYPE(core) != CoreType) {
+        Py_DECREF(core);
+        return NULL;
+    }
     found = PyObject_GetAttr(core->threads, name_state);
-    if (found == NULL) goto missed;
+    if (found == NULL) {
+        Py_DECREF(core);
+        *recorded = -1;
+        return NULL;
+    }
     Py_DECREF(found); /* this thread holds it */
-    if (Py_TYPE(found) != ThreadStateType) return NULL;
     *state = (ThreadState *)found;
-    found = PyDict_GetItemWithError(torch.compiling, torch.flag);
-    if (found == NULL) goto missed;
-    if ((*state)->busy || found == Py_True) *recorded = 0;
-    else if (found != Py_False) return NULL;
-    return core;
+    if (Py_TYPE(found) == ThreadStateType) {
+        found = PyDict_GetItemWithError(torch.compiling, torch.flag);
+        if ((*state)->busy || found == Py_True) {
+            Py_DECREF(core);
+            *recorded = 0;
+            return NULL;
+        }
+        if (found == Py_False) return core;
+    }
+    Py_DECREF(core);
 missed:
     PyErr_Clear();
     return NULL;

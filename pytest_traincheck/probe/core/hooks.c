@@ -79,17 +79,21 @@ static PyObject *function_enter(Hook *self, PyObject *const *given, Py_ssize_t c
     ThreadState *state;
     int recorded;
     Core *core = core_of(self->probe, &state, &recorded);
+    if (recorded < 0) return NULL;
     if (!recorded) Py_RETURN_NONE;
     if (core != NULL) {
         Py_ssize_t depth = PyList_Size(state->stack);
-        Call *call = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL;
-        if (call == NULL || Py_TYPE(call) == CallType) {
-            call = function_begins(self, core, state, given, count, names);
-            if (call != NULL) {
-                Py_INCREF(call);
-                return (PyObject *)call;
-            }
+        Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL;
+        Call *call = NULL;
+        if (outer != NULL && Py_TYPE(outer) == CallType && outer->api == self->api && !state->in_step) {
+            Py_DECREF(core);
+            Py_RETURN_NONE; /* a function within one of the same name is part of it */
         }
+        if (outer == NULL || Py_TYPE(outer) == CallType)
+            call = function_begins(self, core, state, given, count, names);
+        Py_XINCREF(call);
+        Py_DECREF(core);
+        if (call != NULL) return (PyObject *)call;
     }
     PyErr_Clear();
     return in_python(self->enter, given, count, names);
@@ -102,10 +106,12 @@ static PyObject *function_leave(Hook *self, PyObject *const *given, Py_ssize_t c
     if (count == 2 && names == NULL && Py_TYPE(given[0]) == CallType) {
         Call *call = (Call *)given[0];
         Core *core = core_of(self->probe, &state, &recorded);
-        if (core != NULL && call->kwargs == torch.no_kwargs && truth(core->sketches, name_wanted) == 0 &&
-            !(self->measuring && truth(core->measures, name_wanted) != 0) && undisturbed() &&
-            end(core, state, call, given[1]) == DONE)
-            Py_RETURN_NONE;
+        int done = core != NULL && call->kwargs == torch.no_kwargs && truth(core->sketches, name_wanted) == 0 &&
+                   !(self->measuring && truth(core->measures, name_wanted) != 0) && undisturbed() &&
+                   end(core, state, call, given[1]) == DONE;
+        Py_XDECREF(core);
+        if (recorded < 0) return NULL;
+        if (done) Py_RETURN_NONE;
     }
     PyErr_Clear();
     return in_python(self->leave, given, count, names);
@@ -120,7 +126,7 @@ static int is_attribute(PyObject *object, PyObject *name, PyObject *expected)
     return found != NULL && found == expected;
 }
 
-/* What is known of a module that is no wrapper and part of a model: a borrowed reference, or NULL. */
+/* What is known of a module that is no wrapper and part of a model: a new reference, or NULL. */
 static PyObject *info_of(Core *core, PyObject *module)
 {
     PyObject *ref, *held, *key = PyLong_FromVoidPtr(module);
@@ -133,6 +139,7 @@ static PyObject *info_of(Core *core, PyObject *module)
     Py_XDECREF(held);
     if (held != module || !is_attribute(info, name_wrapper, Py_None) || is_attribute(info, name_root, Py_None))
         return NULL;
+    Py_INCREF(info);
     return info;
 }
 
@@ -155,7 +162,10 @@ static Call *module_begins(Core *core, ThreadState *state, PyObject *const *give
     if (state->in_step || !state->thread || !state->modules || more_to_do(core)) return NULL;
     info = info_of(core, given[0]);
     training = info == NULL ? -1 : is_training(given[0], info);
-    if (training < 0 || (training && truth(core->measures, name_early) != 0)) return NULL;
+    if (training < 0 || (training && truth(core->measures, name_early) != 0)) {
+        Py_XDECREF(info);
+        return NULL;
+    }
     api = PyObject_GetAttr(info, name_api);
     mod = PyObject_GetAttr(info, name_mod);
     if (api != NULL && api != Py_None && mod != NULL) {
@@ -173,6 +183,7 @@ static Call *module_begins(Core *core, ThreadState *state, PyObject *const *give
     }
     Py_XDECREF(api);
     Py_XDECREF(mod);
+    Py_DECREF(info);
     return call;
 }
 
@@ -181,13 +192,13 @@ static PyObject *module_enter(Hook *self, PyObject *const *given, Py_ssize_t cou
     ThreadState *state;
     int recorded;
     Core *core = core_of(self->probe, &state, &recorded);
+    if (recorded < 0) return NULL;
     if (!recorded) Py_RETURN_NONE;
-    if (core != NULL && count > 0) {
-        PyObject *token;
-        Call *call;
+    if (core != NULL) {
         /* The token is made first: what can fail or collect garbage comes before the call is opened. */
-        token = PyTuple_New(2);
-        call = token == NULL ? NULL : module_begins(core, state, given, count, names);
+        PyObject *token = PyTuple_New(2);
+        Call *call = token == NULL || count == 0 ? NULL : module_begins(core, state, given, count, names);
+        Py_DECREF(core);
         if (call != NULL) {
             Py_INCREF(given[0]);
             PyTuple_SetItem(token, 0, given[0]);
@@ -208,12 +219,14 @@ static PyObject *module_leave(Hook *self, PyObject *const *given, Py_ssize_t cou
     if (count == 2 && names == NULL && PyTuple_CheckExact(given[0])) {
         Call *call = (Call *)PyTuple_GetItem(given[0], 1);
         Core *core = core_of(self->probe, &state, &recorded);
-        if (core != NULL && call != NULL && Py_TYPE(call) == CallType && truth(core->sketches, name_wanted) == 0 &&
-            !(call->flags & TRAINING && truth(core->measures, name_early) != 0) && undisturbed() &&
-            end(core, state, call, given[1]) == DONE) {
-            state->modules -= call->opens;
-            Py_RETURN_NONE;
-        }
+        int done = core != NULL && call != NULL && Py_TYPE(call) == CallType &&
+                   truth(core->sketches, name_wanted) == 0 &&
+                   !(call->flags & TRAINING && truth(core->measures, name_early) != 0) && undisturbed() &&
+                   end(core, state, call, given[1]) == DONE;
+        if (done) state->modules -= call->opens;
+        Py_XDECREF(core);
+        if (recorded < 0) return NULL;
+        if (done) Py_RETURN_NONE;
     }
     PyErr_Clear();
     return in_python(self->leave, given, count, names);
