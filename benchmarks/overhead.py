@@ -126,11 +126,12 @@ def plain(workload: Workload, steps: int) -> StepTime:
     return stamped(lambda env: run(shlex.split(workload.line(steps)), cwd=workload.cwd, env=env))
 
 
-def observed(workload: Workload, steps: int) -> StepTime:
-    """One run under `traincheck collect`."""
+def observed(workload: Workload, steps: int, core: str = "") -> StepTime:
+    """One run under `traincheck collect`, with one of the recorder's cores where it is named."""
     with tempfile.TemporaryDirectory(prefix="trace-") as folder:
         words = traincheck("collect", "--run", workload.line(steps), "--output", Path(folder) / "trace")
-        return stamped(lambda env: run(words, cwd=workload.cwd, env=env))
+        chosen = {"TRAINCHECK_CORE": core} if core else {}
+        return stamped(lambda env: run(words, cwd=workload.cwd, env={**env, **chosen}))
 
 
 @dataclass(frozen=True)
