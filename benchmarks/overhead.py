@@ -78,11 +78,14 @@ def workloads() -> list[Workload]:
 
 @dataclass(frozen=True)
 class StepTime:
-    """Seconds per training step of one run: by the wall clock, by CPU time, and by the wall over the whole loop."""
+    """Seconds per training step of one run: by the wall clock, by CPU time, by the wall over the whole loop, and over
+    its second half.
+    """
 
     wall: float
     cpu: float
     loop: float
+    later: float
 
 
 def step_time(processes: Sequence[Stamps]) -> StepTime:
@@ -90,7 +93,8 @@ def step_time(processes: Sequence[Stamps]) -> StepTime:
     return StepTime(
         statistics.fmean(_of_intervals(stamps, 0) for stamps in processes),
         statistics.fmean(_of_intervals(stamps, 1) for stamps in processes),
-        statistics.fmean(_of_loop(stamps) for stamps in processes),
+        statistics.fmean(_of_loop(stamps, lambda _: WARM_UP) for stamps in processes),
+        statistics.fmean(_of_loop(stamps, lambda count: count // 2) for stamps in processes),
     )
 
 
@@ -104,9 +108,10 @@ def _of_intervals(stamps: Stamps, clock: int) -> float:
     return total / count
 
 
-def _of_loop(stamps: Stamps) -> float:
+def _of_loop(stamps: Stamps, left_out: Callable[[int], int]) -> float:
     walls = sorted(step[0] for steps in stamps for step in steps)
-    return (walls[-1] - walls[WARM_UP]) / (len(walls) - 1 - WARM_UP)
+    first = left_out(len(walls))
+    return (walls[-1] - walls[first]) / (len(walls) - 1 - first)
 
 
 def stamped(launch: Callable[[dict[str, str]], Measured], attempts: int = 3) -> StepTime:
