@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from pytest_traincheck.check.decisions import decided_together, handed_on
 from pytest_traincheck.check.result import Violation
-from pytest_traincheck.relations import relations
+from pytest_traincheck.relations import relation_named
 from pytest_traincheck.relations.meaning import Change, Deviation, Place
 from pytest_traincheck.relations.settings import is_switch
 from pytest_traincheck.rules.model import Kind
@@ -78,7 +78,7 @@ _DECIDE_DRAWS = frozenset(
 
 def layer_of(violation: Violation) -> int:
     """The layer of the violation's relation; that of an effect when the relation is not installed."""
-    relation = relations().get(violation.invariant.relation)
+    relation = relation_named(violation.invariant.relation)
     return relation.layer(violation.invariant.claim) if relation else LATE_EFFECT
 
 

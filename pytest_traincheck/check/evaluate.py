@@ -29,7 +29,7 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
-from pytest_traincheck.relations import Examples, Relation, meaning_of, relations
+from pytest_traincheck.relations import Examples, Relation, laws, meaning_of, relations
 from pytest_traincheck.relations.base import filled, in_set_up, is_measured, is_replayed, variable_names
 from pytest_traincheck.relations.context import LAST_STEP, TIME
 from pytest_traincheck.replay import Comparison, compare_run
@@ -67,7 +67,7 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool, part: Part = WHOLE) 
             the transferable ones only the general if the candidate is another program.
         part: what of a training `run` holds.
     """
-    table = relations()
+    table = {**laws(), **relations()}
     aligned = align(golden, run)
     program = program_of(golden, aligned.run, same_spec=same_spec)
     replayed = _replayed(golden, aligned.run) if same_spec and not part.later else None

@@ -12,6 +12,7 @@ from pytest_traincheck.plugins import Given, PluginError, implementations, items
 from pytest_traincheck.relations import builtin
 from pytest_traincheck.relations.base import Relation, says_what_it_means, usual_meaning
 from pytest_traincheck.relations.claims import form_of
+from pytest_traincheck.relations.laws.reason import Lawful
 from pytest_traincheck.relations.meaning import Meaning
 from pytest_traincheck.rules.claims import Claim, Foreign
 from pytest_traincheck.rules.model import Invariant
@@ -28,13 +29,27 @@ def relations() -> Mapping[str, Relation]:
     return _table(implementations(HOOK))[0]
 
 
+def laws() -> Mapping[str, Lawful]:
+    """Relations of packs alone, by name: goldens are not learned from them."""
+    return _laws()
+
+
+def relation_named(name: str) -> Relation | None:
+    """The relation of a rule, whether of a golden or of a pack; None where it is not known here.
+
+    Raises:
+        PluginError: as `relations`.
+    """
+    return relations().get(name) or laws().get(name)
+
+
 def meaning_of(rule: Invariant) -> Meaning:
     """What a rule means, as its relation says; the usual where that says nothing, is not installed, or has not read the
     claim.
     """
     if isinstance(rule.claim, Foreign):
         return usual_meaning(rule)
-    relation = relations().get(rule.relation)
+    relation = relation_named(rule.relation)
     if relation is None or not says_what_it_means(relation):
         return usual_meaning(rule)
     return relation.meaning(rule)
@@ -56,6 +71,11 @@ def revision() -> list[str]:
     files = {getattr(sys.modules.get(name), "__file__", None) for name in modules}
     files |= {getattr(item.plugin, "__file__", None) for item in given}
     return [*packages(), *sorted(_digest(Path(file)) for file in files if file)]
+
+
+@lru_cache(maxsize=1)
+def _laws() -> Mapping[str, Lawful]:
+    return {law.name: law for law in builtin.laws()}
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.relations.claims import ClaimError, read_claim
-from pytest_traincheck.relations.registry import relations
+from pytest_traincheck.relations.registry import relation_named
 from pytest_traincheck.rules.claims import Claim, Foreign, to_json
 from pytest_traincheck.rules.model import Invariant
 
@@ -22,7 +22,7 @@ def claim_of(relation: str, content: Mapping[str, Any]) -> Claim:
 
     Raises `ClaimError` for a claim that the relation would not have written.
     """
-    known = relations().get(relation)
+    known = relation_named(relation)
     return read_claim(content, known.claims) if known is not None else Foreign(content)
 
 
