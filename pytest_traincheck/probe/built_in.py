@@ -39,6 +39,10 @@ class _Api(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in _API]
 
 
+class _Caller(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("make_call", "thread")]
+
+
 class _Hook(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in ("api", "enter", "leave", "raised", "original", "method")]
 
@@ -225,11 +229,28 @@ def _new_hook() -> tuple[int, _Hook]:
 
 @functools.lru_cache(maxsize=1)
 def _api() -> _Api:
-    def address(name: str) -> int | None:
-        return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
+    names = ("PyErr_Fetch", "PyErr_Restore", "Py_DecRef", "PyErr_ExceptionMatches")
+    return _Api(_vectorcall(), *map(_exported, names), id(None), id(RecursionError))
 
-    names = ("PyObject_Vectorcall", "PyErr_Fetch", "PyErr_Restore", "Py_DecRef", "PyErr_ExceptionMatches")
-    return _Api(*map(address, names), id(None), id(RecursionError))
+
+def _exported(name: str) -> int | None:
+    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
+
+
+def _vectorcall() -> int | None:
+    """`PyObject_Vectorcall`, or what does the same: CPython 3.10 has it in a header and in no library."""
+    if hasattr(ctypes.pythonapi, "PyObject_Vectorcall"):
+        return _exported("PyObject_Vectorcall")
+    return _stand_in()[0]
+
+
+@functools.lru_cache(maxsize=1)
+def _stand_in() -> tuple[int, _Caller]:
+    caller = _Caller(_exported("_PyObject_MakeTpCall"), _exported("PyThreadState_Get"))
+    code, entries = CODE[platform.machine()]
+    lead = _LEADS[platform.machine()]
+    start = _executable(lambda start: lead(ctypes.addressof(caller), start + _LEAD + entries["called"], 0) + code)
+    return start, caller
 
 
 def _address(entry: str, number: int) -> int:
@@ -247,6 +268,22 @@ def _page(_: int) -> tuple[int, Any]:
     """
     code, entries = CODE[platform.machine()]
     table = (_Hook * _HOOKS_A_PAGE)()
+    lead = _LEADS[platform.machine()]
+
+    def content(start: int) -> bytes:
+        body = start + 2 * _HOOKS_A_PAGE * _LEAD
+        leads = (
+            lead(ctypes.addressof(hook), body + entries[entry], kind)
+            for hook in table
+            for kind, entry in enumerate(("function_called", "method_called"))
+        )
+        return b"".join(leads) + code
+
+    return _executable(content), table
+
+
+def _executable(content: Callable[[int], bytes]) -> int:
+    """A page of what `content` says of the page's address, that is executed from now on. Raises `OSError`."""
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
     library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
@@ -255,22 +292,16 @@ def _page(_: int) -> tuple[int, Any]:
     start = library.mmap(None, _PAGE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
     if start in (None, ctypes.c_void_p(-1).value):
         raise OSError(ctypes.get_errno(), "mmap failed")
-    body = start + 2 * _HOOKS_A_PAGE * _LEAD
-    lead = _LEADS[platform.machine()]
-    leads = b"".join(
-        lead(ctypes.addressof(hook), body + entries[entry], kind)
-        for hook in table
-        for kind, entry in enumerate(("function_called", "method_called"))
-    )
-    assert len(leads) + len(code) <= _PAGE
-    ctypes.memmove(start, leads + code, len(leads) + len(code))
+    written = content(start)
+    assert len(written) <= _PAGE
+    ctypes.memmove(start, written, len(written))
     if library.mprotect(start, _PAGE, mmap.PROT_READ | mmap.PROT_EXEC):
         raise OSError(ctypes.get_errno(), "mprotect failed")
-    return start, table
+    return int(start)
 
 
 _LEAD = 32
-"""Bytes of a lead."""
+"""Bytes of a lead, which puts an address behind the arguments and goes on elsewhere."""
 
 
 def _lead_x86_64(hook: int, target: int, kind: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import inspect
 import os
@@ -20,7 +21,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 
-from pytest_traincheck.probe.built_in import BuiltIn, unavailable  # noqa: E402
+from pytest_traincheck.probe.built_in import BuiltIn, _stand_in, unavailable  # noqa: E402
 from pytest_traincheck.probe.in_place import Hooks, InPlace, NotObservable, forget_sources  # noqa: E402
 from pytest_traincheck.probe.patch import Kind, Patches  # noqa: E402
 
@@ -415,6 +416,32 @@ def test_the_machine_code_was_made_from_the_source_beside_it() -> None:
     from pytest_traincheck.probe.machine import code, make
 
     assert make.source_digest() == code.SOURCE
+
+
+class Caller:
+    """An object that can be called and has no `vectorcall`."""
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return args, named
+
+
+@built_in
+@pytest.mark.skipif(not hasattr(ctypes.pythonapi, "_PyObject_MakeTpCall"), reason="CPython 3.14 needs no stand-in")
+@pytest.mark.parametrize("function", [lambda *args, **named: (args, named), Caller(), Caller().__call__])
+def test_a_call_is_made_where_the_interpreter_has_no_function_for_it(function: Any) -> None:
+    import numpy as np
+
+    start, _ = _stand_in()
+    call = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)(
+        start
+    )
+    given, names = (1, "two", [3]), ("last",)
+    values = np.array([id(item) for item in given], dtype=np.uintp)
+    assert call(function, values.ctypes.data, 3, None) == (given, {})
+    assert call(function, values.ctypes.data, 2, id(names)) == (given[:2], {"last": given[2]})
+    assert call(function, values.ctypes.data, 3 | 1 << 63, None) == (given, {})
+    with pytest.raises(ZeroDivisionError):
+        call(divmod, np.array([id(1), id(0)], dtype=np.uintp).ctypes.data, 2, None)
 
 
 # many functions

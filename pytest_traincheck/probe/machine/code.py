@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SOURCE = "593cee24da59b50213014fed7c1d0c6e4e4db7ee9422ce654b348ba971353b34"
+SOURCE = "716d3bcc882e02cd5753e31d39905178fc7a7fce3145c861e76d73ab88d3400b"
 """SHA-256 of the source."""
 
 CODE: dict[str, tuple[bytes, dict[str, int]]] = {
@@ -21,9 +21,11 @@ CODE: dict[str, tuple[bytes, dict[str, int]]] = {
             "415d415ec3f30f1efa41564989f641554989fd41544989d4554889cd534883ec20488b0148897c240848897424104885"
             "d27504488b50284889542418488b7d08488d74240831c9ba03000000ff104889c34885c0751b488b7d00e8c1fdffff85"
             "c0742b4c89e24c89f64c89efff5528eb1a4c89e24c89f64c89efff55284889de4889ef4889c2e8ecfdffff4889c34883"
-            "c4204889d85b5d415c415d415ec3"
+            "c4204889d85b5d415c415d415ec3f30f1efa415641554989cd534889fb4883ec10488b4708f680a9000000087418488b"
+            "4038488b04074885c0740b4883c4105b415d415effe04d8b3048895424084889342441ff5008488b4c2408488b14244d"
+            "89e84883c4104889c74889de4c89f05b480fbaf13f415d415effe0"
         ),
-        {"function_called": 347, "method_called": 485},
+        {"function_called": 347, "method_called": 485, "called": 638},
     ),
     "aarch64": (
         bytes.fromhex(
@@ -44,8 +46,10 @@ CODE: dict[str, tuple[bytes, dict[str, int]]] = {
             "011440f9030080d2040040f9e12700f9800640f9e1e30091620080d280003fd6f30300aa400200b5800240f94dffff97"
             "e0000034831640f9e20315aae10317aae00316aa60003fd6f30300aaf55b41a9e00313aaf77b42a9f353c5a8bf2303d5"
             "c0035fd6e10302aae7ffff17831640f9e20315aae10317aae00316aa60003fd6e20300aae10313aae00314aa51ffff97"
-            "eeffff17"
+            "eeffff173f2303d5f353bda9f30300aa050440f9f55b01a9f40301aaf77b02a9f50302aaf60303aaa65440f946015836"
+            "a51c40f9056865f8e50000b4f55b41a9f00305aaf77b42a9f353c3a8bf2303d500021fd6970040a900003fd6e40316aa"
+            "a3fa4092f55b41a9e20314aae10313aaf00317aaf77b42a9f353c3a8bf2303d500021fd6"
         ),
-        {"function_called": 424, "method_called": 628},
+        {"function_called": 424, "method_called": 628, "called": 820},
     ),
 }

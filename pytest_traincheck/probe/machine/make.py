@@ -24,7 +24,7 @@ COMPILERS = {
 }  # fmt: skip
 FLAGS = ("-Os", "-fPIC", "-ffreestanding", "-fno-stack-protector", "-fno-asynchronous-unwind-tables",
          "-fno-unwind-tables", "-fomit-frame-pointer", "-Wall", "-Wextra", "-Werror")  # fmt: skip
-ENTRIES = ("function_called", "method_called")
+ENTRIES = ("function_called", "method_called", "called")
 
 
 def compiled(machine: str) -> tuple[bytes, dict[str, int]]:

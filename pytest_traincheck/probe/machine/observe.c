@@ -27,6 +27,27 @@ struct Hook {
     Object *(*method)(Object *, Object *, Object *);  /* what a method descriptor calls */
 };
 
+/* What stands in for `PyObject_Vectorcall` in CPython 3.10, which has it in a header and in no library. */
+struct Caller {
+    Object *(*make_call)(void *, Object *, Object *const *, size_t, Object *); /* _PyObject_MakeTpCall */
+    void *(*thread)(void);                                                     /* PyThreadState_Get */
+};
+
+/* The beginning of `PyObject` and `PyTypeObject`, as far as it is read here; in 3.10 nothing of it changes any more. */
+struct Type {
+    char head[56];
+    size_t offset;                                    /* tp_vectorcall_offset */
+    char slots[104];
+    unsigned long flags;                              /* tp_flags */
+};
+
+struct object {
+    size_t references;
+    const struct Type *type;
+};
+
+#define HAS_VECTORCALL (1ul << 11)
+
 /* PY_VECTORCALL_ARGUMENTS_OFFSET: the callee may use the place before the first argument for a while. */
 #define BORROWED ((size_t)1 << (8 * sizeof(size_t) - 1))
 
@@ -92,4 +113,14 @@ Object *method_called(Object *self, Object *args, Object *named, const struct Ho
     Object *call = hook->api->vectorcall(hook->enter, given, 3, NULL);
     if (call == NULL) return only_too_deep(hook->api) ? hook->method(self, args, named) : NULL;
     return ended(hook, call, hook->method(self, args, named));
+}
+
+/* In the place of `PyObject_Vectorcall`, where there is none. */
+Object *called(Object *callable, Object *const *args, size_t count, Object *names, const struct Caller *caller)
+{
+    if (callable->type->flags & HAS_VECTORCALL) {
+        Vectorcall own = *(const Vectorcall *)((const char *)callable + callable->type->offset);
+        if (own != NULL) return own(callable, args, count, names);
+    }
+    return caller->make_call(caller->thread(), callable, args, count & ~BORROWED, names);
 }
