@@ -11,7 +11,7 @@ from pytest_traincheck.cli import options, output
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.config import DEFAULT_TIMEOUT
 from pytest_traincheck.launch import run_directory
-from pytest_traincheck.launch.limit import Limit
+from pytest_traincheck.launch.limit import limited
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.launch.run import RunRequest, RunStatus, execute
 from pytest_traincheck.observing import extensions
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         seed_arg=arguments.seed_arg,
         seed_env=arguments.seed_env,
         seed_by=arguments.seed_by,
-        limit=Limit(steps=arguments.steps) if arguments.steps is not None else None,
+        limit=limited(arguments.steps),
         python=arguments.python,
         timeout=arguments.timeout,
         side="collect",

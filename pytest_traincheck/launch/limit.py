@@ -35,6 +35,11 @@ class Limit:
         return json.dumps({"steps": self.steps, "until": until})
 
 
+def limited(steps: int | None, seconds: float | None = None) -> Limit | None:
+    """The limit of a run; None where neither is said."""
+    return None if steps is None and seconds is None else Limit(steps, seconds)
+
+
 @dataclass(frozen=True)
 class Reached:
     """How far a run came. `ended` and `missing` are ranks that ended at the limit, and others of the same launch that
@@ -119,8 +124,8 @@ def judge(limit: Limit, run_dir: Path, *, timed_out: bool) -> Judged | None:
             counts=False,
             what=f"was to end after {found.steps} steps: {ranks(found.ended)} did, {ranks(found.missing)} did not come "
             "so far",
-            cure="let all ranks take the same number of steps (a batch more on one of them is enough), or raise the "
-            "limit of steps beyond the end of the training",
+            cure="the ranks take different numbers of steps, or one of them hangs: look in its output; where they are "
+            "meant to differ, leave the limit of steps out and end the training by an argument of its own",
         )
     if timed_out and limit.seconds is not None and cut(run_dir):
         return Judged(counts=True, note=f"was ended after {limit.seconds:g} s, its limit, in the middle of a step")

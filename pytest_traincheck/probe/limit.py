@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,6 +27,7 @@ from .meeting import Meeting
 
 if TYPE_CHECKING:
     from .install import Probe
+    from .optimizers import OptimizerInfo
 
 VARIABLE = "TRAINCHECK_LIMIT"
 _TRIES = 3
@@ -58,6 +60,7 @@ class Limit:
         self._pid = os.getpid()
         self._counts: dict[int, int] = {}
         """Steps by the number of the optimizer, in the order in which they were seen first."""
+        self._made: dict[int, weakref.ref[Any]] = {}
         self._begun: set[int] = set()
         self._backwards = 0
         self._usual = 0
@@ -77,6 +80,10 @@ class Limit:
     def steps_in_all(self) -> int:
         """Steps of any optimizer."""
         return sum(self._counts.values())
+
+    def made(self, optimizer: OptimizerInfo) -> None:
+        """An optimizer was made by its constructor; a wrapper around another one, which never steps, has none."""
+        self._made[optimizer.id] = optimizer.ref
 
     def begins(self, number: int) -> None:
         """Before a step of an optimizer, also within that of another one."""
@@ -111,10 +118,9 @@ class Limit:
 
     def _waits(self, taken: int, steps: int) -> bool:
         """Whether an optimizer is there that has not stepped yet: it may be the one that ends the iteration."""
-        recorder = self._probe.recorder
-        if recorder is None or taken >= steps + max(steps, _FEW):
+        if taken >= steps + max(steps, _FEW):
             return False
-        return any(number not in self._begun for number in recorder.optimizers.live())
+        return any(ref() is not None for number, ref in self._made.items() if number not in self._begun)
 
     # leaving
 

@@ -57,10 +57,6 @@ class Optimizers:
         info = self._infos.get(id(optimizer))
         return info.id if info is not None and info.ref() is optimizer else 0
 
-    def live(self) -> list[int]:
-        """Numbers of the optimizers that there are."""
-        return [info.id for info in list(self._infos.values()) if info.ref() is not None]
-
     def by_hand(self, name: str) -> int:
         """Number of an optimizer that stands for updates which the program makes itself."""
         number = self._symbols.new("opt", {"class": name, "library": "user", "ordinal": self._count})

@@ -121,6 +121,8 @@ def _close_construct(recorder: Recorder, optimizer: Any, call: Call) -> None:
         call.opt = recorder.optimizers.info(optimizer).id
         recorder.optimizers.note_groups(optimizer, call.seq)
         recorder.end(state, call, None)
+        if recorder.limit is not None:
+            recorder.limit.made(recorder.optimizers.info(optimizer))
         recorder.sketches.met_optimizer(state)
         recorder.measures.met_optimizer()
 
