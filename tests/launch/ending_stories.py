@@ -144,6 +144,11 @@ while True:
 """
 
 BY_HAND = """\
+import torch
+from torch import nn
+
+model = nn.Linear(4, 2)
+step = 0
 while True:
     model(torch.randn(8, 4)).square().mean().backward()
     with torch.no_grad():
@@ -188,6 +193,9 @@ finally:
 """
 
 TRAINER = """\
+import torch
+from torch import nn
+
 import tempfile
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
@@ -204,6 +212,9 @@ with tempfile.TemporaryDirectory() as directory:
 """
 
 LIGHTNING = """\
+import torch
+from torch import nn
+
 import tempfile
 import lightning
 from torch.utils.data import DataLoader, TensorDataset

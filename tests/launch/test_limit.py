@@ -24,7 +24,7 @@ def ended(project: Path, request_for: Make) -> Ended:
     """Runs a story to a limit: what became of it, and what it printed."""
 
     def run(story: str, limit: Limit, command: str = "python train.py", **options: Any) -> tuple[RunOutcome, str]:
-        (project / "train.py").write_text(stories.BEGIN + story)
+        (project / "train.py").write_text(story if story.startswith("import torch") else stories.BEGIN + story)
         request = request_for(command, limit=limit, timeout=240.0, **options)
         outcome = execute(request)
         return outcome, (request.run_dir / "stdout.txt").read_text()
