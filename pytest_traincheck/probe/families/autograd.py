@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..context import Call, ThreadState, quiet, unobservable
+from ..context import Call, ThreadState, innermost, quiet, unobservable
 from ..digest import number
 from ..graph import means, reached, terms, weights
 from ..theirs import is_theirs
@@ -43,7 +43,7 @@ class Backward(Named):
         if _outermost():
             recorder.before_entry(state, ())  # the forward has looked at the names
             recorder.by_hand.backward_begins(state, args[0] if args else None)
-            recorder.look(state, recorder.enclosing(state), gradients=True)
+            recorder.look(state, innermost(state), gradients=True)
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         if _outermost() and not unobservable():

@@ -12,7 +12,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ..by_class import ByClass
-from ..context import Call, ThreadState, quiet, unobservable, unseen
+from ..context import Call, ThreadState, innermost, quiet, unobservable, unseen
 from ..in_place import Hooks, InPlace
 from ..names import class_name, library_of
 from ..sampling import CONSTRUCT
@@ -59,7 +59,7 @@ class ZeroGrad(Family):
             call.opt = recorder.optimizers.info(args[0]).id
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
-        recorder.look(state, recorder.emitter(state, call), gradients=True)
+        recorder.look(state, call, gradients=True)
 
 
 _MODULE_ZERO_GRAD = Api("torch.nn.Module.zero_grad", "zero_grad", "torch")
@@ -163,9 +163,8 @@ class _Steps:
         recorder.sketches.train()
         recorder.before_entry(state)
         info = recorder.optimizers.info(optimizer)
-        emit = recorder.enclosing(state)
-        recorder.look(state, emit, values=True, gradients=True)
-        recorder.optimizers.note_rates(optimizer, emit)
+        recorder.look(state, innermost(state), values=True, gradients=True)
+        recorder.optimizers.note_rates(optimizer, recorder.enclosing(state))
         cls = type(optimizer)
         names = _signatures.get(cls)
         if names is None:
