@@ -10,6 +10,8 @@ from pathlib import Path
 
 from pytest_traincheck.frameworks.extensions import NONE, Extensions
 from pytest_traincheck.frameworks.extensions import VARIABLE as EXTENSIONS
+from pytest_traincheck.looks import NOTHING, Looks, to_text
+from pytest_traincheck.looks import VARIABLE as NOT_NEEDED
 
 BOOTSTRAP = Path(__file__).resolve().parent.parent / "probe" / "bootstrap"
 """Holds the `sitecustomize` through which the probe gets into every Python process."""
@@ -58,6 +60,7 @@ def child_environment(
     mutant_files: Sequence[Path] = (),
     extensions: Extensions = NONE,
     sampled: Sampled | None = None,
+    not_needed: Looks = NOTHING,
 ) -> dict[str, str]:
     """`base` with what a run adds to it. `base` already holds the user's own variables for this run."""
     env = dict(base)
@@ -83,6 +86,9 @@ def child_environment(
     env.pop(SAMPLING, None)
     if sampled is not None:
         env[SAMPLING] = sampled.to_text()
+    env.pop(NOT_NEEDED, None)
+    if not_needed:
+        env[NOT_NEEDED] = to_text(not_needed)
     env.pop(SEED, None)
     if seed is not None:
         env[SEED] = str(seed)

@@ -33,6 +33,7 @@ from pytest_traincheck.launch.run_directory import (
     ForeignDirectoryError,
 )
 from pytest_traincheck.launch.untracked import CopyOf, find_missing
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.redaction import redacted, redacted_words
 from pytest_traincheck.scratch import ScratchError, scratch_directory
 
@@ -71,6 +72,8 @@ class RunRequest:
     """What plug-ins want observed and looked through."""
     sampled: Sampled | None = None
     """Which steps are observed; None: every one."""
+    not_needed: Looks = NOTHING
+    """What is not observed, since no rule that the run is checked by needs it."""
 
 
 class RunStatus(str, Enum):
@@ -225,6 +228,7 @@ def prepare(request: RunRequest, tmp: Path | None) -> Prepared:
         mutant_files=request.mutant_files,
         extensions=request.extensions,
         sampled=request.sampled,
+        not_needed=request.not_needed,
     )
     program = command_line.resolve_program(command.argv[0], interpreter, request.cwd, env["PATH"])
     return Prepared((program, *command.argv[1:]), (program, *shown[1:]), env, interpreter)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..looks import ATTRIBUTES, NOTHING, SKETCHES, Looks
 from . import digest as content
 from . import summary
 from .attributes import Attributes
@@ -49,7 +50,9 @@ from .writer import TraceWriter
 class Recorder:
     """The trace of this process while it grows. A failure in here is counted and never reaches the user's code."""
 
-    def __init__(self, writer: TraceWriter, known: list[torch.nn.Module], wrappers: Wrappers) -> None:
+    def __init__(
+        self, writer: TraceWriter, known: list[torch.nn.Module], wrappers: Wrappers, not_needed: Looks = NOTHING
+    ) -> None:
         self.writer = writer
         self.clock = count(1)
         self.symbols = Symbols(writer)
@@ -59,9 +62,9 @@ class Recorder:
         self.backwards = Backwards(writer)
         self.variables = Variables(self.symbols, self.modules, self.backwards)
         self.optimizers = Optimizers(self.symbols, self.variables)
-        self.attributes = Attributes(self.symbols, self.modules)
-        self.measures = Measures(self)
-        self.sketches = Sketches(self)
+        self.attributes = Attributes(self.symbols, self.modules, wanted=ATTRIBUTES not in not_needed)
+        self.measures = Measures(self, not_needed)
+        self.sketches = Sketches(self, wanted=SKETCHES not in not_needed)
         self.evaluations = Evaluations(self)
         self.by_hand = ByHand(self)
         self.native = short_ways(self)

@@ -68,6 +68,8 @@ class Variables:
         self._room = _NOTED
         self._every: list[Slot] | None = None
         self._suspicious = False
+        self.with_norms = True
+        """Whether gradients are written with their norms."""
         self.unseen = False
         self.gradients_dirty = False
 
@@ -451,7 +453,8 @@ class Variables:
 
     def _measure(self, present: list[Present], readables: list[torch.Tensor], emit: Emit) -> None:
         self._suspicious = False
-        norms = content.norms(readables)
+        # Without them the numbers themselves are looked at, and the row has none.
+        norms = content.norms(readables) if self.with_norms else [math.nan] * len(present)
         for place in walks.measured(present, norms, emit):
             var, grad, owner = present[place]
             # A norm underflows to 0, overflows to inf, or is missing: then look at the numbers themselves.

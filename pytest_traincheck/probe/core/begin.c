@@ -4,7 +4,7 @@
 
 PyTypeObject *CoreType;
 
-#define FINITE_MOST (256 * 1024) /* bytes that are looked through for what is not finite; beyond them torch does */
+#define FINITE_MOST (1024 * 1024) /* bytes that are looked through for what is not finite; beyond them torch does */
 
 static unsigned long long serials;
 
@@ -251,7 +251,7 @@ Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyO
 
 /* Whether a single number in memory, or many, is finite; -1 where they are of another kind, or cannot be read. `value`:
  * the number, where it is one. */
-static int is_finite(PyObject *tensor, int single, double *value)
+int is_finite(PyObject *tensor, int single, double *value)
 {
     PyObject *dtype = PyObject_GetAttr(tensor, name_dtype);
     int narrow = dtype == torch.float32, wide = dtype == torch.float64;

@@ -144,6 +144,7 @@ int add_core(PyObject *module);
 Core *core_of(PyObject *probe, ThreadState **state, int *recorded);
 Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyObject *key, int frames, long long mod);
 int end(Core *core, ThreadState *state, Call *call, PyObject *result);
+int is_finite(PyObject *tensor, int single, double *value);
 PyObject *number_of(Core *core, PyObject *api);
 int undisturbed(void);
 

@@ -287,7 +287,8 @@ PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t co
     return found < 0 ? NULL : PyLong_FromSsize_t(index);
 }
 
-/* `measured(present, norms, start, emit)`: as `Variables._measure`, of gradients that are surely finite and not zero. */
+/* `measured(present, norms, start, emit)`: as `Variables._measure`, of gradients that are finite. Their norms may be
+ * nan: then they are not asked for. */
 PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
     Py_ssize_t index, length;
@@ -303,13 +304,16 @@ PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t cou
     length = emit == NULL ? index : PyList_Size(given[0]);
     for (; index < length; index++) {
         PyObject *entry = PyList_GetItem(given[0], index);
-        double norm = PyFloat_AsDouble(PyList_GetItem(given[1], index));
+        double value, norm = PyFloat_AsDouble(PyList_GetItem(given[1], index));
         Var *var = (Var *)PyTuple_GetItem(entry, 0);
         PyObject *gradient = PyTuple_GetItem(entry, 1);
         Look seen;
         int found;
-        if (!(norm > 0 && norm < Py_HUGE_VAL) || !readable(gradient, 0)) break;
-        found = take_look(gradient, 1, NONZERO, &seen);
+        int telling = norm > 0 && norm < Py_HUGE_VAL;
+        if (!readable(gradient, 0)) break;
+        /* Without a norm that says so it is looked for what is not finite; Python does the rest where there is. */
+        if (!telling && (norm == norm || is_finite(gradient, 0, &value) != 1)) break;
+        found = take_look(gradient, telling, telling ? NONZERO : 0, &seen);
         if (found < 0) return NULL;
         if (found != DONE) break;
         if (!may_write(var, seen.state, seen.digest, emit)) {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...looks import TERMS
 from ..context import Call, ThreadState, innermost, quiet, unobservable
 from ..digest import number
 from ..graph import means, reached, terms, weights
@@ -81,6 +82,8 @@ class Grad(Named):
 
 def _look_behind(recorder: Recorder, state: ThreadState, call: Call, loss: torch.Tensor) -> None:
     """How many terms a loss has, what is averaged in it, and where its terms send gradients."""
+    if TERMS in recorder.measures.not_needed:
+        return
     coarse, fine = terms(loss, through_means=False), terms(loss, through_means=True)
     if coarse is None or fine is None:
         return

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ...looks import UPDATES
 from ..by_class import ByClass
 from ..context import Call, ThreadState, innermost, quiet, unobservable, unseen
 from ..in_place import Hooks, InPlace
@@ -230,7 +231,8 @@ class _Steps:
                     own, every, recorder.emitter(state, call), recorder.emitter(state, outer), measure
                 )
                 if recorder.measures.wanted:
-                    recorder.variables.measure_updates(measure)
+                    if UPDATES not in recorder.measures.not_needed:
+                        recorder.variables.measure_updates(measure)
                     recorder.measures.take(state, "optimizer.left", call, float(_holding(optimizer)), opt=call.opt)
                     if recorder.measures.stepped(call.opt):
                         recorder.variables.forget_samples()
