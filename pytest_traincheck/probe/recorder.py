@@ -278,8 +278,7 @@ class Recorder:
         if unobservable() or self.variables.nothing_new(values, gradients):
             return
         emit = self.emitter(state, parent)
-        with quiet(state):
-            if values:
-                self.variables.look_at_values(emit)
-            if gradients:
-                self.variables.look_at_gradients(emit, full=False)
+        if values:
+            self.variables.look_at_values(emit, quiet(state))
+        if gradients:
+            self.variables.look_at_gradients(emit, False, quiet(state))

@@ -6,6 +6,7 @@ import math
 import struct
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
@@ -23,6 +24,8 @@ Emit = Callable[[int, int, int, int, float], None]
 """Writes a change: var id, old state, new state, digest, value."""
 Measure = Callable[[str, int, float], None]
 """Writes a measure of a variable: name, var id, number."""
+Around = AbstractContextManager[Any]
+"""What is entered for looks that read or run more than the compiled core does: `quiet`, unless the caller has."""
 Present = tuple[Var, torch.Tensor, torch.Tensor]
 """A gradient that is to be looked at: its variable, itself, and the parameter."""
 
@@ -304,9 +307,9 @@ class Variables:
         self.look_at_new(emit)
         self.look_at_gradients(emit, full=True)
 
-    def look_at_values(self, emit: Emit) -> None:
+    def look_at_values(self, emit: Emit, around: Around = walks.NOTHING) -> None:
         """Parameters, buffers and `requires_grad` of everything seen before, where something suggests a change."""
-        for slot in walks.values(self.slots(), walks.VALUES, emit):
+        for slot in walks.values(self.slots(), walks.VALUES, emit, around=around):
             if slot.var.state != content.UNSEEN and (tensor := slot.tensor()) is not None:
                 if not slot.var.looks_same(tensor):
                     self._look(slot.var, tensor, emit, full=True)
@@ -325,9 +328,9 @@ class Variables:
             if (tensor := slot.tensor()) is not None:
                 self._look(slot.var, tensor, emit, full=True)
 
-    def look_at_buffers(self, root: Root, emit: Emit) -> None:
+    def look_at_buffers(self, root: Root, emit: Emit, around: Around) -> None:
         """Buffers of one root."""
-        for slot in walks.values(root.slots, walks.BUFFERS, emit):
+        for slot in walks.values(root.slots, walks.BUFFERS, emit, around=around):
             if slot.grad is None and (tensor := slot.tensor()) is not None:
                 self._look(slot.var, tensor, emit, full=True)
 
@@ -412,17 +415,19 @@ class Variables:
             if var.drifts >= _DRIFTS:
                 var.origin = None  # It changes all the time, as an average does.
 
-    def look_at_gradients(self, emit: Emit, full: bool) -> None:
+    def look_at_gradients(self, emit: Emit, full: bool, around: Around = walks.NOTHING) -> None:
         """Gradients of everything that requires one; without `full` only those that seem to have changed."""
         full = full or self.gradients_dirty
         self.gradients_dirty = False
         present: list[Present] = []
         readables: list[torch.Tensor] = []
         for slots, gradients in self._backwards.walk(self.slots(), full, emit, present, readables):
-            for slot in slots:
-                self._look_at_gradient(slot, gradients, full, emit, present, readables)
+            with around:
+                for slot in slots:
+                    self._look_at_gradient(slot, gradients, full, emit, present, readables)
         if present:
-            self._measure(present, readables, emit)
+            with around:
+                self._measure(present, readables, emit)
 
     def _look_at_gradient(
         self,

@@ -8,7 +8,7 @@ in the order of the places.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 VALUES, BUFFERS, STEP = range(3)
 """What is looked at: values that seem to have changed; buffers; everything, after a step of an optimizer."""
+NOTHING: AbstractContextManager[Any] = nullcontext()
 _NOBODY: set[int] = set()
 
 
@@ -30,15 +31,19 @@ def values(
     outside: Any = None,
     own: set[int] = _NOBODY,
     optimized: set[int] = _NOBODY,
+    around: AbstractContextManager[Any] = NOTHING,
 ) -> Iterator[Slot]:
-    """Places of parameters and buffers. `own` to `optimized` are those of `Variables.look_after_step`."""
-    if native is None:
-        yield from slots
-        return
-    place = native.values(slots, 0, what, emit, outside, own, optimized)
-    while place < len(slots):
-        yield slots[place]
-        place = native.values(slots, place + 1, what, emit, outside, own, optimized)
+    """Places of parameters and buffers. `own` to `optimized` are those of `Variables.look_after_step`; `around` is
+    entered where any place is left.
+    """
+    place = 0 if native is None else native.values(slots, 0, what, emit, outside, own, optimized)
+    if place < len(slots):
+        with around:
+            while place < len(slots):
+                yield slots[place]
+                place += 1
+                if native is not None:
+                    place = native.values(slots, place, what, emit, outside, own, optimized)
 
 
 def values_same(slots: list[Slot]) -> bool:

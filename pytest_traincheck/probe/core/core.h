@@ -108,7 +108,7 @@ extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *VarType,
     each(recorder) each(native) each(state) each(waits) each(wanted) each(early) each(dtype) each(shape) \
     each(is_cpu) each(device) each(requires_grad) each(f_back) each(f_lasti) each(ref) each(wrapper) each(root) \
     each(api) each(mod) each(training) each(plainly_trained) each(__dict__) each(layout) each(nbytes) each(_version) \
-    each(_parameters) each(_buffers) each(is_leaf) each(grad) each(is_nested) each(is_quantized)
+    each(_parameters) each(_buffers) each(_modules) each(is_leaf) each(grad) each(is_nested) each(is_quantized)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -137,6 +137,7 @@ int write_call(Rows *rows, PyObject *clock, long long thread, long long flags, c
 /* keys.c */
 PyObject *key_of(PyObject *value, int depth);           /* a new reference; NULL: Python has to make it */
 PyObject *key_of_arguments(PyObject *const *given, Py_ssize_t count, PyObject *const *named, PyObject *names);
+PyObject *call_key(PyObject *module, PyObject *const *given, Py_ssize_t count);
 int is_single(PyObject *key);                           /* whether a tensor with this key has one element */
 
 /* begin.c */
@@ -165,6 +166,7 @@ PyObject *looks_same(PyObject *module, PyObject *const *given, Py_ssize_t count)
 /* walks.c */
 PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *shape_of(PyObject *module, PyObject *members);
 PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* hooks.c */

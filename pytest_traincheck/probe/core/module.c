@@ -85,6 +85,8 @@ static PyMethodDef methods[] = {
     {"looks_same", (PyCFunction)(void (*)(void))looks_same, METH_FASTCALL, NULL},
     {"values", (PyCFunction)(void (*)(void))walk_values, METH_FASTCALL, NULL},
     {"gradients", (PyCFunction)(void (*)(void))walk_gradients, METH_FASTCALL, NULL},
+    {"shape", shape_of, METH_O, NULL},
+    {"call_key", (PyCFunction)(void (*)(void))call_key, METH_FASTCALL, NULL},
     {"measured", (PyCFunction)(void (*)(void))walk_measured, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

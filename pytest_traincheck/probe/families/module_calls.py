@@ -264,5 +264,4 @@ def _remember(recorder: Recorder, state: ThreadState, module: torch.nn.Module, r
 def _look_at_buffers(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call: Call) -> None:
     root = _inner(recorder, module).root
     if root is not None and root.buffered and not unobservable():
-        with quiet(state):
-            recorder.variables.look_at_buffers(root, recorder.emitter(state, call))
+        recorder.variables.look_at_buffers(root, recorder.emitter(state, call), quiet(state))
