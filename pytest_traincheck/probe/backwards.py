@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import loose, walks
+from .core import native
 from .writer import TraceWriter
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Backwards:
         self, slots: list[Slot], full: bool, emit: Any, present: list[Any], readables: list[torch.Tensor]
     ) -> Iterator[tuple[Sequence[Slot], Mapping[int, torch.Tensor | None]]]:
         """Places that are left to be looked at, see `walks`, with the gradients of their tensors."""
-        if walks.native is None or not self._reads_all():
+        if native is None or not self._reads_all():
             yield slots, self.gradients([slot.tensor() if slot.grad is not None else None for slot in slots])
             return
         for slot in walks.gradients(slots, full, emit, present, readables, self._lock):

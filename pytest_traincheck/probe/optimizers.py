@@ -91,8 +91,8 @@ class Optimizers:
         info = self.info(optimizer)
         generation = self._variables._generation
         noted = [_objects(group) for group in optimizer.param_groups]
-        known, before = info.noted
-        if known == generation and len(noted) == len(before) and all(map(_are_same, noted, before)):
+        then, before = info.noted
+        if then == generation and len(noted) == len(before) and all(map(_are_same, noted, before)):
             return
         info.noted = generation, noted
         for index, group in enumerate(optimizer.param_groups):

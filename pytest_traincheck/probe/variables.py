@@ -386,9 +386,9 @@ class Variables:
         """All parameters of an optimizer (`own`: ids of tensors) and of none; those of others when they moved. How far
         those of none are from where they began is measured.
         """
-        places = self.slots()
+        places: Iterable[Slot] = self.slots()
         if not self._suspicious:
-            places = walks.values(places, walks.STEP, emit, emit_outside, own, optimized)
+            places = walks.values(self.slots(), walks.STEP, emit, emit_outside, own, optimized)
         for slot in places:
             tensor = slot.tensor()
             if tensor is None:

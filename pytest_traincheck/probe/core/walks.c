@@ -310,7 +310,6 @@ PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t cou
         Look seen;
         int found;
         int telling = norm > 0 && norm < Py_HUGE_VAL;
-        if (!readable(gradient, 0)) break;
         /* Without a norm that says so it is looked for what is not finite; Python does the rest where there is. */
         if (!telling && (norm == norm || is_finite(gradient, 0, &value) != 1)) break;
         found = take_look(gradient, telling, telling ? NONZERO : 0, &seen);
