@@ -4,9 +4,10 @@
 
 Ten workloads of the kinds that TrainCheck's own benchmark has, half a millisecond to some hundred milliseconds a step,
 each a plain script of `workloads/`. A turn runs each mode once: without an observer; `collect`, which observes every
-step; `run --golden`, which also checks while the training goes on; `run --every 10`; and `run --every auto`. With
-`--peer`, turns of the other system follow: without an observer, `traincheck-collect` as it comes, and with the
-invariants that it inferred from ten steps (`--invariants`), on every step and on every tenth (`--sampling-interval`).
+step; `run --golden`, in check mode, which checks every step by every rule while the training goes on; `run --every 10`;
+and `run --every auto`. With `--peer`, turns of the other system follow: without an observer, `traincheck-collect` as it
+comes, and with the invariants that it inferred from ten steps (`--invariants`), on every step and on every tenth
+(`--sampling-interval`).
 
 The time of a step is that of the second half of a run: wall seconds over optimizer steps, so that sampled steps count
 as often as they come and the first steps, which are always observed, do not. Ratios are medians over the turns.
@@ -31,7 +32,7 @@ PLAIN = "plain"
 OURS = ("full", "watched", "every 10th", "auto")
 PEERS = ("peer full", "peer selective", "peer every 10th")
 BUDGETS = {"full": (1.15, 1.5), "watched": (1.05, 1.2), "every 10th": (1.02, None)}
-"""The geometric mean and the worst that each mode may cost; `watched` stands where check mode would."""
+"""The geometric mean and the worst that each mode may cost; `watched` is check mode."""
 GOLDEN_STEPS, PEER_REFERENCE_STEPS, PEER_STEPS = 12, 10, 60
 
 

@@ -25,6 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="sample",
         help="how much of the farm of tests/identity to run (default: sample)",
     )
+    parser.addoption(
+        "--check-mode",
+        choices=("sample", "all"),
+        default="sample",
+        help="how many candidates of the fixtures to observe in check mode (default: sample)",
+    )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from pytest_traincheck.check import CheckOutcome, check_run
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.probe import observe
 from pytest_traincheck.trace import Run, load_run
 
@@ -167,9 +168,9 @@ class Real:
                     mean.lerp_(parameter, 1 - self.decay)
 
 
-def recorded(training: Callable[[], None], folder: Path) -> Run:
+def recorded(training: Callable[[], None], folder: Path, not_needed: Looks = NOTHING) -> Run:
     """Runs something under the probe, in this process, and reads the run."""
-    with observe(folder):
+    with observe(folder, not_needed=not_needed):
         training()
     return load_run(folder)
 

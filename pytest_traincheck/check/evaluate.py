@@ -13,6 +13,7 @@ from pytest_traincheck.check.coverage import coverage, parted_at_deviation
 from pytest_traincheck.check.evidence import without_effect
 from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
+from pytest_traincheck.check.needs import lacking
 from pytest_traincheck.check.observed import unlike, warnings_of
 from pytest_traincheck.check.part import WHOLE, Part
 from pytest_traincheck.check.ran import Ran, ran_of
@@ -75,6 +76,7 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool, part: Part = WHOLE) 
     told = not part.later and not part.undecided
     covered = coverage(golden, aligned.run, replayed, same_spec=same_spec) if told else Coverage()
     differing = unlike(golden, run)
+    unseen = lacking(golden, run)
     verdicts: list[InvariantVerdict] = []
     violations: list[Violation] = []
     for invariant in golden.invariants:
@@ -88,6 +90,8 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool, part: Part = WHOLE) 
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, reason, applicable=False))
         elif (is_measured(relation) or is_replayed(relation)) and _numbers(golden, invariant, relation, run) is None:
             reason = f"no numbers for `{run.platform or 'an unknown platform'}`"
+            verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
+        elif reason := unseen.why_not(invariant):
             verdicts.append(InvariantVerdict(invariant, Verdict.NOT_OBSERVABLE, reason))
         else:
             numbers = _numbers(golden, invariant, relation, run)

@@ -9,6 +9,7 @@ recording of one run, see `recording.py`; they are empty where nothing was recor
 
 from __future__ import annotations
 
+import glob
 import io
 import json
 import re
@@ -96,6 +97,11 @@ def numbers_path(golden: Path, platform: str) -> Path:
     """
     safe = re.sub(r"[^A-Za-z0-9_]+", "-", platform).strip("-")[:100]
     return golden.with_name(f"{golden.name.removesuffix('.jsonl')}.{safe or 'unknown'}{SUFFIX}")
+
+
+def has_numbers(golden: Path) -> bool:
+    """Whether numbers of any platform lie beside a golden file."""
+    return any(golden.parent.glob(f"{glob.escape(golden.name.removesuffix('.jsonl'))}.*{SUFFIX}"))
 
 
 def encode_numbers(content: NumbersFile) -> bytes:

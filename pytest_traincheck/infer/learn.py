@@ -22,6 +22,7 @@ from pytest_traincheck.relations.base import filled, in_set_up, is_measured, is_
 from pytest_traincheck.rules.conditions import Condition
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Run
+from pytest_traincheck.trace.run import reject_partial
 
 
 def learn(
@@ -45,9 +46,12 @@ def learn(
 
     Raises:
         ValueError: `runs` is empty.
+        TraceError: a run was recorded in check mode.
     """
     if not runs:
         raise ValueError("no golden run to learn from; run the pipeline at least once")
+    for run in (*runs, *varied, *repeated):
+        reject_partial(run)
     table = relations()
     invariants: dict[str, Invariant] = {}
     numbers: dict[str, Numbers] = {}

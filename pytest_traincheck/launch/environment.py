@@ -11,6 +11,8 @@ from pathlib import Path
 from pytest_traincheck.frameworks.extensions import NONE, Extensions
 from pytest_traincheck.frameworks.extensions import VARIABLE as EXTENSIONS
 from pytest_traincheck.launch.limit import Limit
+from pytest_traincheck.looks import NOTHING, Looks, to_text
+from pytest_traincheck.looks import VARIABLE as NOT_NEEDED
 
 BOOTSTRAP = Path(__file__).resolve().parent.parent / "probe" / "bootstrap"
 """Holds the `sitecustomize` through which the probe gets into every Python process."""
@@ -66,6 +68,7 @@ def child_environment(
     extensions: Extensions = NONE,
     sampled: Sampled | None = None,
     limit: Limit | None = None,
+    not_needed: Looks = NOTHING,
 ) -> dict[str, str]:
     """`base` with what a run adds to it. `base` already holds the user's own variables for this run."""
     env = dict(base)
@@ -94,6 +97,9 @@ def child_environment(
     env.pop(LIMIT, None)
     if limit is not None:
         env[LIMIT] = limit.to_text()
+    env.pop(NOT_NEEDED, None)
+    if not_needed:
+        env[NOT_NEEDED] = to_text(not_needed)
     env.pop(SEED, None)
     env.pop(SEED_BY, None)
     if seed is not None:

@@ -36,6 +36,7 @@ from pytest_traincheck.launch.run_directory import (
     ForeignDirectoryError,
 )
 from pytest_traincheck.launch.untracked import CopyOf, find_missing
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.redaction import redacted, redacted_words
 from pytest_traincheck.scratch import ScratchError, scratch_directory
 
@@ -78,6 +79,8 @@ class RunRequest:
     """After how many steps or seconds the run is ended; None: it ends by itself."""
     seed_by: str | None = None
     """`probe`: the seed is what the generators of torch, numpy and Python begin with."""
+    not_needed: Looks = NOTHING
+    """What is not observed, since no rule that the run is checked by needs it."""
 
 
 class RunStatus(str, Enum):
@@ -239,6 +242,7 @@ def prepare(request: RunRequest, tmp: Path | None) -> Prepared:
         extensions=request.extensions,
         sampled=request.sampled,
         limit=request.limit,
+        not_needed=request.not_needed,
     )
     program = command_line.resolve_program(command.argv[0], interpreter, request.cwd, env["PATH"])
     return Prepared((program, *command.argv[1:]), (program, *shown[1:]), env, interpreter)

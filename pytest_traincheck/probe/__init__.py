@@ -19,17 +19,22 @@ __all__ = ["observe"]
 
 
 @contextmanager
-def observe(run_dir: Path, seed: int | None = None, extensions: Extensions | None = None) -> Iterator[Path]:
+def observe(
+    run_dir: Path,
+    seed: int | None = None,
+    extensions: Extensions | None = None,
+    not_needed: frozenset[str] = frozenset(),
+) -> Iterator[Path]:
     """Observe everything torch does inside the block and remove every trace of the probe afterwards.
 
     `run_dir` receives one `proc-...` directory, whose path is yielded; `seed` is noted in its `meta.json`;
-    `extensions` is what plug-ins want observed or looked through.
+    `extensions` is what plug-ins want observed or looked through; looks that are `not_needed` are left out.
     Raises `RuntimeError` when this process is observed already, since two probes would count everything twice.
     """
     from ..frameworks.extensions import NONE
     from .install import start
 
-    probe = start(Path(run_dir), None if seed is None else str(seed), extensions or NONE)
+    probe = start(Path(run_dir), None if seed is None else str(seed), extensions or NONE, not_needed)
     try:
         yield probe.directory
     finally:

@@ -52,12 +52,13 @@ _PLACES = frozenset({"cpu", "cuda", "mps", "xpu", "meta"})
 class Attributes:
     """Writes symbols of kind `attribute`: the first values of each module, and later what has changed."""
 
-    def __init__(self, symbols: Symbols, modules: Modules) -> None:
+    def __init__(self, symbols: Symbols, modules: Modules, *, wanted: bool = True) -> None:
         self._symbols = symbols
         self._modules = modules
         self._looks: dict[int, int] = {}
-        self._evaluations_left = EVALUATIONS
-        self._states_left = STATES
+        self._looks_left = STEPS if wanted else 0
+        self._evaluations_left = EVALUATIONS if wanted else 0
+        self._states_left = STATES if wanted else 0
         self._evaluated = (0, 0)
         self._steps = 0
 
@@ -65,7 +66,7 @@ class Attributes:
         """Look at the attributes of all modules, before a step of an optimizer that begins at `seq`."""
         self._steps += 1
         looks = self._looks[optimizer] = self._looks.get(optimizer, 0) + 1
-        if looks <= STEPS:
+        if looks <= self._looks_left:
             self._look(seq)
 
     def evaluate(self, state: ThreadState, call: Call, measures: Measures) -> None:

@@ -8,13 +8,17 @@ with a segmentation fault.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import loose
+from . import loose, walks
+from .core import native
 from .writer import TraceWriter
+
+if TYPE_CHECKING:
+    from .variable import Slot
 
 _NOT_READ = "gradients of parameters that another thread may be training"
 _MOST = 100_000
@@ -66,6 +70,25 @@ class Backwards:
                     self._writer.leave_out(_NOT_READ)
                 return _read(tensor for tensor in every if own and id(tensor) in own)
             return _read(tensors)
+
+    def walk(
+        self, slots: list[Slot], full: bool, emit: Any, present: list[Any], readables: list[torch.Tensor]
+    ) -> Iterator[tuple[Sequence[Slot], Mapping[int, torch.Tensor | None]]]:
+        """Places that are left to be looked at, see `walks`, with the gradients of their tensors."""
+        if native is None or not self._reads_all():
+            yield slots, self.gradients([slot.tensor() if slot.grad is not None else None for slot in slots])
+            return
+        for slot in walks.gradients(slots, full, emit, present, readables, self._lock):
+            yield [slot], self.gradients([slot.tensor() if slot.grad is not None else None])
+
+    def all_same(self, slots: list[Slot]) -> bool:
+        """Whether it is sure that no gradient seems to have changed; false where this thread may not read them."""
+        with self._lock:
+            return self._reads_all() and walks.gradients_same(slots)
+
+    def _reads_all(self) -> bool:
+        """Whether this thread is the only one that works with gradients."""
+        return not self._leaves or (not self._several and threading.get_ident() in self._leaves)
 
     def _forget_ended(self) -> None:
         alive = {thread.ident for thread in threading.enumerate()}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import loose, numerics
-from .context import Call, ThreadState, quiet, unobservable
+from .context import Call, ThreadState, innermost, quiet, unobservable
 from .symbols import Api
 from .variable import Slot
 
@@ -111,7 +111,7 @@ class ByHand:
             with quiet(state):
                 variables.adopt_copies()
             recorder.before_entry(state, ())
-        recorder.look(state, recorder.enclosing(state), values=True)
+        recorder.look(state, innermost(state), values=True)
         if recorder.sketches.wanted:
             recorder.sketches.variables(state, None)
         self._state, self._depth = state, len(state.stack) - 1

@@ -69,6 +69,11 @@ if native is not None:
     ThreadState = native.ThreadState  # type: ignore[misc]
 
 
+def innermost(state: ThreadState) -> Call | None:
+    """The innermost open call of a thread."""
+    return state.stack[-1] if state.stack else None
+
+
 class Threads(threading.local):
     """The state of each thread. `__init__` runs once in every thread; the state is an object of its own because
     attributes of a thread-local object are slow to read."""

@@ -31,13 +31,14 @@ _DEPTH = 3
 class Given:
     """Writes measures of what is given, while calls are left to look at."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, wanted: bool = True) -> None:
+        self._calls = CALLS if wanted else 0
         self._left: dict[tuple[int, int, int, bool], int] = {}
 
     def wants(self, call: Call) -> bool:
         """Whether this call is among those that are looked at; asking counts."""
         key = call.number, call.mod, call.flags & TRAINING, torch.is_grad_enabled()
-        left = self._left.get(key, CALLS)
+        left = self._left.get(key, self._calls)
         if not left or unobservable():
             return False
         self._left[key] = left - 1

@@ -18,6 +18,8 @@ import torch
 from ..frameworks.built_in import built_in
 from ..frameworks.description import Framework
 from ..frameworks.extensions import FRAMEWORK, NONE, VARIABLE, Extensions
+from ..looks import NOTHING, Looks, from_text
+from ..looks import VARIABLE as NOT_NEEDED
 from . import storages
 from .context import unseen
 from .core.short_ways import writer
@@ -58,7 +60,7 @@ _FAMILIES = (
 class Probe:
     """The probe of this process: what it has patched, and the recorder of the trace that is being written."""
 
-    def __init__(self, run_dir: Path, seed: str | None, extensions: Extensions) -> None:
+    def __init__(self, run_dir: Path, seed: str | None, extensions: Extensions, not_needed: Looks) -> None:
         self.patches = Patches()
         self.recorder: Recorder | None = None
         self.limit: Limit | None = None
@@ -70,6 +72,7 @@ class Probe:
         self._wrappers = Wrappers(self.frameworks)
         self._run_dir = run_dir
         self._seed = seed
+        self._not_needed = not_needed
         self.mesh: dict[str, list[int]] = {}
         self._codes: list[CodeType] = []
         self._undo: list[Callable[[], None]] = []
@@ -105,7 +108,7 @@ class Probe:
         self.write_meta()
 
     def _open(self, known: list[torch.nn.Module]) -> None:
-        recorder = Recorder(writer(self._run_dir), known, self._wrappers)
+        recorder = Recorder(writer(self._run_dir), known, self._wrappers, self._not_needed)
         for code in self._codes:
             recorder.sources.stop_at(code)
         recorder.sampling = sampling(recorder, self.patches) if not known else None
@@ -126,6 +129,7 @@ class Probe:
             if recorder.writer.started == 0:
                 recorder.writer.started = time.time()
             recorder.writer.meta["started"] = recorder.writer.started
+            recorder.writer.meta["not_needed"] = sorted(self._not_needed)
             unobserved = self._unobserved(recorder, finished)
             recorder.writer.meta |= {"unobserved": unobserved, **self._extended(recorder, unobserved)}
             if recorder.sampling is not None:
@@ -227,8 +231,11 @@ def _after_fork() -> None:
         _active.forked()
 
 
-def start(run_dir: Path, seed: str | None, extensions: Extensions = NONE) -> Probe:
-    """Put the probe into this process. Raises `RuntimeError` when there is one already."""
+def start(run_dir: Path, seed: str | None, extensions: Extensions = NONE, not_needed: Looks = NOTHING) -> Probe:
+    """Put the probe into this process; looks that are `not_needed` are left out.
+
+    Raises `RuntimeError` when there is one already.
+    """
     global _active, _at_fork_registered
     if _active is not None:
         raise RuntimeError(
@@ -236,7 +243,7 @@ def start(run_dir: Path, seed: str | None, extensions: Extensions = NONE) -> Pro
             f"its trace goes to {_active.directory}; end that observation before another one begins"
         )
     run_dir.mkdir(parents=True, exist_ok=True)
-    probe = Probe(run_dir.resolve(), seed, extensions)
+    probe = Probe(run_dir.resolve(), seed, extensions, not_needed)
     _active = probe
     try:
         probe.start()
@@ -253,7 +260,9 @@ def start_from_environment() -> None:
     """Observe this process to its end, as the launcher's environment variables say."""
     told = os.environ.get(VARIABLE)
     extensions = Extensions.from_text(told) if told else NONE
-    probe = start(Path(os.environ["TRAINCHECK_TRACE_DIR"]), os.environ.get("TRAINCHECK_SEED"), extensions)
+    not_needed = from_text(os.environ.get(NOT_NEEDED, ""))
+    run_dir, seed = Path(os.environ["TRAINCHECK_TRACE_DIR"]), os.environ.get("TRAINCHECK_SEED")
+    probe = start(run_dir, seed, extensions, not_needed)
     atexit.register(probe.leaving)
     # Worker processes of `multiprocessing` and some frameworks leave this way, without `atexit`.
     probe.patches.observe(os._exit, lambda _: Hooks(probe.leaving, _nothing, _nothing), always=True)

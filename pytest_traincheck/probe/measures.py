@@ -12,6 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..looks import (
+    ACTIVATIONS,
+    DATA_SETS,
+    FEEDBACK,
+    GRADIENT_NORMS,
+    INPUT_SCALES,
+    LATER,
+    NOTHING,
+    NUMBER_SORTS,
+    RENEWAL,
+    Looks,
+)
 from . import digest as content
 from . import numerics
 from .advance import Advance
@@ -46,8 +58,10 @@ _DEPTH = 3
 class Measures:
     """Writes rows of kind `measure` while they are wanted."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, not_needed: Looks = NOTHING) -> None:
         self._recorder = recorder
+        self.not_needed = not_needed
+        """Looks that no rule will ask for."""
         self._numbers: dict[str, int] = {}
         self._steps: dict[int, int] = {}
         self._taken = 0
@@ -58,7 +72,7 @@ class Measures:
         self._renewal = Renewal()
         self._holdings = Holdings()
         self._feedback = Feedback()
-        self.given = Given()
+        self.given = Given(wanted=NUMBER_SORTS not in not_needed)
         self.following = Following(self)
         self._data: dict[int, tuple[Remembered, float]] = {}
         """Inputs of the model that was called last, and their root mean square."""
@@ -84,8 +98,11 @@ class Measures:
             self._forget_data()
         if count >= STEPS and self.wanted:
             self._end()
-            self.following.begin()
+            if LATER not in self.not_needed:
+                self.following.begin()
         self.following.stepped(count)
+        if GRADIENT_NORMS in self.not_needed and not self.wanted and not self.following.wanted:
+            self._recorder.variables.with_norms = False
         self._renewal.stepped()
         return not self.wanted
 
@@ -287,6 +304,8 @@ class Measures:
 
     def renewal(self, state: ThreadState, call: Call, root: int, arguments: dict[str, Any]) -> None:
         """Write how much, and whether all, of each input of a model is the same as one step before."""
+        if RENEWAL in self.not_needed:
+            return
         with quiet(state):
             shares = self._renewal.shares(root, arguments)
         for name, share in shares:
@@ -294,7 +313,7 @@ class Measures:
 
     def stored(self, state: ThreadState, call: Call, dataset: Any, reader: Any) -> None:
         """Write of what a data set holds how much was written to since the last look; in any step."""
-        if unobservable():
+        if DATA_SETS in self.not_needed or unobservable():
             return
         with quiet(state):
             shares = self._holdings.look(dataset, reader)
@@ -303,6 +322,8 @@ class Measures:
 
     def fed_back(self, state: ThreadState, call: Call, root: int, arguments: dict[str, Any]) -> None:
         """Write whether a model is given what it returned the call before."""
+        if FEEDBACK in self.not_needed:
+            return
         with quiet(state):
             given = self._feedback.is_given(root, arguments)
         if given is not None:
@@ -310,11 +331,15 @@ class Measures:
 
     def returned(self, state: ThreadState, root: int, result: Any) -> None:
         """Remember what a model has returned."""
+        if FEEDBACK in self.not_needed:
+            return
         with quiet(state):
             self._feedback.returns(root, result)
 
     def inputs(self, state: ThreadState, call: Call, arguments: dict[str, Any]) -> None:
         """Write the root mean square of the floating-point numbers that a model is given as data."""
+        if INPUT_SCALES in self.not_needed:
+            return
         found = []
         with quiet(state):
             named = [pair for name, value in arguments.items() for pair in tensors(name, value, _DEPTH)]
@@ -339,6 +364,8 @@ class Measures:
 
     def activation(self, state: ThreadState, call: Call, result: Any) -> None:
         """Write the root mean square of a module's output."""
+        if ACTIVATIONS in self.not_needed:
+            return
         tensor = numerics.first_tensor(result)
         if tensor is None or unobservable():
             return

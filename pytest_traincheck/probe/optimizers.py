@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import functools
+import operator
 import weakref
 from typing import Any
 
 import torch
 
 from . import summary
-from .digest import number
+from .digest import VALUE, number
 from .names import class_name, library_of
 from .symbols import Symbols
 from .variable import Var
 from .variables import Emit, Variables
 
+_APART = frozenset({"params", "param_names", "lr", "initial_lr"})
+_Objects = tuple[tuple[int, ...], tuple[Any, ...]]
+
 
 class OptimizerInfo:
     """What is known about one optimizer."""
 
-    __slots__ = ("groups", "id", "name", "rates", "ref", "stepped")
+    __slots__ = ("groups", "id", "name", "noted", "rates", "ref", "seen", "stepped")
 
     def __init__(self, ref: weakref.ref[Any], number: int, name: str) -> None:
         self.ref = ref
         self.id = number
         self.name = name
         self.groups: list[Any] = []
+        self.noted: tuple[int, list[_Objects]] = (-1, [])
+        """What the groups consisted of when they were looked at last, and the generation of names then."""
         self.rates: list[Var] = []
+        self.seen: dict[int, float] = {}
+        """The very numbers that were learning rates at the last look, by group."""
         self.stepped = False
 
 
@@ -82,6 +90,11 @@ class Optimizers:
         """Write `group` symbols for groups that are new or have other members or hyper-parameters than before."""
         info = self.info(optimizer)
         generation = self._variables._generation
+        noted = [_objects(group) for group in optimizer.param_groups]
+        then, before = info.noted
+        if then == generation and len(noted) == len(before) and all(map(_are_same, noted, before)):
+            return
+        info.noted = generation, noted
         for index, group in enumerate(optimizer.param_groups):
             hyper = {
                 name: summary.key_of(value, 1) for name, value in group.items() if name not in ("params", "param_names")
@@ -110,11 +123,17 @@ class Optimizers:
         info = self.info(optimizer)
         for index, group in enumerate(optimizer.param_groups):
             rate = group.get("lr")
+            if index < len(info.rates) and info.rates[index].state == VALUE and info.seen.get(index) is rate:
+                continue
             value = float(rate) if isinstance(rate, (int, float)) else number(rate)
             if index == len(info.rates):
                 info.rates.append(Var("lr", f"group{index}.lr", opt=info.id))
             if value is not None:
                 self._variables.look_at_rate(info.rates[index], index, value, emit)
+            if type(rate) is float:
+                info.seen[index] = rate
+            else:
+                info.seen.pop(index, None)
 
     def look_again(self, emit: Emit) -> None:
         """The learning rates of all live optimizers, as if they were seen for the first time."""
@@ -124,6 +143,27 @@ class Optimizers:
                 for rate in info.rates:
                     rate.forget()
                 self.note_rates(optimizer, emit)
+
+
+_NEVER_CHANGE = frozenset({float, int, bool, str, type(None)})
+
+
+def _objects(group: dict[str, Any]) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+    """What a group consists of beside its learning rate: ids of its members; names and values. Of these a new object
+    stands for one that could be changed where it is, so that it is no other time the same.
+    """
+    found: list[Any] = []
+    for name, value in group.items():
+        if name not in _APART:
+            kind = type(value)
+            fixed = kind in _NEVER_CHANGE or (kind is tuple and all(type(item) in _NEVER_CHANGE for item in value))
+            found += (name, value if fixed else object())
+    return tuple(map(id, group["params"])), tuple(found)
+
+
+def _are_same(ours: _Objects, theirs: _Objects) -> bool:
+    values, others = ours[1], theirs[1]
+    return ours[0] == theirs[0] and len(values) == len(others) and all(map(operator.is_, values, others))
 
 
 def _member(optimizer: weakref.ref[Any], index: int, place: int) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..looks import ATTRIBUTES, NOTHING, SKETCHES, Looks
 from . import digest as content
 from . import summary
 from .attributes import Attributes
@@ -25,6 +26,7 @@ from .context import (
     Threads,
     ThreadState,
     context_key,
+    innermost,
     left_in_the_middle,
     quiet,
     unobservable,
@@ -49,7 +51,9 @@ from .writer import TraceWriter
 class Recorder:
     """The trace of this process while it grows. A failure in here is counted and never reaches the user's code."""
 
-    def __init__(self, writer: TraceWriter, known: list[torch.nn.Module], wrappers: Wrappers) -> None:
+    def __init__(
+        self, writer: TraceWriter, known: list[torch.nn.Module], wrappers: Wrappers, not_needed: Looks = NOTHING
+    ) -> None:
         self.writer = writer
         self.clock = count(1)
         self.symbols = Symbols(writer)
@@ -59,9 +63,9 @@ class Recorder:
         self.backwards = Backwards(writer)
         self.variables = Variables(self.symbols, self.modules, self.backwards)
         self.optimizers = Optimizers(self.symbols, self.variables)
-        self.attributes = Attributes(self.symbols, self.modules)
-        self.measures = Measures(self)
-        self.sketches = Sketches(self)
+        self.attributes = Attributes(self.symbols, self.modules, wanted=ATTRIBUTES not in not_needed)
+        self.measures = Measures(self, not_needed)
+        self.sketches = Sketches(self, wanted=SKETCHES not in not_needed)
         self.evaluations = Evaluations(self)
         self.by_hand = ByHand(self)
         self.native = short_ways(self)
@@ -97,6 +101,10 @@ class Recorder:
         """Open a call. `key` to `kwargs` are those of `Symbols.args`; `depth` counts frames up to the call."""
         if self.by_hand.waits:
             self.by_hand.about_to(state, api.type)
+        if self.native is not None and not compiled:
+            known: Call | None = self.native.begin(state, api, key, mod, depth + 1)
+            if known is not None:
+                return known
         stack = state.stack
         symbols = self.symbols
         if not state.thread:
@@ -115,6 +123,8 @@ class Recorder:
 
     def end(self, state: ThreadState, call: Call, result: Any, clock: Iterator[int] | None = None) -> None:
         """Close a call that returned; `clock`: when, where that is not now."""
+        if clock is None and self.native is not None and self.native.end(state, call, result):
+            return
         kind = type(result)
         key = kind if kind is float else summary.key_of(result)
         # The second part of a tensor's key is its shape.
@@ -211,22 +221,39 @@ class Recorder:
         """What writes changes that happened in `parent` (none: outside every call); `clock`: at which times, where that
         is not now.
         """
-        writer, clock = self.writer, clock or self.clock
+        clock = clock or self.clock
         if not state.thread:
             self.name_thread(state)
-        ctx = parent.ctx if parent is not None else self.symbols.ctx(context_key())
-        seq = parent.seq if parent is not None else 0
-        src = parent.src if parent is not None else self.sources.find(2, 0)
-        thread = state.thread
+        if parent is None:
+            return self._outside(state.thread, clock)
+        return self._emitter(state.thread, clock, parent.seq, parent.ctx, parent.src)
 
-        def emit(var: int, old: int, new: int, digest: int, value: float) -> None:
+    def _emitter(self, thread: int, clock: Iterator[int], seq: int, ctx: int, src: int) -> Emit:
+        if self.native is not None:
+            emit: Emit = self.native.emit(clock, thread, seq, ctx, src)
+            return emit
+        writer = self.writer
+
+        def write(var: int, old: int, new: int, digest: int, value: float) -> None:
             writer.change(clock, thread, seq, var, ctx, src, old, new, digest, value)
 
-        return emit
+        return write
+
+    def _outside(self, thread: int, clock: Iterator[int]) -> Emit:
+        """What writes changes outside of every call, which are rare: context and line are asked for with the first."""
+        made: Emit | None = None
+
+        def write(var: int, old: int, new: int, digest: int, value: float) -> None:
+            nonlocal made
+            if made is None:
+                made = self._emitter(thread, clock, 0, self.symbols.ctx(context_key()), self.sources.find(1, 0))
+            made(var, old, new, digest, value)
+
+        return write
 
     def enclosing(self, state: ThreadState) -> Emit:
         """What writes changes that happened in the innermost open call."""
-        return self.emitter(state, state.stack[-1] if state.stack else None)
+        return self.emitter(state, innermost(state))
 
     def before_entry(self, state: ThreadState, among: Collection[Root] | None = None) -> None:
         """Before an entry call or an optimizer's work: names may be new, and what is new has an initial state.
@@ -236,7 +263,7 @@ class Recorder:
         self.variables.refresh(among)
         if self.variables.unseen and not unobservable():
             with quiet(state):
-                enclosing = state.stack[-1] if state.stack else None
+                enclosing = innermost(state)
                 self.variables.look_at_new(
                     self.enclosing(state),
                     self.measures.of_first_looks(state, enclosing),
@@ -247,12 +274,14 @@ class Recorder:
             if self.measures.waiting:
                 self.measures.write_waiting(state)
 
-    def look(self, state: ThreadState, emit: Emit, values: bool = False, gradients: bool = False) -> None:
-        """Look at parameters and buffers, or at gradients, where something suggests a change."""
-        if unobservable():
+    def look(self, state: ThreadState, parent: Call | None, values: bool = False, gradients: bool = False) -> None:
+        """Look at parameters and buffers, or at gradients, where something suggests a change that happened in `parent`
+        (none: outside every call).
+        """
+        if unobservable() or self.variables.nothing_new(values, gradients):
             return
-        with quiet(state):
-            if values:
-                self.variables.look_at_values(emit)
-            if gradients:
-                self.variables.look_at_gradients(emit, full=False)
+        emit = self.emitter(state, parent)
+        if values:
+            self.variables.look_at_values(emit, quiet(state))
+        if gradients:
+            self.variables.look_at_gradients(emit, False, quiet(state))

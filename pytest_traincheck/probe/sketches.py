@@ -73,9 +73,9 @@ _RESULTS = _SKETCHED | {"data", "clip"}
 class Sketches:
     """Writes sketches while they are wanted."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, *, wanted: bool = True) -> None:
         self._recorder = recorder
-        self._steps = _steps_wanted()
+        self._steps = _steps_wanted() if wanted else 0
         self._rows = 0
         self._taken: dict[int, int] = {}
         self._trained: set[int] = set()

@@ -11,13 +11,30 @@ from .core import native
 from .theirs import is_theirs
 
 
-class Var:
-    """One variable and its last seen state."""
+class Fields:
+    """What is remembered of one variable."""
 
     __slots__ = (
         "digest", "drifts", "elements", "first", "id", "key", "kind", "name", "opt", "origin", "pointer", "root",
         "sample", "settled", "size", "state", "version", "volatile",
     )  # fmt: skip
+
+
+class Place:
+    """What a place consists of."""
+
+    __slots__ = ("_key", "_owner", "_parameter", "flag", "grad", "var")
+
+
+if native is not None:
+    Fields = native.Fields  # type: ignore[misc]
+    Place = native.Place  # type: ignore[misc]
+
+
+class Var(Fields):
+    """One variable and its last seen state."""
+
+    __slots__ = ()
 
     def __init__(self, kind: str, name: str, root: int = 0, opt: int = 0) -> None:
         self.kind = kind
@@ -101,10 +118,10 @@ class Var:
         self.pointer, self.size, self.sample = other.pointer, other.size, other.sample
 
 
-class Slot:
+class Slot(Place):
     """A place that holds a parameter or buffer: an entry of a module, or a member of an optimizer group."""
 
-    __slots__ = ("_key", "_owner", "_parameter", "flag", "grad", "var")
+    __slots__ = ()
 
     def __init__(self, owner: Any, key: str | None, var: Var, grad: Var | None, flag: Var | None) -> None:
         self._owner = owner

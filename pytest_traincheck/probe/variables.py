@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
 
 from . import digest as content
-from . import loose, numerics
+from . import loose, numerics, walks
 from .backwards import Backwards
 from .modules import Modules, Root
 from .storages import Remembered, remembered
@@ -23,6 +24,10 @@ Emit = Callable[[int, int, int, int, float], None]
 """Writes a change: var id, old state, new state, digest, value."""
 Measure = Callable[[str, int, float], None]
 """Writes a measure of a variable: name, var id, number."""
+Around = AbstractContextManager[Any]
+"""What is entered for looks that read or run more than the compiled core does: `quiet`, unless the caller has."""
+Present = tuple[Var, torch.Tensor, torch.Tensor]
+"""A gradient that is to be looked at: its variable, itself, and the parameter."""
 
 
 class Made(Protocol):
@@ -66,6 +71,8 @@ class Variables:
         self._room = _NOTED
         self._every: list[Slot] | None = None
         self._suspicious = False
+        self.with_norms = True
+        """Whether gradients are written with their norms."""
         self.unseen = False
         self.gradients_dirty = False
 
@@ -300,13 +307,20 @@ class Variables:
         self.look_at_new(emit)
         self.look_at_gradients(emit, full=True)
 
-    def look_at_values(self, emit: Emit) -> None:
+    def look_at_values(self, emit: Emit, around: Around = walks.NOTHING) -> None:
         """Parameters, buffers and `requires_grad` of everything seen before, where something suggests a change."""
-        for slot in self.slots():
+        for slot in walks.values(self.slots(), walks.VALUES, emit, around=around):
             if slot.var.state != content.UNSEEN and (tensor := slot.tensor()) is not None:
                 if not slot.var.looks_same(tensor):
                     self._look(slot.var, tensor, emit, full=True)
                 self._look_at_flag(slot, tensor, emit)
+
+    def nothing_new(self, values: bool, gradients: bool) -> bool:
+        """Whether it is sure that nothing suggests a change of values, or of gradients. False: it is not known."""
+        slots = self.slots()
+        if values and not walks.values_same(slots):
+            return False
+        return not gradients or (not self.gradients_dirty and self._backwards.all_same(slots))
 
     def look_at(self, slots: Iterable[Slot], emit: Emit) -> None:
         """Some of them, as they are now."""
@@ -314,9 +328,9 @@ class Variables:
             if (tensor := slot.tensor()) is not None:
                 self._look(slot.var, tensor, emit, full=True)
 
-    def look_at_buffers(self, root: Root, emit: Emit) -> None:
+    def look_at_buffers(self, root: Root, emit: Emit, around: Around) -> None:
         """Buffers of one root."""
-        for slot in root.slots:
+        for slot in walks.values(root.slots, walks.BUFFERS, emit, around=around):
             if slot.grad is None and (tensor := slot.tensor()) is not None:
                 self._look(slot.var, tensor, emit, full=True)
 
@@ -372,7 +386,10 @@ class Variables:
         """All parameters of an optimizer (`own`: ids of tensors) and of none; those of others when they moved. How far
         those of none are from where they began is measured.
         """
-        for slot in self.slots():
+        places: Iterable[Slot] = self.slots()
+        if not self._suspicious:
+            places = walks.values(self.slots(), walks.STEP, emit, emit_outside, own, optimized)
+        for slot in places:
             tensor = slot.tensor()
             if tensor is None:
                 continue
@@ -398,50 +415,61 @@ class Variables:
             if var.drifts >= _DRIFTS:
                 var.origin = None  # It changes all the time, as an average does.
 
-    def look_at_gradients(self, emit: Emit, full: bool) -> None:
+    def look_at_gradients(self, emit: Emit, full: bool, around: Around = walks.NOTHING) -> None:
         """Gradients of everything that requires one; without `full` only those that seem to have changed."""
         full = full or self.gradients_dirty
         self.gradients_dirty = False
-        slots = self.slots()
-        tensors = [slot.tensor() if slot.grad is not None else None for slot in slots]
-        gradients = self._backwards.gradients(tensors)
-        present: list[tuple[Var, torch.Tensor, torch.Tensor]] = []
+        present: list[Present] = []
         readables: list[torch.Tensor] = []
-        true, false, absent = content.TRUE, content.FALSE, content.ABSENT
-        for slot, tensor in zip(slots, tensors, strict=True):
-            var, flag = slot.grad, slot.flag
-            if var is None or flag is None or tensor is None:
-                continue
-            requires_grad = tensor.requires_grad
-            if flag.state != (true if requires_grad else false):
-                self._look_at_flag(slot, tensor, emit)
-            if (not requires_grad and var.state in (content.UNSEEN, content.ABSENT)) or id(tensor) not in gradients:
-                continue
-            grad = gradients[id(tensor)]
-            if grad is None:
-                if var.state != absent:
-                    self._change(var, tensor, content.ABSENT, 0, math.nan, emit)
-                    var.key = 0
-            elif (full or not var.looks_same(grad)) and (readable := content.local(grad)) is not None:
-                present.append((var, grad, tensor))
-                readables.append(readable)
+        for slots, gradients in self._backwards.walk(self.slots(), full, emit, present, readables):
+            with around:
+                for slot in slots:
+                    self._look_at_gradient(slot, gradients, full, emit, present, readables)
         if present:
-            self._measure(present, readables, emit)
+            with around:
+                self._measure(present, readables, emit)
 
-    def _measure(
-        self, present: list[tuple[Var, torch.Tensor, torch.Tensor]], readables: list[torch.Tensor], emit: Emit
+    def _look_at_gradient(
+        self,
+        slot: Slot,
+        gradients: Mapping[int, torch.Tensor | None],
+        full: bool,
+        emit: Emit,
+        present: list[Present],
+        readables: list[torch.Tensor],
     ) -> None:
+        var, flag = slot.grad, slot.flag
+        tensor = slot.tensor() if var is not None else None
+        if var is None or flag is None or tensor is None:
+            return
+        requires_grad = tensor.requires_grad
+        if flag.state != (content.TRUE if requires_grad else content.FALSE):
+            self._look_at_flag(slot, tensor, emit)
+        if (not requires_grad and var.state in (content.UNSEEN, content.ABSENT)) or id(tensor) not in gradients:
+            return
+        grad = gradients[id(tensor)]
+        if grad is None:
+            if var.state != content.ABSENT:
+                self._change(var, tensor, content.ABSENT, 0, math.nan, emit)
+                var.key = 0
+        elif (full or not var.looks_same(grad)) and (readable := content.local(grad)) is not None:
+            present.append((var, grad, tensor))
+            readables.append(readable)
+
+    def _measure(self, present: list[Present], readables: list[torch.Tensor], emit: Emit) -> None:
         self._suspicious = False
-        norms = content.norms(readables)
-        for (var, grad, owner), readable, norm in zip(present, readables, norms, strict=True):
+        # Without them the numbers themselves are looked at, and the row has none.
+        norms = content.norms(readables) if self.with_norms else [math.nan] * len(present)
+        for place in walks.measured(present, norms, emit):
+            var, grad, owner = present[place]
             # A norm underflows to 0, overflows to inf, or is missing: then look at the numbers themselves.
-            telling = content.NONZERO if 0 < norm < math.inf else 0
-            seen = content.look(readable, True, telling)
+            telling = content.NONZERO if 0 < norms[place] < math.inf else 0
+            seen = content.look(readables[place], True, telling)
             state, hashed = seen[:2]
             self._suspicious = self._suspicious or state == content.NONFINITE
             var.remember(grad, seen)
             if state != var.state or hashed != var.digest:
-                self._change(var, owner, state, hashed, norm, emit)
+                self._change(var, owner, state, hashed, norms[place], emit)
 
     def _look(self, var: Var, tensor: torch.Tensor, emit: Emit, full: bool, finite: bool = False) -> None:
         if not full and var.looks_same(tensor):

@@ -2,7 +2,7 @@
 
 from pytest_traincheck.relations.base import Examples, Finding, Hypothesis, Meaningful, Relation
 from pytest_traincheck.relations.meaning import Change, Deviation, Evidence, Excuse, Meaning, Place, Words
-from pytest_traincheck.relations.registry import laws, meaning_of, relation_named, relations
+from pytest_traincheck.relations.registry import laws, looks_of, meaning_of, relation_named, relations
 from pytest_traincheck.relations.settings import Setting, Sort
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Sort",
     "Words",
     "laws",
+    "looks_of",
     "meaning_of",
     "relation_named",
     "relations",

@@ -8,6 +8,7 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.called import Called
 from pytest_traincheck.relations.context import rank_label, step_context, variable_context
@@ -57,6 +58,7 @@ class Accumulate:
     """
 
     name = "Accumulate"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (Consumed, Used)
 
     def layer(self, claim: Consumed | Used) -> int:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.compiled import constants, graph_examples
@@ -123,6 +124,7 @@ class APIArg:
     """
 
     name = "APIArg"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (ModeOfCall, ArgumentIs)
 
     def layer(self, claim: ModeOfCall | ArgumentIs) -> int:

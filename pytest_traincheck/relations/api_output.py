@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.compiled import graph_examples
@@ -51,6 +52,7 @@ class APIOutput:
     """A function returns tensors of one dtype in a context (under autocast, in training); a loss is finite."""
 
     name = "APIOutput"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (Returns, PositiveNorm, FiniteLoss)
 
     def layer(self, claim: Returns | PositiveNorm | FiniteLoss) -> int:

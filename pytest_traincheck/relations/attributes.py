@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import ATTRIBUTES, Looks
 from pytest_traincheck.relations.attribute_courses import (
     ABSENT,
     LIMIT,
@@ -87,6 +88,7 @@ class Attributes:
     """
 
     name = "Attributes"
+    looks: ClassVar[Looks] = frozenset({ATTRIBUTES})
     claims: ClassVar[tuple[type[Claim], ...]] = (ValuesAre, ValuesInEvaluation, AsInTraining)
 
     def layer(self, claim: AnyClaim) -> int:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pytest_traincheck.looks import SKETCHES, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
@@ -59,6 +60,7 @@ class Averages:
     """
 
     name = "Averages"
+    looks: ClassVar[Looks] = frozenset({SKETCHES})
     claims: ClassVar[tuple[type[Claim], ...]] = (Keeps,)
 
     def layer(self, claim: Keeps) -> int:

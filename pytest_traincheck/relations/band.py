@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from pytest_traincheck.golden.numbers import Numbers
+from pytest_traincheck.looks import ACTIVATIONS, INPUT_SCALES, UPDATES, Looks
 from pytest_traincheck.relations import quantities
 from pytest_traincheck.relations.band_claims import PooledName, PooledQuantity, QuantityOf
 from pytest_traincheck.relations.band_fit import POOLED, fit
@@ -43,6 +44,7 @@ class Band:
     """
 
     name = "Band"
+    looks: ClassVar[Looks] = frozenset({ACTIVATIONS, INPUT_SCALES, UPDATES})
     claims: ClassVar[tuple[type[Claim], ...]] = (QuantityOf, PooledQuantity)
 
     def layer(self, claim: QuantityOf | PooledQuantity) -> int:

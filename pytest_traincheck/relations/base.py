@@ -12,6 +12,7 @@ import numpy as np
 
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
+from pytest_traincheck.looks import Looks
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
 from pytest_traincheck.relations.settings import several
 from pytest_traincheck.rules.claims import NOT_STORED, Claim, to_json
@@ -228,6 +229,15 @@ class Meaningful(Protocol):
         ...
 
 
+@runtime_checkable
+class Selective(Protocol):
+    """A relation that names what its rules read of what may be left out of an observation (`looks.py`). Of
+    one that does not, rules are taken to read everything.
+    """
+
+    looks: ClassVar[Looks]
+
+
 AFTER_OTHERS = 100
 """Order of numbers of which nobody says where in a step they are made."""
 
@@ -306,6 +316,11 @@ class Replayed(Relation[C], Protocol[C]):
 def says_what_it_means(relation: Relation) -> TypeGuard[Meaningful]:
     """Whether a relation is `Meaningful`."""
     return hasattr(relation, "meaning")
+
+
+def says_what_it_reads(relation: Relation) -> TypeGuard[Selective]:
+    """Whether a relation is `Selective`."""
+    return hasattr(relation, "looks")
 
 
 def is_measured(relation: Relation) -> TypeGuard[Measured]:

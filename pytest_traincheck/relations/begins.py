@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import SKETCHES, Looks
 from pytest_traincheck.relations import distribution
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.beginnings import CONSTANT, ENOUGH, VARIED, Beginnings, First, parameter_rows, prefixes
@@ -92,6 +93,7 @@ class Begins:
     """
 
     name = "Begins"
+    looks: ClassVar[Looks] = frozenset({SKETCHES})
     claims: ClassVar[tuple[type[Claim], ...]] = (
         BeginsAs,
         BeginsAsTrained,

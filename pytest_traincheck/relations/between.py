@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, all_of, listed, variable_names
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
@@ -45,6 +46,7 @@ class Between:
 
     name = "Between"
     claims: ClassVar[tuple[type[Claim], ...]] = (LeftAlone,)
+    looks: ClassVar[Looks] = NOTHING
 
     def layer(self, claim: LeftAlone) -> int:
         return 1

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations import generation
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Items, Natural
@@ -97,6 +98,7 @@ class Bounded:
     """
 
     name = "Bounded"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (
         RowsOfBatch,
         BatchSize,

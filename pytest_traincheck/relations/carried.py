@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
+from pytest_traincheck.looks import FEEDBACK, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.called import FORWARD
 from pytest_traincheck.relations.claims import Items, Natural
@@ -53,6 +54,7 @@ class Carried:
     """
 
     name = "Carried"
+    looks: ClassVar[Looks] = frozenset({FEEDBACK})
     claims: ClassVar[tuple[type[Claim], ...]] = (StateIsKept, StateIsGiven)
 
     def layer(self, claim: StateIsKept | StateIsGiven) -> int:

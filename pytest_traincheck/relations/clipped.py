@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from pytest_traincheck.looks import GRADIENT_NORMS, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place
@@ -51,6 +52,7 @@ class Clipped:
     """
 
     name = "Clipped"
+    looks: ClassVar[Looks] = frozenset({GRADIENT_NORMS})
     claims: ClassVar[tuple[type[Claim], ...]] = (GradientsClipped,)
 
     def layer(self, claim: GradientsClipped) -> int:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import SKETCHES, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.exchanged import MADE, Exchange, Made, exchanges, makes, puts_in_zeros
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place
@@ -70,6 +71,7 @@ class CollectiveOrder:
     """
 
     name = "CollectiveOrder"
+    looks: ClassVar[Looks] = frozenset({SKETCHES})
     claims: ClassVar[tuple[type[Claim], ...]] = (IssuedAlike, SameResult, Makes, PutsIn)
 
     def layer(self, claim: _Claim) -> int:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.context import variable_context
 from pytest_traincheck.relations.meaning import Meaning, Place, Words
@@ -56,6 +57,7 @@ class Consistent:
     """
 
     name = "Consistent"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (AcrossRanks, Apart, Tied)
 
     def layer(self, claim: AcrossRanks | Apart | Tied) -> int:

@@ -8,6 +8,7 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.called import FORWARD, Called
@@ -90,6 +91,7 @@ class Count:
     """
 
     name = "Count"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (PerStep, PerRun, PerBackward)
 
     def layer(self, claim: PerStep | PerRun | PerBackward) -> int:

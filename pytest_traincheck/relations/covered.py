@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, all_of, listed, variable_names
 from pytest_traincheck.relations.claims import Items, Natural
 from pytest_traincheck.relations.context import (
@@ -76,6 +77,7 @@ class Covered:
     """
 
     name = "Covered"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (HeldAs, HoldsOnly, HoldsLoose)
 
     def layer(self, claim: HeldAs | HoldsOnly | HoldsLoose) -> int:

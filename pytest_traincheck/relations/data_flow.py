@@ -10,6 +10,7 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import LOSSES, MASKS_AND_INDICES, Looks
 from pytest_traincheck.relations import along
 from pytest_traincheck.relations.along import Along
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
@@ -131,6 +132,7 @@ class DataFlow:
     """
 
     name = "DataFlow"
+    looks: ClassVar[Looks] = frozenset({LOSSES, MASKS_AND_INDICES})
     claims: ClassVar[tuple[type[Claim], ...]] = (
         LossInput,
         TargetShift,

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from pytest_traincheck.golden.numbers import Numbers
+from pytest_traincheck.looks import SKETCHES, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.drawn_beside import BESIDE, LEAST, MOST, drawn_about, drawn_beside, examples_beside
@@ -78,6 +79,7 @@ class Drawn:
     """
 
     name = "Drawn"
+    looks: ClassVar[Looks] = frozenset({SKETCHES})
     claims: ClassVar[tuple[type[Claim], ...]] = (
         DrawnByStep, DrawnByEvaluation, DrawnByExample, DrawnAtAll, DrawnInCalls, DrawnBeside,
         DrawnAbout,

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.context import rank_label, variable_context
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
@@ -42,6 +43,7 @@ class Drift:
     """
 
     name = "Drift"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (ComesBack,)
 
     def layer(self, claim: ComesBack) -> int:

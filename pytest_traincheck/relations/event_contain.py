@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.context import call_context, state_labels, step_context, variable_context
@@ -72,6 +73,7 @@ class EventContain:
     """
 
     name = "EventContain"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (InStep, InForward)
 
     def layer(self, claim: InStep | InForward) -> int:

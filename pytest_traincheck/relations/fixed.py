@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from pytest_traincheck.golden.numbers import Numbers
+from pytest_traincheck.looks import SKETCHES, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, MeasuredClaim, listed, variable_names
 from pytest_traincheck.relations.beginnings import ENOUGH, VARIED, Beginnings, First, parameter_rows
 from pytest_traincheck.relations.context import rank_label
@@ -47,6 +48,7 @@ class Fixed:
     """
 
     name = "Fixed"
+    looks: ClassVar[Looks] = frozenset({SKETCHES})
     claims: ClassVar[tuple[type[Claim], ...]] = (BeginsAlike,)
 
     def layer(self, claim: BeginsAlike) -> int:

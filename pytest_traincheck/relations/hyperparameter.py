@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.optimizer_label import BY_HAND
 from pytest_traincheck.relations.base import (
     EMPTY,
@@ -71,6 +72,7 @@ class Hyperparameter:
     """
 
     name = "Hyperparameter"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (ClassIs, SettingIs)
 
     def layer(self, claim: ClassIs | SettingIs) -> int:

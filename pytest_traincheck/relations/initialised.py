@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import variable_context
@@ -36,6 +37,7 @@ class Initialised:
     """
 
     name = "Initialised"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (InitialisedAtMost,)
 
     def layer(self, claim: InitialisedAtMost) -> int:

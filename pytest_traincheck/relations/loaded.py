@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from pytest_traincheck.looks import ATTRIBUTES, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label
@@ -90,6 +91,7 @@ class Loaded:
     """
 
     name = "Loaded"
+    looks: ClassVar[Looks] = frozenset({ATTRIBUTES})
     claims: ClassVar[tuple[type[Claim], ...]] = (Loads, LoadedFrom, LoadsCopies, HasState)
 
     def layer(self, claim: AnyClaim) -> int:

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from pytest_traincheck.looks import LOSSES, TERMS, Looks
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
@@ -53,6 +54,7 @@ class LossScale:
     """
 
     name = "LossScale"
+    looks: ClassVar[Looks] = frozenset({LOSSES, TERMS})
     claims: ClassVar[tuple[type[Claim], ...]] = (Multiple,)
 
     def layer(self, claim: Multiple) -> int:

@@ -9,6 +9,7 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import FEEDBACK, TERMS, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
@@ -85,6 +86,7 @@ class LossTerms:
     """
 
     name = "LossTerms"
+    looks: ClassVar[Looks] = frozenset({FEEDBACK, TERMS})
     claims: ClassVar[tuple[type[Claim], ...]] = (Terms, PerForward, Reach)
 
     def layer(self, claim: Terms | PerForward | Reach) -> int:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label
@@ -49,6 +50,7 @@ class Modes:
     """
 
     name = "Modes"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (ModesAre,)
 
     def layer(self, claim: ModesAre) -> int:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import call_context, rank_label, trained_roots, variable_context
@@ -66,6 +67,7 @@ class Moves:
     """
 
     name = "Moves"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (ParameterMoves, BufferMoves, ChangesOutside)
 
     def layer(self, claim: ParameterMoves | BufferMoves | ChangesOutside) -> int:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.called import FORWARD, Called
@@ -67,6 +68,7 @@ class Periodic:
     """
 
     name = "Periodic"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (CalledAfter, CopiedAfter)
 
     def layer(self, claim: CalledAfter | CopiedAfter) -> int:

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NUMBER_SORTS, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.batches import (
     EXTREMES,
@@ -113,6 +114,7 @@ class Ranges:
     """
 
     name = "Ranges"
+    looks: ClassVar[Looks] = frozenset({NUMBER_SORTS})
     claims: ClassVar[tuple[type[Claim], ...]] = (RowsHold, WholeNumbers, GivenAs, SameInEvaluation)
 
     def layer(self, claim: Claims) -> int:

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from pytest_traincheck.looks import EVERYTHING, Looks
 from pytest_traincheck.plugins import Given, PluginError, implementations, items_of, packages
 from pytest_traincheck.relations import builtin
-from pytest_traincheck.relations.base import Relation, says_what_it_means, usual_meaning
+from pytest_traincheck.relations.base import Relation, says_what_it_means, says_what_it_reads, usual_meaning
 from pytest_traincheck.relations.claims import form_of
 from pytest_traincheck.relations.laws.reason import Lawful
 from pytest_traincheck.relations.meaning import Meaning
@@ -53,6 +54,16 @@ def meaning_of(rule: Invariant) -> Meaning:
     if relation is None or not says_what_it_means(relation):
         return usual_meaning(rule)
     return relation.meaning(rule)
+
+
+def looks_of(rule: Invariant) -> Looks:
+    """What a rule reads of what may be left out of an observation, as its relation says; everything where that says
+    nothing, is not installed, or has not read the claim.
+    """
+    relation = relations().get(rule.relation)
+    if isinstance(rule.claim, Foreign) or relation is None or not says_what_it_reads(relation):
+        return EVERYTHING
+    return relation.looks
 
 
 def in_session_only() -> frozenset[str]:

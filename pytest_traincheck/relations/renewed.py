@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pytest_traincheck.looks import RENEWAL, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Meaning, Place
@@ -53,6 +54,7 @@ class Renewed:
     """
 
     name = "Renewed"
+    looks: ClassVar[Looks] = frozenset({RENEWAL})
     claims: ClassVar[tuple[type[Claim], ...]] = (InputIsNew, InputStays)
 
     def layer(self, claim: InputIsNew | InputStays) -> int:

@@ -15,6 +15,7 @@ from typing import ClassVar, cast
 import numpy as np
 
 from pytest_traincheck.golden.recording import Recording
+from pytest_traincheck.looks import LATER, SKETCHES, Looks
 from pytest_traincheck.optimizer_label import class_in
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, ReplayedClaim
 from pytest_traincheck.relations.meaning import Excuse, Meaning, Place
@@ -41,6 +42,7 @@ class Replay:
     """Calls of modules and functions, losses, gradients, updates and initial values, each where its condition holds."""
 
     name = "Replay"
+    looks: ClassVar[Looks] = frozenset({LATER, SKETCHES})
     claims: ClassVar[tuple[type[Claim], ...]] = (Repeats,)
 
     def layer(self, claim: Repeats) -> int:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Meaning, Place
@@ -33,6 +34,7 @@ class Restored:
     """
 
     name = "Restored"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (BeginsWithState,)
 
     def layer(self, claim: BeginsWithState) -> int:

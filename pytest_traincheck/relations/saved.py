@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label
@@ -46,6 +47,7 @@ class Saved:
     """Of a model of which something is saved everything is, or the same part, in one file or in several."""
 
     name = "Saved"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (Saves,)
 
     def layer(self, claim: Saves) -> int:

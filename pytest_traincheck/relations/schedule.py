@@ -14,6 +14,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Items, Natural
 from pytest_traincheck.relations.context import rank_label
@@ -91,6 +92,7 @@ class Schedule:
     """
 
     name = "Schedule"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (Base, Course, Rates)
 
     def layer(self, claim: Base | Course | Rates) -> int:

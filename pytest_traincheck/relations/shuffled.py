@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.distinct import before_training
@@ -37,6 +38,7 @@ class Shuffled:
     """
 
     name = "Shuffled"
+    looks: ClassVar[Looks] = NOTHING
     claims: ClassVar[tuple[type[Claim], ...]] = (RandomOrder,)
 
     def layer(self, claim: RandomOrder) -> int:

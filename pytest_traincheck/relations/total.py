@@ -8,6 +8,7 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
+from pytest_traincheck.looks import FEEDBACK, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.called import FORWARD, Called
 from pytest_traincheck.relations.claims import Natural
@@ -59,6 +60,7 @@ class Total:
     """
 
     name = "Total"
+    looks: ClassVar[Looks] = frozenset({FEEDBACK})
     claims: ClassVar[tuple[type[Claim], ...]] = (Steps, AtLeast)
 
     def layer(self, claim: Steps | AtLeast) -> int:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pytest_traincheck.looks import DATA_SETS, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, all_of, listed
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place, Words
@@ -37,6 +38,7 @@ class Untouched:
     """
 
     name = "Untouched"
+    looks: ClassVar[Looks] = frozenset({DATA_SETS})
     claims: ClassVar[tuple[type[Claim], ...]] = (DataIsKept,)
 
     def layer(self, claim: DataIsKept) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pytest_traincheck.disk import full_disk_in
+from pytest_traincheck.looks import Looks
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.trace.limit import cut_at_limit
 from pytest_traincheck.trace.process import Process
@@ -66,6 +67,13 @@ class Run:
         """Those of them that there was an occasion for: a function that is there, a framework that is loaded."""
         used = {key for process in self.processes for key in process.raw.meta.get("extensions_in_use") or ()}
         return {key: digest for key, digest in self.extensions.items() if key in used}
+
+    @property
+    def not_needed(self) -> Looks:
+        """What was left out in some process, since no rule of the golden that it was recorded for needs it."""
+        return frozenset(
+            look for process in (*self.processes, *self.workers) for look in process.raw.meta.get("not_needed") or ()
+        )
 
     @property
     def left_out(self) -> Mapping[str, int]:
@@ -194,6 +202,16 @@ def _reject_parts(process: Process) -> None:
         raise TraceError(
             f"the trace of rank {process.rank} does not hold every step: {raw.path}: {what}; `traincheck trace` shows "
             "what is there"
+        )
+
+
+def reject_partial(run: Run) -> None:
+    """Raises `TraceError` for a run of which something was left out on purpose: it says nothing to other rules."""
+    if run.not_needed:
+        raise TraceError(
+            f"the trace was recorded in check mode, without what its golden's rules do not read "
+            f"({', '.join(sorted(run.not_needed))}), so that nothing can be learned from it: {run.path}; "
+            "record it with `traincheck collect`"
         )
 
 

@@ -138,6 +138,7 @@ _META: Mapping[str, Callable[[object], bool]] = {
     "executable": _text,
     "seed": _text_or_none,
     "mesh": _mesh,
+    "not_needed": _texts,
     "modules": _texts,
     "versions": _versions,
     "platform": _text,

@@ -17,6 +17,7 @@ from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.report.json_report import write_json
 from pytest_traincheck.workflow.against import Against
+from pytest_traincheck.workflow.check_mode import left_out
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.fail_fast import record_until_incident
 from pytest_traincheck.workflow.policy import Rules, judge
@@ -59,16 +60,21 @@ def check_candidate(
     empty = CheckResult(
         golden.pipeline, golden=golden_side, candidate=SideInfo(plan.commit, path=str(path), command=plan.command)
     )
+    not_needed = left_out(golden, stored, same_spec=same_spec, kept=space.kept)
     run: Recorded | RunFailed | CheckResult
     if made is not None:
         run = made
     elif rules.fail_fast:
         held = Against(golden, stored, same_spec, False, rules, golden_side)
         run = attempt(
-            lambda: record_until_incident(plan, space, held, seed=seed, path=path, engine=engine, progress=progress)
+            lambda: record_until_incident(
+                plan, space, held, seed=seed, path=path, engine=engine, progress=progress, not_needed=not_needed
+            )
         )
     else:
-        run = attempt(lambda: record(plan, space, CANDIDATE, seed=seed, engine=engine, progress=progress))
+        run = attempt(
+            lambda: record(plan, space, CANDIDATE, seed=seed, engine=engine, progress=progress, not_needed=not_needed)
+        )
     if isinstance(run, CheckResult):
         return run
     if isinstance(run, RunFailed):

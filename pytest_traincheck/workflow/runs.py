@@ -22,6 +22,7 @@ from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
 from pytest_traincheck.launch.run_directory import ForeignDirectoryError, require_usable
 from pytest_traincheck.launch.untracked import CopyOf
 from pytest_traincheck.launch.worktree import sweep_temporary
+from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.observing import extensions
 from pytest_traincheck.redaction import redacted
 from pytest_traincheck.report.json_report import is_report
@@ -152,10 +153,12 @@ def record(
     engine: Engine,
     progress: Progress,
     attend: Callable[[], None] = lambda: None,
+    not_needed: Looks = NOTHING,
 ) -> Recorded:
     """Execute one run and read its trace. Raises `RunFailed`, which names the side, when either fails.
 
-    `attend` is called now and then while it goes on; what it raises ends the run, and is raised here.
+    `attend` is called now and then while it goes on; what it raises ends the run, and is raised here. What is
+    `not_needed` is not observed.
     Raises `ArtifactsError` where something else lies in the place of the run, and `PluginError` for observations or
     frameworks of plug-ins that cannot be used.
     """
@@ -187,6 +190,7 @@ def record(
         mutant=mutant,
         mutant_files=mutant_files,
         extensions=extensions(),
+        not_needed=not_needed,
     )
     label = " ".join(f"{_label(plan.side, seed)}: {redacted(plan.command)} {redacted(extra_args)}".split())
 

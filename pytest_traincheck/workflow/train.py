@@ -23,6 +23,7 @@ from pytest_traincheck.observing import extensions
 from pytest_traincheck.redaction import redacted
 from pytest_traincheck.scratch import scratch_directory
 from pytest_traincheck.workflow.against import Against
+from pytest_traincheck.workflow.check_mode import left_out
 from pytest_traincheck.workflow.watching import Watch
 
 HEAD = 8
@@ -121,6 +122,12 @@ def _train(request: TrainRequest, run_dir: Path, training: Training, guard: _Gua
         timeout=float("inf"),
         extensions=extensions(),
         sampled=_sampled(request),
+        not_needed=left_out(
+            request.against.golden,
+            request.against.path,
+            same_spec=request.against.same_spec,
+            kept=request.keep is not None,
+        ),
     )
     begun = time.monotonic()
     try:

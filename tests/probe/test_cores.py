@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from probe_runs import BOOTSTRAP
 
+from pytest_traincheck.looks import EVERYTHING, to_text
+from pytest_traincheck.looks import VARIABLE as NOT_NEEDED
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PREPARED = """
 import os, random, signal, threading
@@ -65,6 +68,12 @@ STORIES = {
         with torch.no_grad():
             for _ in range(3):
                 model(torch.ones(4, 5, 8))
+    """,
+    "check mode": """
+        for number in range(14):
+            if number == 11:
+                model.head.weight.data.fill_(float("inf"))
+            step()
     """,
     "mixed precision": """
         for _ in range(11):
@@ -160,6 +169,8 @@ def record(story: str, home: Path, core: str) -> list[Path]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRAINCHECK_")}
     environment |= {"TRAINCHECK_TRACE_DIR": str(run_dir), "TRAINCHECK_CORE": core, "PYTHONPATH": str(BOOTSTRAP)}
     environment |= {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+    if story == STORIES["check mode"]:
+        environment[NOT_NEEDED] = to_text(EVERYTHING)
     words = [sys.executable, "train.py"]
     done = subprocess.run(words, cwd=home, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

@@ -4,6 +4,8 @@
 
 PyTypeObject *CoreType;
 
+#define FINITE_MOST (1024 * 1024) /* bytes that are looked through for what is not finite; beyond them torch does */
+
 static unsigned long long serials;
 
 /* The core (a new reference: collecting garbage may run code that ends the trace) and the thread's state of the probe's
@@ -174,13 +176,13 @@ static long long line_of(Core *core, PyObject *frame, PyObject *code)
 }
 
 /* `src` of the innermost frame of the user's; -1 where Python has to look. A hook of ours has no frame, so the topmost
- * is the caller's, or with `own_frame` that of the observed function itself. */
-static long long source(Core *core, int own_frame, long long enclosing)
+ * is the caller's; `frames` are ours, or that of the observed function itself. */
+static long long source(Core *core, int frames, long long enclosing)
 {
     PyObject *frame = (PyObject *)PyEval_GetFrame();
     long long found = -2;
     Py_XINCREF(frame);
-    if (own_frame && frame != NULL) {
+    for (; frames > 0 && frame != NULL && frame != Py_None; frames--) {
         PyObject *caller = PyObject_GetAttr(frame, name_f_back);
         Py_DECREF(frame);
         frame = caller;
@@ -208,7 +210,7 @@ static long long source(Core *core, int own_frame, long long enclosing)
 
 /* Open a call and put it on the stack: a borrowed reference, NULL where Python has to do it. Takes the reference to
  * `key`. */
-Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyObject *key, int own_frame, long long mod)
+Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyObject *key, int frames, long long mod)
 {
     Py_ssize_t depth = PyList_Size(state->stack);
     Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL;
@@ -223,7 +225,7 @@ Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyO
     if (args < 0) return NULL;
     ctx = context(core);
     if (ctx < 0) return NULL;
-    src = source(core, own_frame, outer != NULL ? outer->src : 0);
+    src = source(core, frames, outer != NULL ? outer->src : 0);
     if (src < 0) return NULL;
     call = new_call();
     if (call == NULL) return NULL;
@@ -247,21 +249,68 @@ Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyO
     return call;
 }
 
-/* Close a call that returned a tensor of several elements, or tensors in a tuple. */
+/* Whether a single number in memory, or many, is finite; -1 where they are of another kind, or cannot be read. `value`:
+ * the number, where it is one. */
+int is_finite(PyObject *tensor, int single, double *value)
+{
+    PyObject *dtype = PyObject_GetAttr(tensor, name_dtype);
+    int narrow = dtype == torch.float32, wide = dtype == torch.float64;
+    long long size, index, bad = 0;
+    const void *bytes;
+    Py_XDECREF(dtype);
+    if (!(narrow || wide) || !readable(tensor, 0) || is_negated(tensor)) return -1;
+    bytes = block_of(tensor, &size);
+    if (bytes == NULL || size > FINITE_MOST) return -1;
+    if (single) {
+        float found;
+        if (narrow) {
+            memcpy(&found, bytes, sizeof found);
+            *value = found;
+        } else {
+            memcpy(value, bytes, sizeof *value);
+        }
+        return *value - *value == 0;
+    }
+    if (narrow) {
+        const uint32_t *bits = bytes;
+        for (index = 0; index < size / 4; index++) bad |= (bits[index] & 0x7f800000u) == 0x7f800000u;
+    } else {
+        const uint64_t *bits = bytes;
+        for (index = 0; index < size / 8; index++) bad |= (bits[index] & 0x7ff0000000000000u) == 0x7ff0000000000000u;
+    }
+    return !bad;
+}
+
+static PyObject *nothing_returned; /* what stands for it in the table of results: `symbols._NONE` */
+
+/* Close a call that returned a tensor, tensors in a tuple, or nothing. */
 int end(Core *core, ThreadState *state, Call *call, PyObject *result)
 {
     Py_ssize_t depth = PyList_Size(state->stack);
     int tensor = (PyObject *)Py_TYPE(result) == torch.Tensor;
     PyObject *key, *full, *number;
+    double value = Py_NAN;
     long long ret;
-    if (call->flags & ENTRY || depth == 0 || core->rows->rows >= core->rows->room) return MISSED;
+    int single, infinite = 0;
+    if (depth == 0 || core->rows->rows >= core->rows->room) return MISSED;
     if (PyList_GetItem(state->stack, depth - 1) != (PyObject *)call) return MISSED;
-    if (!tensor && !PyTuple_CheckExact(result) && !PyList_CheckExact(result)) return MISSED;
-    key = key_of(result, 2);
-    if (key == NULL) return MISSED;
-    if (tensor && is_single(key)) {
-        Py_DECREF(key);
-        return MISSED; /* its number goes into the row */
+    if (result == Py_None) {
+        if (nothing_returned == NULL && (nothing_returned = Py_BuildValue("(s)", "none")) == NULL) goto missed;
+        Py_INCREF(nothing_returned);
+        key = nothing_returned;
+    } else {
+        if (!tensor && (call->flags & ENTRY || (!PyTuple_CheckExact(result) && !PyList_CheckExact(result)))) return MISSED;
+        key = key_of(result, 2);
+    }
+    if (key == NULL) goto missed;
+    single = tensor && is_single(key);
+    if (single || (tensor && call->flags & ENTRY)) {
+        int found = is_finite(result, single, &value);
+        if (found < 0) {
+            Py_DECREF(key);
+            return MISSED;
+        }
+        infinite = !found;
     }
     number = PyLong_FromLongLong(call->number);
     full = number == NULL ? NULL : PyTuple_Pack(2, number, key);
@@ -270,14 +319,63 @@ int end(Core *core, ThreadState *state, Call *call, PyObject *result)
     Py_XDECREF(number);
     Py_DECREF(key);
     if (ret < 0) return MISSED;
-    if (write_call(core->rows, core->clock, state->thread, call->flags, call, ret, 0, Py_NAN) != 1) {
-        PyErr_Clear();
-        return MISSED;
-    }
+    if (infinite) call->flags |= NONFINITE_RESULT;
+    if (write_call(core->rows, core->clock, state->thread, call->flags, call, ret, 0, value) != 1) goto missed;
     Py_INCREF(call);
     PyList_SetSlice(state->stack, depth - 1, depth, NULL);
     Py_DECREF(call);
     return DONE;
+missed:
+    PyErr_Clear();
+    return MISSED;
+}
+
+static int is_state(PyObject *state, PyObject *call)
+{
+    return Py_TYPE(state) == ThreadStateType && (call == NULL || Py_TYPE(call) == CallType);
+}
+
+/* `begin(state, api, key, mod, frames)`: the open call, None where Python has to open it. */
+static PyObject *core_begin(Core *self, PyObject *const *given, Py_ssize_t count)
+{
+    PyObject *number;
+    Call *call;
+    long long mod;
+    int frames;
+    if (count != 5 || !is_state(given[0], NULL) || !((ThreadState *)given[0])->thread) Py_RETURN_NONE;
+    mod = PyLong_AsLongLong(given[3]);
+    frames = (int)PyLong_AsLong(given[4]);
+    if (PyErr_Occurred()) return NULL;
+    number = number_of(self, given[1]);
+    if (number == NULL) Py_RETURN_NONE;
+    Py_INCREF(given[2]);
+    call = begin(self, (ThreadState *)given[0], given[1], number, given[2], frames, mod);
+    if (call == NULL) {
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    Py_INCREF(call);
+    return (PyObject *)call;
+}
+
+/* `end(state, call, result)`: whether the call is closed; else Python has to do it. */
+static PyObject *core_end(Core *self, PyObject *const *given, Py_ssize_t count)
+{
+    int done = count == 3 && is_state(given[0], given[1]) && undisturbed() &&
+               end(self, (ThreadState *)given[0], (Call *)given[1], given[2]) == DONE;
+    return PyBool_FromLong(done);
+}
+
+/* `emit(clock, thread, seq, ctx, src)`: what writes changes in a call. */
+static PyObject *core_emit(Core *self, PyObject *args)
+{
+    PyObject *clock, *made, *all;
+    long long thread, seq, ctx, src;
+    if (!PyArg_ParseTuple(args, "OLLLL", &clock, &thread, &seq, &ctx, &src)) return NULL;
+    all = Py_BuildValue("OOLLLL", (PyObject *)self->rows, clock, thread, seq, ctx, src);
+    made = all == NULL ? NULL : PyObject_CallObject((PyObject *)EmitType, all);
+    Py_XDECREF(all);
+    return made;
 }
 
 /* `Core(threads, clock, (apis, ctx, args, ret), (kinds, lines), infos, (by_hand, sketches, measures), rows)` */
@@ -340,6 +438,9 @@ static void core_dealloc(Core *self)
 }
 
 static PyMethodDef core_methods[] = {
+    {"begin", (PyCFunction)(void (*)(void))core_begin, METH_FASTCALL, "Open a call that is like an earlier one."},
+    {"end", (PyCFunction)(void (*)(void))core_end, METH_FASTCALL, "Close a call that is like an earlier one."},
+    {"emit", (PyCFunction)core_emit, METH_VARARGS, "What writes changes in a call."},
     {"forget", (PyCFunction)core_forget, METH_NOARGS, "Forget what was learnt of code: it is given back, or changed."},
     {NULL, NULL, 0, NULL},
 };

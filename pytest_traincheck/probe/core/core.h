@@ -19,12 +19,12 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 1
+#define INTERFACE 2
 
 /* What a short way says: done, or that Python has to do it; no exception is set in either case. */
 enum { MISSED = 0, DONE = 1 };
 
-enum { RAISED = 1, ENTRY = 2, TRAINING = 4 };
+enum { RAISED = 1, ENTRY = 2, TRAINING = 4, NONFINITE_RESULT = 8 };
 enum { CALL = 1, CHANGE = 2, MEASURE = 3 };
 
 typedef struct {
@@ -47,6 +47,36 @@ typedef struct {
     int growing;
     PyObject *grow;     /* makes room, and says so by `place` */
 } Rows;
+
+/* What `variable.py` has as `Var` and `Slot`; these are classes of Python's, which add methods. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *kind, *name, *first, *sample, *elements, *origin;
+    long long root, opt, id, state, key, version, pointer, size, drifts;
+    unsigned long long digest, settled;
+    char another;
+} Var;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *owner, *key, *var, *grad, *flag;
+    char parameter;
+} Slot;
+
+typedef struct {
+    PyObject_HEAD
+    Rows *rows;
+    PyObject *clock;
+    long long thread, seq, ctx, src;
+} Emit;
+
+/* One look at a tensor, as `digest.Look`, and its version. */
+typedef struct {
+    int state;
+    uint64_t digest;
+    long long pointer, size, version;
+    PyObject *sample;
+} Look;
 
 /* What was learnt of places in code. The code objects are held by `SourceLines`, which says when it lets go of them. */
 #define PLACES 1024
@@ -71,13 +101,14 @@ typedef struct {
     KnownLine places[PLACES];
 } Core;
 
-extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType;
+extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *VarType, *SlotType, *EmitType;
 
 /* Names of attributes, and what the core uses of torch; see `module.c`. */
 #define NAMES(each) \
     each(recorder) each(native) each(state) each(waits) each(wanted) each(early) each(dtype) each(shape) \
     each(is_cpu) each(device) each(requires_grad) each(f_back) each(f_lasti) each(ref) each(wrapper) each(root) \
-    each(api) each(mod) each(training) each(plainly_trained) each(__dict__) each(layout) each(nbytes) each(_version)
+    each(api) each(mod) each(training) each(plainly_trained) each(__dict__) each(layout) each(nbytes) each(_version) \
+    each(_parameters) each(_buffers) each(_modules) each(is_leaf) each(grad) each(is_nested) each(is_quantized)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -87,7 +118,8 @@ typedef struct {
     PyObject *named[4];   /* torch.dtype, device, layout, memory_format */
     PyObject *any_autocast, *grad_enabled, *inference, *graph_task, *function_modes;
     PyObject *is_autocast, *autocast_dtype, *cpu;
-    PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg; /* for looks */
+    PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference; /* for looks */
+    PyObject *is_wrapped, *is_functional, *storage_offset, *untyped_storage, *ref, *float32, *float64;
 } Torch;
 extern Torch torch;
 
@@ -105,19 +137,37 @@ int write_call(Rows *rows, PyObject *clock, long long thread, long long flags, c
 /* keys.c */
 PyObject *key_of(PyObject *value, int depth);           /* a new reference; NULL: Python has to make it */
 PyObject *key_of_arguments(PyObject *const *given, Py_ssize_t count, PyObject *const *named, PyObject *names);
+PyObject *call_key(PyObject *module, PyObject *const *given, Py_ssize_t count);
 int is_single(PyObject *key);                           /* whether a tensor with this key has one element */
 
 /* begin.c */
 int add_core(PyObject *module);
 Core *core_of(PyObject *probe, ThreadState **state, int *recorded);
-Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyObject *key, int own_frame, long long mod);
+Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyObject *key, int frames, long long mod);
 int end(Core *core, ThreadState *state, Call *call, PyObject *result);
+int is_finite(PyObject *tensor, int single, double *value);
 PyObject *number_of(Core *core, PyObject *api);
 int undisturbed(void);
 
+int write_change(Emit *emit, long long var, long long old, long long now, uint64_t digest, double value);
+
+/* fields.c */
+int add_fields(PyObject *module);
+
 /* looks.c */
+int readable(PyObject *tensor, long long known);
+int take_look(PyObject *tensor, int finite, int known, Look *seen);
+int is_negated(PyObject *tensor);
+const void *block_of(PyObject *tensor, long long *size);
+int unchanged(PyObject *tensor, long long version, long long pointer, long long size, PyObject *sample);
 PyObject *look(PyObject *module, PyObject *given);
 PyObject *looks_same(PyObject *module, PyObject *const *given, Py_ssize_t count);
+
+/* walks.c */
+PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *shape_of(PyObject *module, PyObject *members);
+PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* hooks.c */
 PyObject *function_hooks(PyObject *module, PyObject *given);

@@ -138,3 +138,29 @@ int is_single(PyObject *key)
         if (PyLong_AsLongLong(PyTuple_GetItem(shape, index)) != 1) return 0;
     return 1;
 }
+
+/* `call_key(args, kwargs)`: as in `families/base.py`; None: Python has to make it. */
+PyObject *call_key(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    PyObject *flat[2 * ITEMS], *names = NULL, *key = NULL, *name, *value;
+    Py_ssize_t index, place = 0, others, number;
+    (void)module;
+    if (count != 2 || !PyTuple_CheckExact(given[0]) || !PyDict_CheckExact(given[1])) Py_RETURN_NONE;
+    number = PyTuple_Size(given[0]);
+    others = PyDict_Size(given[1]);
+    if (number + others > 2 * ITEMS) Py_RETURN_NONE;
+    for (index = 0; index < number; index++) flat[index] = PyTuple_GetItem(given[0], index);
+    if (others) {
+        names = PyTuple_New(others);
+        if (names == NULL) return NULL;
+        for (index = 0; PyDict_Next(given[1], &place, &name, &value); index++) {
+            PyTuple_SetItem(names, index, same(name));
+            flat[number + index] = value;
+        }
+    }
+    key = key_of_arguments(flat, number, flat + number, names);
+    Py_XDECREF(names);
+    if (key != NULL) return key;
+    PyErr_Clear();
+    Py_RETURN_NONE;
+}

@@ -120,71 +120,128 @@ static int any_byte(const unsigned char *bytes, long long size)
     return 0;
 }
 
-PyObject *look(PyObject *module, PyObject *given)
+/* Whether a tensor is one block of memory on the CPU that can be read: as `digest.local` and `_is_block`. One that lies at
+ * `known`, where it was looked at before, was asked for all that then. */
+int readable(PyObject *tensor, long long known)
 {
-    PyObject *tensor, *place, *checksum, *sample, *result;
+    PyObject *storage;
+    long long held;
+    if (!plain(tensor) || truth(tensor, name_is_cpu) != 1) return 0;
+    if (known > 0) return number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL)) == known;
+    if (told(torch.is_wrapped, tensor) || told(torch.is_functional, tensor)) return 0;
+    if (truth(tensor, name_is_nested) || truth(tensor, name_is_quantized) || !is_strided(tensor)) return 0;
+    if (number(PyObject_CallFunctionObjArgs(torch.storage_offset, tensor, NULL))) return 0;
+    if (told(torch.is_contiguous, tensor) != 1) return 0;
+    storage = PyObject_CallFunctionObjArgs(torch.untyped_storage, tensor, NULL);
+    held = storage == NULL ? -1 : number(PyObject_CallMethodObjArgs(storage, name_nbytes, NULL));
+    PyErr_Clear();
+    Py_XDECREF(storage);
+    return held >= 0 && held >= number(PyObject_GetAttr(tensor, name_nbytes));
+}
+
+/* Whether the numbers may be others than those in memory. */
+int is_negated(PyObject *tensor)
+{
+    return told(torch.is_neg, tensor) != 0;
+}
+
+/* Where a readable tensor lies, and how many bytes; NULL without an exception where it has none. */
+const void *block_of(PyObject *tensor, long long *size)
+{
+    long long pointer = number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL));
+    *size = number(PyObject_GetAttr(tensor, name_nbytes));
+    return pointer > 0 && *size > 0 ? (const void *)(uintptr_t)pointer : NULL;
+}
+
+/* A look, with a new reference to a sample: DONE, MISSED, or -1 with an exception. */
+int take_look(PyObject *tensor, int finite, int known, Look *seen)
+{
+    PyObject *checksum;
     long long size, pointer;
     const unsigned char *bytes;
-    int finite, known, cpu;
     unsigned long long hashed;
-    (void)module;
-    if (!PyArg_ParseTuple(given, "Opi", &tensor, &finite, &known)) return NULL;
-    if (!plain(tensor) || (finite && !known)) Py_RETURN_NONE;
-    place = PyObject_GetAttr(tensor, name_is_cpu);
-    cpu = place == Py_True;
-    if (place == NULL) PyErr_Clear();
-    Py_XDECREF(place);
-    if (!cpu || !is_strided(tensor) || told(torch.is_contiguous, tensor) != 1) Py_RETURN_NONE;
+    int inference;
+    if (!plain(tensor) || (finite && !known)) return MISSED;
+    if (truth(tensor, name_is_cpu) != 1 || !is_strided(tensor) || told(torch.is_contiguous, tensor) != 1) return MISSED;
     size = number(PyObject_GetAttr(tensor, name_nbytes));
-    if (size <= 0 || size > LARGE) Py_RETURN_NONE;
+    if (size <= 0 || size > LARGE) return MISSED;
     pointer = number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL));
-    if (pointer <= 0) Py_RETURN_NONE;
+    if (pointer <= 0) return MISSED;
+    inference = told(torch.is_inference, tensor);
+    seen->version = inference == 0 ? number(PyObject_GetAttr(tensor, name__version)) : -1;
     bytes = (const unsigned char *)(uintptr_t)pointer;
-    if (size > SMALL && (pointer % 8 || told(torch.is_conj, tensor) || told(torch.is_neg, tensor))) Py_RETURN_NONE;
+    if (size > SMALL && (pointer % 8 || told(torch.is_conj, tensor) || told(torch.is_neg, tensor))) return MISSED;
     if (!known) {
         if (bits_within(bytes, size < HEAD ? size : HEAD)) known = NONZERO;
         else if (!any_byte(bytes, size)) known = ZERO;
-        else Py_RETURN_NONE;
+        else return MISSED;
     }
     checksum = PyLong_FromLong(0);
-    if (checksum == NULL) return NULL;
+    if (checksum == NULL) return -1;
     if (!(size <= SMALL ? add_bytes(&checksum, bytes, (Py_ssize_t)size) : add_block(&checksum, bytes, (Py_ssize_t)size))) {
         Py_XDECREF(checksum);
-        return NULL;
+        return -1;
     }
     hashed = PyLong_AsUnsignedLongLong(checksum);
     Py_DECREF(checksum);
-    sample = size <= SAMPLE ? PyBytes_FromStringAndSize((const char *)bytes, (Py_ssize_t)size)
-                            : PyBytes_FromStringAndSize((const char *)bytes + (size - SAMPLE) / 2, SAMPLE);
-    if (sample == NULL) return NULL;
-    result = Py_BuildValue("iKLLN", known, (unsigned long long)finished(hashed, (uint64_t)size), pointer, size, sample);
-    return result;
+    seen->sample = size <= SAMPLE ? PyBytes_FromStringAndSize((const char *)bytes, (Py_ssize_t)size)
+                                  : PyBytes_FromStringAndSize((const char *)bytes + (size - SAMPLE) / 2, SAMPLE);
+    if (seen->sample == NULL) return -1;
+    seen->state = known;
+    seen->digest = finished(hashed, (uint64_t)size);
+    seen->pointer = pointer;
+    seen->size = size;
+    return DONE;
 }
 
-/* `looks_same(tensor, version, pointer, size, sample)`: whether a block of memory that was looked at before is where it
- * was, with the same version and the same bytes in its middle; None where Python has to find out. */
-PyObject *looks_same(PyObject *module, PyObject *const *given, Py_ssize_t count)
+PyObject *look(PyObject *module, PyObject *given)
 {
-    PyObject *tensor = given[0];
-    long long version, pointer, size, now;
+    PyObject *tensor;
+    Look seen;
+    int finite, known, found;
+    (void)module;
+    if (!PyArg_ParseTuple(given, "Opi", &tensor, &finite, &known)) return NULL;
+    found = take_look(tensor, finite, known, &seen);
+    if (found < 0) return NULL;
+    if (found != DONE) Py_RETURN_NONE;
+    return Py_BuildValue("iKLLN", seen.state, (unsigned long long)seen.digest, seen.pointer, seen.size, seen.sample);
+}
+
+/* Whether a block of memory that was looked at before is where it was, with the same version and the same bytes in its
+ * middle; -1 where Python has to find out. */
+int unchanged(PyObject *tensor, long long version, long long pointer, long long size, PyObject *sample)
+{
+    long long now;
     char *bytes;
     Py_ssize_t length;
+    if (!plain(tensor) || !PyBytes_CheckExact(sample)) return -1;
+    if (PyBytes_AsStringAndSize(sample, &bytes, &length) < 0) {
+        PyErr_Clear();
+        return -1;
+    }
+    if (!length || length != (size <= SAMPLE ? size : SAMPLE)) return -1;
+    now = number(PyObject_GetAttr(tensor, name__version));
+    if (now < 0) return -1;
+    if (now != version || number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL)) != pointer) return 0;
+    if (number(PyObject_GetAttr(tensor, name_nbytes)) != size || told(torch.is_contiguous, tensor) != 1) return 0;
+    return !memcmp((const char *)(uintptr_t)pointer + (size <= SAMPLE ? 0 : (size - SAMPLE) / 2), bytes, (size_t)length);
+}
+
+/* `looks_same(tensor, version, pointer, size, sample)`: as `unchanged`; None where Python has to find out. */
+PyObject *looks_same(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    long long version, pointer, size;
+    int same;
     (void)module;
-    if (count != 5 || !plain(tensor) || !PyBytes_CheckExact(given[4])) Py_RETURN_NONE;
+    if (count != 5) Py_RETURN_NONE;
     version = PyLong_AsLongLong(given[1]);
     pointer = PyLong_AsLongLong(given[2]);
     size = PyLong_AsLongLong(given[3]);
-    if (PyErr_Occurred() || PyBytes_AsStringAndSize(given[4], &bytes, &length) < 0) {
+    if (PyErr_Occurred()) {
         PyErr_Clear();
         Py_RETURN_NONE;
     }
-    if (!length || length != (size <= SAMPLE ? size : SAMPLE)) Py_RETURN_NONE;
-    now = number(PyObject_GetAttr(tensor, name__version));
-    if (now < 0) Py_RETURN_NONE;
-    if (now != version) Py_RETURN_FALSE;
-    if (number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL)) != pointer) Py_RETURN_FALSE;
-    if (number(PyObject_GetAttr(tensor, name_nbytes)) != size || told(torch.is_contiguous, tensor) != 1) Py_RETURN_FALSE;
-    if (memcmp((const char *)(uintptr_t)pointer + (size <= SAMPLE ? 0 : (size - SAMPLE) / 2), bytes, (size_t)length))
-        Py_RETURN_FALSE;
-    Py_RETURN_TRUE;
+    same = unchanged(given[0], version, pointer, size, given[4]);
+    if (same < 0) Py_RETURN_NONE;
+    return PyBool_FromLong(same);
 }

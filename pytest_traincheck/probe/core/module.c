@@ -48,6 +48,14 @@ static int ask_torch(void)
     FIND(is_contiguous, "torch", "Tensor.is_contiguous");
     FIND(is_conj, "torch", "Tensor.is_conj");
     FIND(is_neg, "torch", "Tensor.is_neg");
+    FIND(is_inference, "torch", "Tensor.is_inference");
+    FIND(is_wrapped, "torch", "_C._functorch.is_functorch_wrapped_tensor");
+    FIND(is_functional, "torch", "_is_functional_tensor");
+    FIND(storage_offset, "torch", "Tensor.storage_offset");
+    FIND(untyped_storage, "torch", "Tensor.untyped_storage");
+    FIND(ref, "weakref", "ref");
+    FIND(float32, "torch", "float32");
+    FIND(float64, "torch", "float64");
     FIND(compiling, "torch.compiler", "__dict__");
     if ((torch.flag = PyUnicode_InternFromString("_is_compiling_flag")) == NULL) return -1;
     if ((torch.cpu = PyUnicode_InternFromString("cpu")) == NULL) return -1;
@@ -75,6 +83,11 @@ static PyMethodDef methods[] = {
     {"module_hooks", module_hooks, METH_VARARGS, NULL},
     {"look", look, METH_VARARGS, NULL},
     {"looks_same", (PyCFunction)(void (*)(void))looks_same, METH_FASTCALL, NULL},
+    {"values", (PyCFunction)(void (*)(void))walk_values, METH_FASTCALL, NULL},
+    {"gradients", (PyCFunction)(void (*)(void))walk_gradients, METH_FASTCALL, NULL},
+    {"shape", shape_of, METH_O, NULL},
+    {"call_key", (PyCFunction)(void (*)(void))call_key, METH_FASTCALL, NULL},
+    {"measured", (PyCFunction)(void (*)(void))walk_measured, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -99,7 +112,7 @@ PyMODINIT_FUNC PyInit__core(void)
 #define INTERN(name) if ((name_##name = PyUnicode_InternFromString(#name)) == NULL) goto failed;
     NAMES(INTERN)
     if (ask_torch() < 0 || add_constants(module) < 0 || add_objects(module) < 0 || add_rows(module) < 0 ||
-        add_core(module) < 0 || add_hooks(module) < 0)
+        add_fields(module) < 0 || add_core(module) < 0 || add_hooks(module) < 0)
         goto failed;
     Py_INCREF(module);
     return module;

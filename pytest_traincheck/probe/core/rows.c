@@ -158,6 +158,24 @@ static PyObject *written(int found)
     Py_RETURN_NONE;
 }
 
+int write_change(Emit *emit, long long var, long long old, long long now, uint64_t digest, double value)
+{
+    Row row = {CHANGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    if (!fits(emit->thread, 16) || !fits(emit->seq, 32) || !fits(var, 32) || !fits(emit->ctx, 32) ||
+        !fits(emit->src, 32) || !fits(old, 8) || !fits(now, 8))
+        return too_large();
+    row.thread = (uint16_t)emit->thread;
+    row.parent = (uint32_t)emit->seq;
+    row.subject = (uint32_t)var;
+    row.ctx = (uint32_t)emit->ctx;
+    row.src = (uint32_t)emit->src;
+    row.old = (uint8_t)old;
+    row.now = (uint8_t)now;
+    row.digest = digest;
+    row.value = value;
+    return write_moment(emit->rows, emit->clock, &row);
+}
+
 static PyObject *rows_change(Rows *self, PyObject *args)
 {
     PyObject *clock;

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..context import Call, ThreadState, quiet, unobservable
+from ...looks import TERMS
+from ..context import Call, ThreadState, innermost, quiet, unobservable
 from ..digest import number
 from ..graph import means, reached, terms, weights
 from ..theirs import is_theirs
@@ -45,7 +46,7 @@ class Backward(Named):
                 recorder.limit.backward()
             recorder.before_entry(state, ())  # the forward has looked at the names
             recorder.by_hand.backward_begins(state, args[0] if args else None)
-            recorder.look(state, recorder.enclosing(state), gradients=True)
+            recorder.look(state, innermost(state), gradients=True)
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         if _outermost() and not unobservable():
@@ -83,6 +84,8 @@ class Grad(Named):
 
 def _look_behind(recorder: Recorder, state: ThreadState, call: Call, loss: torch.Tensor) -> None:
     """How many terms a loss has, what is averaged in it, and where its terms send gradients."""
+    if TERMS in recorder.measures.not_needed:
+        return
     coarse, fine = terms(loss, through_means=False), terms(loss, through_means=True)
     if coarse is None or fine is None:
         return

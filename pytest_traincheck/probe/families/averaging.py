@@ -23,7 +23,7 @@ class Update(Named):
         recorder.before_entry(state)
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
-        recorder.look(state, recorder.emitter(state, call), values=True)
+        recorder.look(state, call, values=True)
 
 
 def install(probe: Probe) -> None:

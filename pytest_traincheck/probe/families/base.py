@@ -98,6 +98,8 @@ class Parameters:
 
 def call_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Summary key of an argument list."""
+    if native is not None and (found := native.call_key(args, kwargs)) is not None:
+        return found
     if kwargs:
         return (
             *[key_of(value) for value in args],

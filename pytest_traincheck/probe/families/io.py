@@ -76,7 +76,7 @@ class LoadInto(_Stored):
         recorder.variables.refresh()
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
-        recorder.look(state, recorder.emitter(state, call), values=True)
+        recorder.look(state, call, values=True)
         recorder.attributes.stored(state, call, recorder.measures)
         if not self.room(recorder) or unobservable():
             return

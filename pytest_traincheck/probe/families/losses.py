@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...looks import LOSSES
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import local
 from .torch_function import TorchFunction
@@ -42,7 +43,7 @@ class Loss(TorchFunction):
         target = argument(args, call.kwargs, "target")
         if isinstance(target, torch.Tensor) and measures.given.wants(call):
             measures.given.tensors(measures, state, call, [("target", target)])
-        if not measures.wanted or unobservable():
+        if not measures.wanted or LOSSES in measures.not_needed or unobservable():
             return
         given = argument(args, call.kwargs, "input")
         if not isinstance(given, torch.Tensor) or not given.requires_grad or not isinstance(target, torch.Tensor):
@@ -63,6 +64,7 @@ class Loss(TorchFunction):
     def finish(self, recorder: Recorder, state: ThreadState, call: Call, result: Any) -> None:
         if (
             recorder.measures.wanted
+            and LOSSES not in recorder.measures.not_needed
             and isinstance(result, torch.Tensor)
             and result.numel() > 1
             and result.requires_grad

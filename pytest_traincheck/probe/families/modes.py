@@ -34,7 +34,7 @@ class Mode(Named):
         return recorder.modules.mod(recorder.modules.info(args[0]))
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
-        recorder.look(state, recorder.emitter(state, call), values=True)
+        recorder.look(state, call, values=True)
 
 
 class Train(Mode):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..by_class import ByClass
-from ..context import ENTRY, TRAINING, Call, ThreadState, quiet, unobservable, unseen
+from ..context import ENTRY, TRAINING, Call, ThreadState, innermost, quiet, unobservable, unseen
 from ..core import native
 from ..in_place import Hooks, InPlace
 from ..modules import ModuleInfo
@@ -125,7 +125,7 @@ def _open(
             recorder.before_entry(state, (named.root,) if named.root is not None else ())
             if recorder.values_moved and not torch.is_grad_enabled():
                 recorder.values_moved = False
-                recorder.look(state, recorder.enclosing(state), values=True)
+                recorder.look(state, innermost(state), values=True)
         api = named.api or modules.api(named)
         mod = named.mod or modules.mod(named)
         names = _signatures.get(named.cls) or _parameters_of(named.cls)
@@ -264,5 +264,4 @@ def _remember(recorder: Recorder, state: ThreadState, module: torch.nn.Module, r
 def _look_at_buffers(recorder: Recorder, state: ThreadState, module: torch.nn.Module, call: Call) -> None:
     root = _inner(recorder, module).root
     if root is not None and root.buffered and not unobservable():
-        with quiet(state):
-            recorder.variables.look_at_buffers(root, recorder.emitter(state, call))
+        recorder.variables.look_at_buffers(root, recorder.emitter(state, call), quiet(state))

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ...looks import UPDATES
 from ..by_class import ByClass
-from ..context import Call, ThreadState, quiet, unobservable, unseen
+from ..context import Call, ThreadState, innermost, quiet, unobservable, unseen
 from ..in_place import Hooks, InPlace
 from ..names import class_name, library_of
 from ..sampling import CONSTRUCT
@@ -59,7 +60,7 @@ class ZeroGrad(Family):
             call.opt = recorder.optimizers.info(args[0]).id
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
-        recorder.look(state, recorder.emitter(state, call), gradients=True)
+        recorder.look(state, call, gradients=True)
 
 
 _MODULE_ZERO_GRAD = Api("torch.nn.Module.zero_grad", "zero_grad", "torch")
@@ -169,9 +170,8 @@ class _Steps:
         recorder.sketches.train()
         recorder.before_entry(state)
         info = recorder.optimizers.info(optimizer)
-        emit = recorder.enclosing(state)
-        recorder.look(state, emit, values=True, gradients=True)
-        recorder.optimizers.note_rates(optimizer, emit)
+        recorder.look(state, innermost(state), values=True, gradients=True)
+        recorder.optimizers.note_rates(optimizer, recorder.enclosing(state))
         cls = type(optimizer)
         names = _signatures.get(cls)
         if names is None:
@@ -239,7 +239,8 @@ class _Steps:
                     own, every, recorder.emitter(state, call), recorder.emitter(state, outer), measure
                 )
                 if recorder.measures.wanted:
-                    recorder.variables.measure_updates(measure)
+                    if UPDATES not in recorder.measures.not_needed:
+                        recorder.variables.measure_updates(measure)
                     recorder.measures.take(state, "optimizer.left", call, float(_holding(optimizer)), opt=call.opt)
                     if recorder.measures.stepped(call.opt):
                         recorder.variables.forget_samples()

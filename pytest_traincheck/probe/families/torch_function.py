@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...looks import MASKS_AND_INDICES
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import local
 from ..numerics import counting_from, hides_the_future
@@ -46,7 +47,8 @@ class WithContent(TorchFunction):
 
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         value = self.parameters.argument(args, call.kwargs, self._name)
-        if recorder.measures.wanted and isinstance(value, torch.Tensor) and not value.requires_grad:
+        wanted = recorder.measures.wanted and MASKS_AND_INDICES not in recorder.measures.not_needed
+        if wanted and isinstance(value, torch.Tensor) and not value.requires_grad:
             recorder.measures.content_of(state, f"content.{self._name}", call, value)
             if not unobservable() and local(value) is not None and value.is_cpu:
                 with quiet(state):

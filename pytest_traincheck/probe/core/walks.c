@@ -1,0 +1,359 @@
+/* Looks at all places of a list, as `Variables` has them: parameters, buffers and gradients.
+ *
+ * Each walk begins at a place and says at which it has stopped, because something about it is unusual and nothing was
+ * done yet; Python looks at that one, and the walk goes on behind it.
+ */
+
+#include "core.h"
+
+enum { ABSENT, ZERO, NONZERO, NONFINITE, FALSE_, TRUE_, VALUE, UNSEEN }; /* as in `digest.py` */
+enum { VALUES, BUFFERS, STEP };                                          /* as in `variables.py` */
+
+#define DRIFTS 16 /* as there */
+
+static int is_var(PyObject *object)
+{
+    return PyObject_TypeCheck(object, VarType);
+}
+
+/* What a place holds now, a new reference: 1, 0 where it holds nothing, -1 where Python has to find out. As `Slot.tensor`. */
+static int held(const Slot *slot, PyObject **tensor)
+{
+    PyObject *owner, *entries, *found;
+    int parameter = slot->parameter;
+    *tensor = NULL;
+    if (slot->key == Py_None || (PyObject *)Py_TYPE(slot->owner) != torch.ref) return -1;
+    owner = PyObject_CallNoArgs(slot->owner);
+    if (owner == NULL) {
+        PyErr_Clear();
+        return -1;
+    }
+    if (owner == Py_None) {
+        Py_DECREF(owner);
+        return 0;
+    }
+    entries = PyObject_GenericGetAttr(owner, parameter ? name__parameters : name__buffers);
+    Py_DECREF(owner);
+    if (entries == NULL || !PyDict_CheckExact(entries)) {
+        PyErr_Clear();
+        Py_XDECREF(entries);
+        return -1;
+    }
+    found = PyDict_GetItemWithError(entries, slot->key);
+    if (found == NULL && PyErr_Occurred()) {
+        PyErr_Clear();
+        Py_DECREF(entries);
+        return -1;
+    }
+    if (found != NULL && (PyObject *)Py_TYPE(found) == (parameter ? torch.Parameter : torch.Tensor)) {
+        Py_INCREF(found);
+        *tensor = found;
+    }
+    Py_DECREF(entries);
+    return *tensor != NULL ? 1 : found == NULL || found == Py_None ? 0 : -1;
+}
+
+/* Whether an attribute is true; -1 where that is not known. */
+static int flag_of(PyObject *tensor, PyObject *name)
+{
+    return truth(tensor, name);
+}
+
+/* As `Var.looks_same`; -1: Python has to find out. */
+static int same_as_before(const Var *var, PyObject *tensor)
+{
+    if (var->another || var->key != (long long)(intptr_t)tensor || var->version < 0) return 0;
+    return unchanged(tensor, var->version, var->pointer, var->size, var->sample);
+}
+
+/* Whether a look that finds this state and digest may be written, as far as that is a change. */
+static int may_write(const Var *var, int state, uint64_t digest, const Emit *emit)
+{
+    if (state == var->state && digest == var->digest) return 1;
+    return emit != NULL && var->id && emit->rows->rows < emit->rows->room;
+}
+
+static int written(Var *var, int state, uint64_t digest, double value, Emit *emit)
+{
+    if (state != var->state || digest != var->digest) {
+        if (write_change(emit, var->id, var->state, state, digest, value) < 0) return -1;
+        var->state = state;
+        var->digest = digest;
+    }
+    return DONE;
+}
+
+static void remember(Var *var, PyObject *tensor, Look *seen)
+{
+    PyObject *before = var->sample;
+    var->key = (long long)(intptr_t)tensor;
+    var->version = seen->version;
+    var->pointer = seen->pointer;
+    var->size = seen->size;
+    var->sample = seen->sample;
+    Py_XDECREF(before);
+}
+
+/* As `Variables._look` without the question whether numbers are finite: DONE, MISSED, or -1 with an exception. */
+static int look_at(Var *var, PyObject *tensor, int drifts, Emit *emit)
+{
+    Look seen;
+    int found;
+    if (var->state == NONFINITE || !readable(tensor, var->key == (long long)(intptr_t)tensor ? var->pointer : 0))
+        return MISSED;
+    found = take_look(tensor, 0, 0, &seen);
+    if (found != DONE) return found;
+    if (!may_write(var, seen.state, seen.digest, emit) || (drifts && seen.digest != var->settled)) {
+        Py_DECREF(seen.sample);
+        return MISSED;
+    }
+    remember(var, tensor, &seen);
+    return written(var, seen.state, seen.digest, Py_NAN, emit);
+}
+
+static int look_at_first(Var *var, const Var *first, PyObject *tensor, Emit *emit)
+{
+    if (!is_var((PyObject *)first) || first->key != (long long)(intptr_t)tensor || first->state == UNSEEN) return MISSED;
+    if (!may_write(var, (int)first->state, first->digest, emit)) return MISSED;
+    {
+        PyObject *before = var->sample;
+        var->key = first->key, var->version = first->version;
+        var->pointer = first->pointer, var->size = first->size;
+        Py_INCREF(first->sample);
+        var->sample = first->sample;
+        Py_XDECREF(before);
+    }
+    return written(var, (int)first->state, first->digest, Py_NAN, emit);
+}
+
+static int value_of(Slot *slot, int what, Emit *emit, Emit *outside, PyObject *own, PyObject *optimized)
+{
+    PyObject *tensor;
+    Var *var = (Var *)slot->var, *flag = (Var *)slot->flag;
+    int found, mine = 1, holds = 1, drifts = 0, full = what != VALUES;
+    if (what == BUFFERS && slot->grad != Py_None) return DONE;
+    if (!is_var((PyObject *)var)) return MISSED;
+    if (what == VALUES && var->state == UNSEEN) return DONE;
+    found = held(slot, &tensor);
+    if (found <= 0) return found == 0 ? DONE : MISSED;
+    found = MISSED;
+    if (what == VALUES && (PyObject *)flag != Py_None) {
+        int trained = flag_of(tensor, name_requires_grad);
+        if (trained < 0 || flag->state != (trained ? TRUE_ : FALSE_)) goto done;
+    }
+    if (what == STEP) {
+        PyObject *key = PyLong_FromVoidPtr(tensor);
+        mine = key == NULL ? -1 : PySet_Contains(own, key);
+        holds = key == NULL ? -1 : mine == 1 && own == optimized ? 1 : PySet_Contains(optimized, key);
+        Py_XDECREF(key);
+        if (mine < 0 || holds < 0) {
+            PyErr_Clear();
+            goto done;
+        }
+        full = mine || !holds;
+        if (slot->grad != Py_None && var->first == Py_None && !holds) {
+            if (var->origin == Py_None && var->drifts < DRIFTS) goto done;
+            drifts = var->origin != Py_None;
+        }
+    }
+    if (!full) {
+        int same = same_as_before(var, tensor);
+        if (same) {
+            found = same > 0 ? DONE : MISSED;
+            goto settled;
+        }
+    }
+    if (var->first != Py_None) {
+        const Var *first = (const Var *)var->first;
+        if (first->key == (long long)(intptr_t)tensor && first->state != UNSEEN) {
+            found = look_at_first(var, first, tensor, mine ? emit : outside);
+            goto settled;
+        }
+    }
+    found = look_at(var, tensor, drifts, mine ? emit : outside);
+settled:
+    if (found == DONE && what == STEP && slot->grad != Py_None && var->first == Py_None && holds) {
+        PyObject *before = var->origin;
+        Py_INCREF(Py_None);
+        var->origin = Py_None;
+        Py_XDECREF(before);
+    }
+done:
+    Py_DECREF(tensor);
+    return found;
+}
+
+static Emit *emit_of(PyObject *object)
+{
+    return Py_TYPE(object) == EmitType ? (Emit *)object : NULL;
+}
+
+/* `values(slots, start, what, emit, outside, own, optimized)`. Without `emit` it stops where something has changed. */
+PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    Py_ssize_t index, length;
+    int what, found = DONE;
+    (void)module;
+    if (count != 7 || !PyList_CheckExact(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "values() takes a list of slots and six arguments more");
+        return NULL;
+    }
+    index = PyLong_AsSsize_t(given[1]);
+    what = (int)PyLong_AsLong(given[2]);
+    if (PyErr_Occurred()) return NULL;
+    length = PyList_Size(given[0]);
+    for (; index < length; index++) {
+        PyObject *slot = PyList_GetItem(given[0], index);
+        if (!PyObject_TypeCheck(slot, SlotType)) break;
+        found = value_of((Slot *)slot, what, emit_of(given[3]), emit_of(given[4]), given[5], given[6]);
+        if (found != DONE) break;
+    }
+    return found < 0 ? NULL : PyLong_FromSsize_t(index);
+}
+
+/* As the first half of `Variables.look_at_gradients`, of one place. */
+static int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyObject *readables)
+{
+    PyObject *tensor, *gradient = NULL, *entry;
+    Var *var = (Var *)slot->grad, *flag = (Var *)slot->flag;
+    int found, trained, leaf;
+    if ((PyObject *)var == Py_None || (PyObject *)flag == Py_None) return DONE;
+    if (!is_var((PyObject *)var) || !is_var((PyObject *)flag)) return MISSED;
+    found = held(slot, &tensor);
+    if (found <= 0) return found == 0 ? DONE : MISSED;
+    found = MISSED;
+    trained = flag_of(tensor, name_requires_grad);
+    if (trained < 0 || flag->state != (trained ? TRUE_ : FALSE_)) goto done;
+    if (!trained && (var->state == UNSEEN || var->state == ABSENT)) {
+        found = DONE;
+        goto done;
+    }
+    leaf = flag_of(tensor, name_is_leaf);
+    if (leaf < 0) goto done;
+    if (leaf) {
+        gradient = PyObject_GetAttr(tensor, name_grad);
+        if (gradient == NULL) {
+            PyErr_Clear();
+            goto done;
+        }
+    }
+    if (gradient == NULL || gradient == Py_None) {
+        if (var->state != ABSENT) {
+            if (!may_write(var, ABSENT, 0, emit)) goto done;
+            found = write_change(emit, var->id, var->state, ABSENT, 0, Py_NAN) < 0 ? -1 : DONE;
+            var->state = ABSENT, var->digest = 0, var->key = 0;
+        } else {
+            found = DONE;
+        }
+        goto done;
+    }
+    if (!full) {
+        int same = same_as_before(var, gradient);
+        if (same) {
+            found = same > 0 ? DONE : MISSED;
+            goto done;
+        }
+    }
+    if (present == Py_None || !readable(gradient, 0)) goto done;
+    entry = PyTuple_Pack(3, (PyObject *)var, gradient, tensor);
+    found = entry == NULL || PyList_Append(present, entry) < 0 || PyList_Append(readables, gradient) < 0 ? -1 : DONE;
+    Py_XDECREF(entry);
+done:
+    Py_XDECREF(gradient);
+    Py_DECREF(tensor);
+    return found;
+}
+
+/* `gradients(slots, start, full, emit, present, readables)`: with None for the last three it stops where one has changed. */
+PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    Py_ssize_t index, length;
+    int full, found = DONE;
+    (void)module;
+    if (count != 6 || !PyList_CheckExact(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "gradients() takes a list of slots and five arguments more");
+        return NULL;
+    }
+    index = PyLong_AsSsize_t(given[1]);
+    full = given[2] == Py_True;
+    if (PyErr_Occurred()) return NULL;
+    length = PyList_Size(given[0]);
+    for (; index < length; index++) {
+        PyObject *slot = PyList_GetItem(given[0], index);
+        if (!PyObject_TypeCheck(slot, SlotType)) break;
+        found = gradient_of((Slot *)slot, full, emit_of(given[3]), given[4], given[5]);
+        if (found != DONE) break;
+    }
+    return found < 0 ? NULL : PyLong_FromSsize_t(index);
+}
+
+/* `measured(present, norms, start, emit)`: as `Variables._measure`, of gradients that are finite. Their norms may be
+ * nan: then they are not asked for. */
+PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    Py_ssize_t index, length;
+    Emit *emit;
+    (void)module;
+    if (count != 4 || !PyList_CheckExact(given[0]) || !PyList_CheckExact(given[1])) {
+        PyErr_SetString(PyExc_TypeError, "measured() takes gradients, their norms, where to begin, and what writes");
+        return NULL;
+    }
+    index = PyLong_AsSsize_t(given[2]);
+    if (PyErr_Occurred()) return NULL;
+    emit = emit_of(given[3]);
+    length = emit == NULL ? index : PyList_Size(given[0]);
+    for (; index < length; index++) {
+        PyObject *entry = PyList_GetItem(given[0], index);
+        double value, norm = PyFloat_AsDouble(PyList_GetItem(given[1], index));
+        Var *var = (Var *)PyTuple_GetItem(entry, 0);
+        PyObject *gradient = PyTuple_GetItem(entry, 1);
+        Look seen;
+        int found;
+        int telling = norm > 0 && norm < Py_HUGE_VAL;
+        /* Without a norm that says so it is looked for what is not finite; Python does the rest where there is. */
+        if (!telling && (norm == norm || is_finite(gradient, 0, &value) != 1)) break;
+        found = take_look(gradient, telling, telling ? NONZERO : 0, &seen);
+        if (found < 0) return NULL;
+        if (found != DONE) break;
+        if (!may_write(var, seen.state, seen.digest, emit)) {
+            Py_DECREF(seen.sample);
+            break;
+        }
+        remember(var, gradient, &seen);
+        if (written(var, seen.state, seen.digest, norm, emit) < 0) return NULL;
+    }
+    return PyLong_FromSsize_t(index);
+}
+
+/* `shape(members)`: as `Root.current_shape`; None where Python has to count. */
+PyObject *shape_of(PyObject *module, PyObject *members)
+{
+    PyObject *kinds[3] = {name__parameters, name__buffers, name__modules};
+    Py_ssize_t index, total = 0, length = PyList_CheckExact(members) ? PyList_Size(members) : -1;
+    int kind;
+    (void)module;
+    if (length < 0) Py_RETURN_NONE;
+    for (index = 0; index < length; index++) {
+        PyObject *ref = PyList_GetItem(members, index), *owner, *entries;
+        if ((PyObject *)Py_TYPE(ref) != torch.ref) Py_RETURN_NONE;
+        owner = PyObject_CallNoArgs(ref);
+        if (owner == NULL) return NULL;
+        if (owner == Py_None) {
+            Py_DECREF(owner);
+            return PyLong_FromLong(-2);
+        }
+        entries = PyObject_GenericGetAttr(owner, name___dict__);
+        Py_DECREF(owner);
+        for (kind = 0; entries != NULL && kind < 3; kind++) {
+            PyObject *held = PyDict_GetItemWithError(entries, kinds[kind]);
+            if (held == NULL || !PyDict_CheckExact(held)) break;
+            total += PyDict_Size(held);
+        }
+        Py_XDECREF(entries);
+        if (entries == NULL || kind < 3) {
+            PyErr_Clear();
+            Py_RETURN_NONE;
+        }
+    }
+    return PyLong_FromSsize_t(total);
+}
