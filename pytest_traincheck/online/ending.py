@@ -16,6 +16,8 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.columns import Rows
 from pytest_traincheck.trace.symbols import Tables
 
+LONGEST = 1 << 14
+"""Events behind a step of which all are kept; of more, as of an evaluation, those that are no calls of models."""
 MOST = 16
 """States that are remembered of one process."""
 RECENT = 8
@@ -30,8 +32,12 @@ class Saved:
     steps: int
     seq: int
     """Time of the last event of the process that counts."""
+    begin: int
+    """Time at which the last of these steps ended."""
     states: Rows
     """The last change of each variable until then."""
+    tail: Rows
+    """What came behind it, and belongs to the next step: a scheduler is stepped, an average follows."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class Left:
 
     def at(self, saved: Saved) -> Left:
         """The same as it was then: nothing that came later counts."""
-        kept = self.head[self.head["seq"] <= saved.seq]
+        kept = self.head[self.head["seq"] <= saved.begin]
         return replace(self, head=kept, head_steps=min(self.head_steps, saved.steps))
 
 
@@ -97,6 +103,16 @@ def saves(tables: Tables, rows: Rows) -> Rows:
     calls = rows[rows["kind"] == fmt.CALL]
     found: Rows = calls[np.array(kinds, dtype=bool)[calls["subject"]]]
     return found
+
+
+def tail_of(tables: Tables, rows: Rows) -> Rows:
+    """What of the events behind a step is kept."""
+    if len(rows) <= LONGEST:
+        return rows
+    inner = np.array([each.get("type") in ("module", "function") for each in tables["api"]], dtype=bool)
+    calls = rows["kind"] == fmt.CALL
+    kept: Rows = rows[~(calls & inner[np.where(calls, rows["subject"], 0)])]
+    return kept[-LONGEST:]
 
 
 def noted(known: Sequence[Saved], new: Saved) -> tuple[Saved, ...]:

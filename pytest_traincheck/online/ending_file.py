@@ -37,9 +37,10 @@ def write(path: Path, ending: Ending) -> None:
         arrays[f"symbols-{number}"] = np.frombuffer(_lines(left.tables), dtype=np.uint8)
         for place, saved in enumerate(left.saved):
             arrays[f"saved-{number}-{place}"] = saved.states
+            arrays[f"tail-{number}-{place}"] = saved.tail
         ranks.append({
             "rank": left.rank, "meta": dict(left.meta), "head_steps": left.head_steps, "last": left.last,
-            "joins": list(left.joins), "saved": [[saved.steps, saved.seq] for saved in left.saved],
+            "joins": list(left.joins), "saved": [[saved.steps, saved.seq, saved.begin] for saved in left.saved],
         })  # fmt: skip
     record = {
         "format": FORMAT, "ranks": ranks, "same_spec": ending.same_spec, "other_length": ending.other_length,
@@ -90,8 +91,14 @@ def _left(path: Path, number: int, rank: Mapping[str, Any], arrays: Mapping[str,
     if not isinstance(rank["meta"], dict) or wrong_meta(rank["meta"]) or len(rank["saved"]) > MOST:
         raise damaged(path, "a process in it is described wrongly")
     saved = tuple(
-        Saved(_natural(steps), _natural(seq), _rows(path, arrays[f"saved-{number}-{place}"], tables))
-        for place, (steps, seq) in enumerate(rank["saved"])
+        Saved(
+            _natural(steps),
+            _natural(seq),
+            _natural(begin),
+            _rows(path, arrays[f"saved-{number}-{place}"], tables),
+            _rows(path, arrays[f"tail-{number}-{place}"], tables),
+        )
+        for place, (steps, seq, begin) in enumerate(rank["saved"])
     )
     return Left(
         _natural(rank["rank"]),

@@ -13,7 +13,7 @@ from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.check.part import Part
 from pytest_traincheck.check.result import Incident
 from pytest_traincheck.golden.model import Golden
-from pytest_traincheck.online.ending import Ending, Left, Resume, Saved, noted, saves
+from pytest_traincheck.online.ending import Ending, Left, Resume, Saved, noted, saves, tail_of
 from pytest_traincheck.online.findings import Findings, granted
 from pytest_traincheck.online.let_go import LEAST, let_go
 from pytest_traincheck.online.resumed import Continued
@@ -70,7 +70,7 @@ class Rank:
         then = left.at(saved)
         source = Continued(then, second)
         earlier = tuple(each for each in left.saved if each.seq <= saved.seq)
-        return Rank(source, then.head, saved.states, first_gone=0, begin=left.last, saved=earlier, looked=left.last)
+        return Rank(source, then.head, saved.states, saved.tail, 0, 0, saved.begin, earlier, left.last)
 
     @property
     def number(self) -> int:
@@ -95,11 +95,15 @@ class Rank:
 
     def _at(self, time: int, ends: np.ndarray, numbers: np.ndarray) -> Saved:
         taken = int(np.searchsorted(ends, time, side="right"))
-        return Saved(
-            int(numbers[taken - 1]) + 1 if taken else 0,
-            time,
-            last_states(self.states, self.rows[self.rows["seq"] <= time]),
-        )
+        rows = self.rows[self.rows["seq"] <= time]
+        begin = int(ends[taken - 1]) if taken else 0
+        tail = tail_of(self.source.tables, rows[rows["seq"] > begin])
+        steps = int(numbers[taken - 1]) + 1 if taken else 0
+        return Saved(steps, time, begin, last_states(self.states, rows[rows["seq"] <= begin]), tail)
+
+    def moved(self, rows: Rows) -> Rows:
+        """Rows of its file in the symbols and times of all that it goes on with."""
+        return self.source.moved(rows) if isinstance(self.source, Continued) else rows
 
     def add(self, rows: Rows) -> None:
         self.rows = joined([self.rows, rows]) if len(rows) else self.rows

@@ -90,7 +90,7 @@ def likest(left: Left, tables: Tables, rows: Rows) -> tuple[Saved | None, float]
     first = _states(left.head[::-1], numbers.values())
     best, most = None, 0.0
     for saved in left.saved:
-        states = _states(saved.states, numbers.values())
+        states = _states(saved.states, numbers.values()) | _states(saved.tail, numbers.values())
         # What no step has moved is alike at any time.
         moved = [key for key, number in numbers.items() if number in states and states[number] != first.get(number)]
         alike = sum(states[numbers[key]] == wanted[key] for key in moved)

@@ -53,7 +53,7 @@ class Seen:
         if not len(rows) or self._forgotten:
             return
         if self.rank is not None:
-            self.rank.add(rows)
+            self.rank.add(self.rank.moved(rows))
             return
         self._rows.append(rows)
         self._classify(rows)
@@ -65,7 +65,7 @@ class Seen:
         """The rank that it turns out to be."""
         self.rank = make(self.source)
         for rows in self._rows:
-            self.rank.add(rows)
+            self.rank.add(self.rank.moved(rows))
         self._rows = []
         return self.rank
 

@@ -62,9 +62,7 @@ def told(path: Path, against: Against) -> Ending:
     if file.exists():
         return read(file)
     if not path.is_dir():
-        raise TraceError(
-            f"there is no {path}; give a directory that `run --keep-trace` or `collect` wrote"
-        )
+        raise TraceError(f"there is no {path}; give a directory that `run --keep-trace` or `collect` wrote")
     follower = Follower(path, against.golden, against.same_spec, against.other_length)
     follower.advance()
     while follower.behind:
