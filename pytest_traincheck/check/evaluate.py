@@ -207,6 +207,9 @@ def _evaluate(
     if not broken.size:
         return InvariantVerdict(invariant, Verdict.HELD), None
     broken = broken[np.argsort(examples.row[broken], kind="stable")]
+    if part.later and meaning_of(invariant).at_resumes:
+        # What a resume has lost nothing else in these steps has to show.
+        return InvariantVerdict(invariant, Verdict.VIOLATED), _violation(relation, invariant, run, examples, broken)
     if reason := part.granted.get(invariant.id, "") or excuse(invariant, run, examples, broken, on.replayed):
         return InvariantVerdict(invariant, Verdict.HELD, reason), None
     if not part.later and (reason := without_effect(invariant, on.recorded, run)):
