@@ -100,7 +100,9 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool, part: Part = WHOLE) 
         covered = parted_at_deviation(covered, aligned.run, replayed)
     if _may_end_alike(golden, run, violations, replayed, part):
         violations = [item for item in violations if not part.may_be_excused(item.meaning)]
-    incidents = tuple(item for item in explain(violations) if not (part.other_length and _by_length(item)))
+    incidents = tuple(
+        item for item in explain(violations) if part.later or not (part.other_length and _by_length(item))
+    )
     return CheckOutcome(
         _settled(verdicts, violations, incidents),
         incidents,

@@ -64,7 +64,7 @@ class Follower:
     _launches: Launches = field(init=False)
 
     def __post_init__(self) -> None:
-        self._launches = Launches(self._new_group, self.told, self.earlier, self.same_spec)
+        self._launches = Launches(self.run_dir, self._new_group, self.told, self.earlier, self.same_spec)
 
     @property
     def _groups(self) -> list[LaunchGroup]:
@@ -139,7 +139,7 @@ class Follower:
 
     def ending(self) -> Ending | None:
         """What the latest launch has left until now."""
-        return self._groups[-1].ending(same_spec=self.same_spec) if self._groups else None
+        return self._groups[-1].ending(self.run_dir, same_spec=self.same_spec) if self._groups else None
 
     @property
     def saves(self) -> int:

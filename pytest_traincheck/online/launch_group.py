@@ -186,8 +186,16 @@ class LaunchGroup:
         self._part = replace(self._part, other_length=ending.other_length, later=True, granted=ending.granted)
         self.findings.go_on(ending.broken, ending.episodes)
 
-    def ending(self, *, same_spec: bool) -> Ending | None:
+    def _note(self, steps: _Steps) -> None:
+        """Remember what was saved in the steps that are there."""
+        self._seen = steps
+        for rank, ends in zip(self.ranks, steps.ends, strict=True):
+            rank.note_saves(ends, steps.numbers)
+
+    def ending(self, path: Path, *, same_spec: bool) -> Ending | None:
         """What its ranks have left until now; None where they have made no step."""
+        if (steps := self._steps(path)) is not None:
+            self._note(steps)
         seen = self._seen
         if seen is None or len(seen.ends) != len(self.ranks):
             return None
@@ -213,9 +221,7 @@ class LaunchGroup:
         """
         found = None
         while (steps := self._steps(path)) is not None:
-            self._seen = steps
-            for rank, ends in zip(self.ranks, steps.ends, strict=True):
-                rank.note_saves(ends, steps.numbers)
+            self._note(steps)
             settled = len(steps.numbers) - (0 if ended or steps.closed else 1)
             begun = self._kept if self._number else 0
             border = self._border(steps.ends, settled, begun)

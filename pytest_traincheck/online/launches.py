@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pytest_traincheck.online.ending import Ending, Resume, Saved
 from pytest_traincheck.online.launch_group import LaunchGroup, Rank
@@ -20,6 +21,7 @@ that it does.
 class Launches:
     """The launches of one run directory, in the order in which they began."""
 
+    path: Path
     new_group: Callable[[Sequence[Rank], Ending | None], LaunchGroup]
     told: Ending | None = None
     """What the first launch goes on with, as somebody says."""
@@ -29,14 +31,16 @@ class Launches:
     groups: list[LaunchGroup] = field(default_factory=list)
     resumes: list[Resume] = field(default_factory=list)
 
-    def take(self, seen: Iterable[Seen], *, ended: bool) -> None:
+    def take(self, seen: Collection[Seen], *, ended: bool) -> None:
         """Put training processes that are new into the launch that they belong to; `ended`: nothing more is to come."""
         waiting = sorted(
             (each for each in seen if each.trains and each.rank is None), key=lambda item: (item.number, item.started)
         )
         while waiting:
             first = self._first(waiting)
-            if not first and not self._ready(waiting, ended=ended):
+            # Of what a training has left everything must be known.
+            behind = any(each.more for each in seen if each.rank is not None)
+            if not first and (behind or not self._ready(waiting, ended=ended)):
                 return
             if first:
                 for each in first:
@@ -99,7 +103,9 @@ class Launches:
 
     def _resume(self, ranks: Sequence[Seen]) -> Resume | None:
         """What these go on with: of all that was left what is most alike, and what somebody says in any case."""
-        known = [ending for group in reversed(self.groups) if (ending := group.ending(same_spec=self.same_spec))]
+        known = [
+            ending for group in reversed(self.groups) if (ending := group.ending(self.path, same_spec=self.same_spec))
+        ]
         elsewhere: list[Ending] = []
         if not self.groups and self.told is None:
             elsewhere = list(self.earlier())
