@@ -50,10 +50,11 @@ def _successions(
     spans = _optimizers(process)
     if len(spans) < 2:
         return {}, {}
-    roots: dict[str, str] = {}
+    roots: dict[str, str] = _behind_joins(process, models)
     labels: dict[str, str] = {}
     for span in spans[1:]:
         before = [each for each in spans if each.what == span.what and each.end < span.begin]
+        before = before or [each for each in spans if _goes_on(process, each, span)]
         if span.label in optimizers or not before or not span.what[1]:
             continue
         last = max(before, key=lambda each: each.end)
@@ -61,6 +62,45 @@ def _successions(
         roots.update(_roots(process, last.end, models))
     first = {root: roots.get(other, other) for root, other in roots.items()}
     return first, labels
+
+
+def _goes_on(process: Process, before: _Span, span: _Span) -> bool:
+    """Whether an optimizer of a process that goes on with another one holds other parameters than the one before it:
+    then something was frozen, or set free.
+    """
+    if process.era(before.end) >= process.era(span.begin) or before.what[0] != span.what[0]:
+        return False
+    return 2 * len(before.what[1] & span.what[1]) > max(len(before.what[1]), len(span.what[1]))
+
+
+def _behind_joins(process: Process, models: Models) -> dict[str, str]:
+    """Models of a process that goes on with another one, each with the one whose place it takes: of those with the same
+    parameters the first for the first.
+    """
+    if not process.raw.joins:
+        return {}
+    names, variables = process.names.roots, Variables.of(process)
+    ids = variables.ids("parameter", tied=True)
+    seen = variables.first_seen(ids)
+    eras: dict[int, dict[int, tuple[int, Parameters]]] = {}
+    for root in np.unique(variables.root[ids]).tolist():
+        mine = variables.root[ids] == root
+        what = _parameters(process, ids[mine].tolist())
+        if root and what and names[root]:
+            era = int(process.era(seen[mine].min()))
+            eras.setdefault(era, {})[root] = int(process.raw.symbols["root"][root].get("ordinal", 0)), what
+    found: dict[str, str] = {}
+    place: dict[Parameters, list[str]] = {}
+    for era in sorted(eras):
+        met: dict[Parameters, int] = {}
+        for root, (_, what) in sorted(eras[era].items(), key=lambda item: item[1][0]):
+            number, known = met.get(what, 0), place.setdefault(what, [])
+            met[what] = number + 1
+            if number >= len(known):
+                known.append(names[root])
+            elif names[root] not in models:
+                found[names[root]] = known[number]
+    return found
 
 
 def _optimizers(process: Process) -> list[_Span]:

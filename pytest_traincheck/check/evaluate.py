@@ -104,7 +104,9 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool, part: Part = WHOLE) 
         covered = parted_at_deviation(covered, aligned.run, replayed)
     if _may_end_alike(golden, run, violations, replayed, part):
         violations = [item for item in violations if not part.may_be_excused(item.meaning)]
-    incidents = tuple(item for item in explain(violations) if not (part.other_length and _by_length(item)))
+    incidents = tuple(
+        item for item in explain(violations) if part.later or not (part.other_length and _by_length(item))
+    )
     return CheckOutcome(
         _settled(verdicts, violations, incidents),
         incidents,
@@ -211,6 +213,9 @@ def _evaluate(
     if not broken.size:
         return InvariantVerdict(invariant, Verdict.HELD), None
     broken = broken[np.argsort(examples.row[broken], kind="stable")]
+    if part.later and meaning_of(invariant).at_resumes:
+        # What a resume has lost nothing else in these steps has to show.
+        return InvariantVerdict(invariant, Verdict.VIOLATED), _violation(relation, invariant, run, examples, broken)
     if reason := part.granted.get(invariant.id, "") or excuse(invariant, run, examples, broken, on.replayed):
         return InvariantVerdict(invariant, Verdict.HELD, reason), None
     if not part.later and (reason := without_effect(invariant, on.recorded, run)):

@@ -106,6 +106,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="on the disk keep the first steps and the last SIZE (500MB, 2GB, all) of each trace "
         "(default: 1GB, or all with --keep-trace)",
     )
+    parser.add_argument(
+        "--continues",
+        type=Path,
+        metavar="TRACE_DIR|FILE",
+        help="the run goes on with this one: the trace that it kept, or its end-state.npz",
+    )
     options.add_config(parser)
     parser.set_defaults(handle=run)
 
@@ -125,6 +131,16 @@ def run(arguments: argparse.Namespace) -> int:
         complain(f"ended by {trained.signalled.name}")
         return 128 + trained.signalled
     return status_of([trained.result])
+
+
+def _continued(path: Path | None) -> Path | None:
+    """What is gone on with, which must be there before a training of weeks begins."""
+    if path is not None and not path.exists():
+        raise ConfigError(
+            f"--continues: there is no {path}. Give the directory that the earlier run kept its trace in "
+            "(--keep-trace), or the file end-state.npz in it."
+        )
+    return path.absolute() if path is not None else None
 
 
 def _makes_holes() -> bool:
@@ -167,6 +183,7 @@ def _request(arguments: argparse.Namespace) -> TrainRequest:
         touches=arguments.checkpoint_file,
         calls=arguments.checkpoint_command or "",
         keep=keep,
+        continues=_continued(arguments.continues),
         keep_bytes=_kept(arguments.keep, keep),
         every=None if arguments.share is not None else arguments.every,
         share=(arguments.share if arguments.share is not None else DEFAULT_SHARE) / 100,

@@ -14,13 +14,15 @@ from pathlib import Path
 RUN_FILE = "run.json"
 STDOUT_FILE = "stdout.txt"
 STDERR_FILE = "stderr.txt"
+END_STATE_FILE = "end-state.npz"
+"""What another training may go on with; `traincheck run` writes it."""
 COLLECT_FILE = "collect.json"
 """How `traincheck collect` was asked for the run; `traincheck infer` reads it."""
 PROGRAMS = "bin"
 """Directory with the `python` that scripts find."""
 
 FORMAT = 1
-_FILES = (STDOUT_FILE, STDERR_FILE, COLLECT_FILE, RUN_FILE)
+_FILES = (STDOUT_FILE, STDERR_FILE, COLLECT_FILE, END_STATE_FILE, RUN_FILE)
 _KEYS = frozenset({"format", "side", "command", "argv", "cwd", "status"})
 _PROCESS = re.compile(r"proc-\d+-\d+")
 _MEETING = re.compile(r"limit-\d+")

@@ -45,6 +45,21 @@ class Findings:
     """Rules that did not hold when they last had a say."""
     _episodes: dict[str, int] = field(default_factory=dict)
 
+    def go_on(self, broken: Iterable[str], episodes: Mapping[str, int]) -> None:
+        """What was found of the training before is not told again."""
+        self._broken.update(broken)
+        self._episodes.update(episodes)
+
+    @property
+    def broken(self) -> frozenset[str]:
+        """Rules that did not hold when they last had a say."""
+        return frozenset(self._broken)
+
+    @property
+    def episodes(self) -> Mapping[str, int]:
+        """How often each rule was told to be broken."""
+        return dict(self._episodes)
+
     def take(self, outcome: CheckOutcome, part: int) -> None:
         """Add what the check of a part found, which is not checked again."""
         new = self._new(outcome)

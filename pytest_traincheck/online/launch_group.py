@@ -13,11 +13,14 @@ from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.check.part import Part
 from pytest_traincheck.check.result import Incident
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.online.ending import Ending, Left, Resume, Saved, noted, saves, tail_of
 from pytest_traincheck.online.findings import Findings, granted
 from pytest_traincheck.online.let_go import LEAST, let_go
+from pytest_traincheck.online.resumed import Continued
 from pytest_traincheck.rules.model import Kind
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.columns import Rows
+from pytest_traincheck.trace.continued import end_of
 from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run
@@ -35,6 +38,9 @@ FEWEST = 2
 PATIENCE = 4
 """Multiple of golden's steps after which nobody waits for golden's optimizer any more."""
 
+SAVES_AT_ONCE = 4
+"""Of what is saved between two looks, so many of the last are remembered."""
+
 _NOTHING: Rows = np.empty(0, dtype=fmt.EVENT)
 
 
@@ -42,17 +48,62 @@ _NOTHING: Rows = np.empty(0, dtype=fmt.EVENT)
 class Rank:
     """One process of a launch: how it began, what is known of the steps that are gone, and the rows since."""
 
-    source: GrowingProcess
+    source: GrowingProcess | Continued
     head: Rows = field(default_factory=lambda: _NOTHING)
     states: Rows = field(default_factory=lambda: _NOTHING)
     """The last change of each variable before the rows."""
     rows: Rows = field(default_factory=lambda: _NOTHING)
-    first_gone: int = 0
-    """Rows of the file that hold the head."""
+    first_gone: int = -1
+    """Rows of the file that hold the head; -1 as long as it is not complete."""
     gone: int = 0
     """Row up to which the file was given back to the disk."""
     begin: int = 0
     """`seq` of the last event of the steps that are gone, or of the head."""
+    saved: tuple[Saved, ...] = ()
+    """What it was when it saved."""
+    looked: int = 0
+    """`seq` up to which it is known what was saved."""
+
+    @staticmethod
+    def going_on(left: Left, saved: Saved, second: GrowingProcess) -> Rank:
+        """A process that goes on with what another one has left."""
+        then = left.at(saved)
+        source = Continued(then, second)
+        earlier = tuple(each for each in left.saved if each.seq <= saved.seq)
+        return Rank(source, then.head, saved.states, saved.tail, 0, 0, saved.begin, earlier, left.last)
+
+    @property
+    def number(self) -> int:
+        return int(self.source.meta.get("rank") or 0)
+
+    def note_saves(self, ends: np.ndarray, numbers: np.ndarray) -> None:
+        """Remember what every variable was when something was saved; `ends` and `numbers` are those of all steps that
+        are there.
+        """
+        new = saves(self.source.tables, self.rows[self.rows["seq"] > self.looked])
+        for call in new[-SAVES_AT_ONCE:]:
+            self.saved = noted(self.saved, self._at(int(max(call["seq"], call["end"])), ends, numbers))
+        if len(new):
+            self.looked = int(new["seq"][-1])
+
+    def left(self, ends: np.ndarray, numbers: np.ndarray, head_steps: int) -> Left:
+        """What it leaves when it ends now."""
+        last = max(end_of(self.rows), end_of(self.head), self.begin)
+        saved = noted(self.saved, self._at(last, ends, numbers))
+        head, joins = self.head if len(self.head) else self.rows, getattr(self.source, "joins", ())
+        return Left(self.number, self.source.meta, self.source.tables, head, head_steps, last, saved, joins)
+
+    def _at(self, time: int, ends: np.ndarray, numbers: np.ndarray) -> Saved:
+        taken = int(np.searchsorted(ends, time, side="right"))
+        rows = self.rows[self.rows["seq"] <= time]
+        begin = int(ends[taken - 1]) if taken else 0
+        tail = tail_of(self.source.tables, rows[rows["seq"] > begin])
+        steps = int(numbers[taken - 1]) + 1 if taken else 0
+        return Saved(steps, time, begin, last_states(self.states, rows[rows["seq"] <= begin]), tail)
+
+    def moved(self, rows: Rows) -> Rows:
+        """Rows of its file in the symbols and times of all that it goes on with."""
+        return self.source.moved(rows) if isinstance(self.source, Continued) else rows
 
     def add(self, rows: Rows) -> None:
         self.rows = joined([self.rows, rows]) if len(rows) else self.rows
@@ -74,7 +125,7 @@ class Rank:
 
     def let_go(self, kept: int) -> None:
         """Give back to the disk what was judged, but the last `kept` bytes of it and the head. Raises `OSError`."""
-        if self.first_gone:
+        if self.first_gone >= 0:
             last = self.source.read - len(self.rows) - max(kept, LEAST) // fmt.EVENT.itemsize
             self.gone = let_go(self.source.path, self.first_gone, last, self.gone)
 
@@ -116,12 +167,42 @@ class LaunchGroup:
         """Steps that were judged."""
         self.first: CheckOutcome | None = None
         """What the check of golden's steps found, when there are more."""
+        self.resume: Resume | None = None
+        """What it goes on with."""
         self._golden = golden
         self._check = check
-        self._head = head
+        self._head = self._kept = head
         self._left_out = 0
         self._part = Part(goes_on=True, other_length=other_length)
         self._number = 0
+        self._seen: _Steps | None = None
+
+    def go_on(self, resume: Resume) -> None:
+        """Its ranks go on with an earlier training."""
+        ending, steps = resume.ending, resume.steps
+        self.resume, self.steps, self._number = resume, steps, 1
+        self._kept = min(steps, *(left.head_steps for left in ending.ranks))
+        self._left_out = steps - self._kept
+        self._part = replace(self._part, other_length=ending.other_length, later=True, granted=ending.granted)
+        self.findings.go_on(ending.broken, ending.episodes)
+
+    def _note(self, steps: _Steps) -> None:
+        """Remember what was saved in the steps that are there."""
+        self._seen = steps
+        for rank, ends in zip(self.ranks, steps.ends, strict=True):
+            rank.note_saves(ends, steps.numbers)
+
+    def ending(self, path: Path, *, same_spec: bool) -> Ending | None:
+        """What its ranks have left until now; None where they have made no step."""
+        if (steps := self._steps(path)) is not None:
+            self._note(steps)
+        seen = self._seen
+        if seen is None or len(seen.ends) != len(self.ranks):
+            return None
+        head = self._kept if self._number else len(seen.numbers)
+        left = [rank.left(ends, seen.numbers, head) for rank, ends in zip(self.ranks, seen.ends, strict=True)]
+        part, findings = self._part, self.findings
+        return Ending(tuple(left), same_spec, part.other_length, findings.broken, findings.episodes, part.granted)
 
     @property
     def complete(self) -> bool:
@@ -131,7 +212,7 @@ class LaunchGroup:
 
     def join(self, rank: Rank) -> None:
         """Take another rank in, in the order of ranks."""
-        self.ranks = tuple(sorted((*self.ranks, rank), key=lambda each: int(each.source.meta.get("rank") or 0)))
+        self.ranks = tuple(sorted((*self.ranks, rank), key=lambda each: each.number))
 
     def judge(self, path: Path, *, ended: bool) -> tuple[Incident, ...] | None:
         """Judge the steps that were completed since; None where there are none.
@@ -140,8 +221,9 @@ class LaunchGroup:
         """
         found = None
         while (steps := self._steps(path)) is not None:
+            self._note(steps)
             settled = len(steps.numbers) - (0 if ended or steps.closed else 1)
-            begun = self._head if self._number else 0
+            begun = self._kept if self._number else 0
             border = self._border(steps.ends, settled, begun)
             if border:
                 last = [int(end[border - 1]) for end in steps.ends]
@@ -169,7 +251,7 @@ class LaunchGroup:
             last = [int(end[-1]) for end in steps.ends]  # behind these each rank may have observed something else
         outcome = self._judged(path, last, self.steps, sampled)
         self.findings.take(outcome, self._number)
-        self.observed += 0 if steps is None else len(steps.numbers) - (self._head if self._number else 0)
+        self.observed += 0 if steps is None else len(steps.numbers) - (self._kept if self._number else 0)
         self._number += 1
 
     @property
@@ -243,7 +325,7 @@ class LaunchGroup:
         return self._check(self._run(path, last), part)
 
     def _run(self, path: Path, last: Sequence[int | None]) -> Run:
-        head = self._head if self._number else 0
+        head = self._kept if self._number else 0
         found = [rank.process(border, head, self._left_out) for rank, border in zip(self.ranks, last, strict=True)]
         return Run(path, tuple(found), self.workers)
 
@@ -255,7 +337,7 @@ class LaunchGroup:
         if first:
             self.first = outcome
             self._part = replace(self._part, later=True, granted=granted(outcome))
-        self._left_out = steps - self._head
+        self._left_out = steps - self._kept
         self.steps = steps
         self._number += 1
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pytest_traincheck.trace import Process
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Ints, among
+from pytest_traincheck.trace.labels import Bools, Ints, among
 from pytest_traincheck.trace.reader import read_sketches
 from pytest_traincheck.trace.variables import Variables
 
@@ -73,6 +73,7 @@ class Beginnings:
             numbers[name] = dict(zip(events["args"][rows].tolist(), events["value"][rows].tolist(), strict=True))
         ids = variables.ids("parameter")
         seen = variables.first_seen(ids)
+        ids, seen = ids[(anew := self._anew(ids, seen))], seen[anew]
         found = {}
         for variable, seq in sorted(zip(ids.tolist(), seen.tolist(), strict=True), key=lambda pair: pair[1]):
             rms, mean = (numbers[name].get(variable) for name in ("parameter.rms", "parameter.mean"))
@@ -87,6 +88,15 @@ class Beginnings:
             empty = None if zero_row is None else int(zero_row)
             found[variable] = First(variable, row, seq, digest, elements, spread, state == fmt.ZERO, shape, empty)
         return found
+
+    def _anew(self, ids: Ints, seen: Ints) -> Bools:
+        """Which parameters are of models that take nobody's place: one of a process that goes on with another has
+        begun there.
+        """
+        process = self.process
+        first = process.era(seen) == 0
+        names = np.array(process.names.variables, dtype=object)[ids]
+        return np.asarray(first | ~np.isin(names.astype(str), names[first].astype(str)))
 
     def equal(self, one: First, other: First) -> bool:
         """Whether two parameters had the same content when the later of them was first looked at."""

@@ -12,6 +12,7 @@ from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, all_of, listed, variable_names
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words
+from pytest_traincheck.relations.resumed_beside import restored_beside
 from pytest_traincheck.relations.steps_between import HOLDS, NOT_RESTORED, UNKNOWN, WRITTEN, judged, pairs_of
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -105,17 +106,36 @@ def _at(run: Run, examples: Examples, step: int, places: Ints) -> Ints:
 
 def _examples(process: Process, position: int, claim: LeftAlone) -> Examples:
     """One example for each parameter between each two steps, as far as it is known what it was."""
+    beside = _beside(process, position, claim)
     pairs = pairs_of(process)
     mine = np.flatnonzero(Labels.of(pairs.root, process.names.roots).isin([claim.root]))
     found = judged(process)[mine]
     mine, found = mine[found != UNKNOWN], found[found != UNKNOWN]
     if not len(mine):
-        return EMPTY
-    return Examples(
+        return beside
+    trained = Examples(
         np.asarray(found == HOLDS),
         np.full(len(mine), position),
         pairs.row[mine],
         pairs.variable[mine],
         {"rank": rank_label(process, len(mine))},
         Labels.of(found, _SEEN),
+    )
+    return Examples.concatenate([trained, beside])
+
+
+def _beside(process: Process, position: int, claim: LeftAlone) -> Examples:
+    """One example for each buffer and each average of the model that training changes, where another process goes on
+    with what the one before it has left.
+    """
+    rows, variables, restored = restored_beside(process, claim.root)
+    if not len(rows):
+        return EMPTY
+    return Examples(
+        restored,
+        np.full(len(rows), position),
+        rows,
+        variables,
+        {"rank": rank_label(process, len(rows))},
+        Labels.of(np.where(restored, HOLDS, NOT_RESTORED), _SEEN),
     )

@@ -207,7 +207,7 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
     # Within one step the same batch may go through the model more than once.
     new |= process.window[rows] == process.window[rows[original]]
     if process.raw.stretch is not None:
-        new |= _in_a_later_epoch(process, rows, rows[original])
+        new |= _in_a_later_epoch(process, rows, rows[original], what)
     texts = ["", *(f" as in step {step}" for step in range(process.windows + 1))]
     texts += [f"{text}, an epoch earlier: the data is not shuffled again (see `set_epoch`)" for text in texts[1:]]
     codes = np.where(new, 0, process.window[rows[original]] + 1)
@@ -226,13 +226,54 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
     )
 
 
-def _in_a_later_epoch(process: Process, rows: Ints, original: Ints) -> Bools:
+def _in_a_later_epoch(process: Process, rows: Ints, original: Ints, what: str) -> Bools:
     """Of later steps than golden has: which of them do not follow the one whose batch they repeat. Golden may not have
     come to the end of its data, of which the second pass goes through the same batches where nothing is shuffled.
     """
     numbers, stretch = process.numbers[process.window], process.raw.stretch
     later = numbers[rows] >= (stretch.head if stretch is not None else 0)
-    return np.asarray(later & (numbers[rows] - numbers[original] > 1))
+    later = later & (numbers[rows] - numbers[original] > 1)
+    return np.asarray(later & ~begins_again(process, rows, original, what))
+
+
+def begins_again(process: Process, rows: Ints, original: Ints, what: str) -> Bools:
+    """Of batches or random states, those of a process that goes on with a training which are what the training began
+    with, one by one, as if it began again. `original`: for each the first row with the same content.
+
+    Where the data come in their own order that is right at the end of an epoch, and nowhere else.
+    """
+    found = np.zeros(len(rows), dtype=bool)
+    seq = process.events["seq"]
+    eras = process.era(seq[rows].astype(np.int64))
+    if not len(rows) or eras[0] or not eras[-1]:
+        return found
+    for era in range(1, int(eras[-1]) + 1):
+        mine = np.flatnonzero(eras == era)
+        count = min(len(mine), int(np.count_nonzero(eras == 0)))
+        if not count:
+            continue
+        join = process.raw.joins[era - 1]
+        alike = original[mine[:count]] == rows[:count]
+        if what not in STATES and _in_order(process) and _ended_before(process, join):
+            continue
+        if alike.all() and (what in STATES or count > 1):
+            found[mine[:count]] = True
+    return found
+
+
+def _in_order(process: Process) -> bool:
+    """Whether the data come in the order of the data set, or nobody knows."""
+    drawn = process.events["value"][process.measures("batch.shuffled")]
+    return not (drawn == 1).any()
+
+
+def _ended_before(process: Process, join: int) -> bool:
+    """Whether the epoch had come to its end when a training was left, as far as that was seen."""
+    loads = process.rows_of_type("data")
+    seq = process.events["seq"][loads]
+    ends = loads[((process.events["flags"][loads] & fmt.RAISED) != 0) & (seq <= join)]
+    batches = loads[(process.events["digest"][loads] != 0) & (seq <= join)]
+    return not len(batches) or bool(len(ends) and ends[-1] > batches[-1])
 
 
 def _epoch_between(process: Process, earlier: Ints, later: Ints) -> Bools:

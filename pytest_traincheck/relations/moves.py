@@ -224,7 +224,8 @@ def _per_step(process: Process, position: int, claim: ParameterMoves | BufferMov
     rows = np.repeat(lead[1:], len(ids))
     # A variable that came into being within the window has no earlier value; one of a model that is gone has no later
     # one.
-    alive = np.tile(born_at, len(ends) - 1) <= after
+    born = np.tile(born_at, len(ends) - 1)
+    alive = (born <= after) & (process.era(born) == process.era(until))
     variable, rows, after, until = variable[alive], rows[alive], after[alive], until[alive]
     if claim.kind == "parameter":
         # What an optimizer holds is the business of its step, and may stand still when its gradient cancels.

@@ -28,6 +28,7 @@ from pytest_traincheck.relations.hyperparameter import (
     steps_of,
 )
 from pytest_traincheck.relations.meaning import Basic, Evidence, Meaning, Place, Words
+from pytest_traincheck.relations.rates_resumed import GOES_ON, rates_at_resumes
 from pytest_traincheck.relations.settings import Setting, Sort, course_text, text_of
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
@@ -104,6 +105,7 @@ class Schedule:
         return Meaning(
             place,
             by_length=not isinstance(rule.claim, Base),
+            at_resumes=not isinstance(rule.claim, Base),
             basic=Basic.NONE if isinstance(rule.claim, Base) else Basic.RATES,
             basic_of=rule.claim.optimizer,
             words=Words(words=("lr", "learning_rate", "scheduler", "gamma", "step_size")),
@@ -122,7 +124,10 @@ class Schedule:
         places = optimizers_called(run, claim.optimizer)
         if isinstance(claim, Base):
             return Examples.concatenate([_base_examples(*place, claim) for place in places])
-        return Examples.concatenate([_examples(*place, claim) for place in places])
+        found = [_examples(*place, claim) for place in places]
+        return Examples.concatenate(
+            [*found, *(resumed(process, at, claim) for at, process in enumerate(run.processes))]
+        )
 
     def sentence(self, claim: Base | Course | Rates, subject: str, when: str) -> str:
         if isinstance(claim, Base):
@@ -151,6 +156,11 @@ class Schedule:
                 value=seen,
             )
         process = run.processes[int(examples.process[first])]
+        if seen.startswith(GOES_ON):
+            number = process.step_number(int(examples.row[first]))
+            title = f"The learning rate of {_whom(claim)} went from step to step in the golden run; in the candidate "
+            title += f"training {seen.replace(GOES_ON, f'{GOES_ON} at step {number}')}."
+            return Finding(title, "a training that is gone on with has the learning rate that it had", seen, value=seen)
         step = next(step for step in process.steps if step.row == int(examples.row[first]))
         number = step.number
         if claim.by:
@@ -329,6 +339,8 @@ def _base_examples(process: Process, position: int, optimizer: int, claim: Base)
 def _examples(process: Process, position: int, optimizer: int, claim: Course | Rates) -> Examples:
     rates = _relative(claim, process, optimizer, _schedules(process, optimizer).get(claim.group, []))
     course = _course(claim)
+    if process.raw.stretch is not None:
+        return EMPTY
     steps = [step.row for step in steps_of(process, optimizer)]
     found = [
         (row, rate, wanted)
@@ -343,6 +355,23 @@ def _examples(process: Process, position: int, optimizer: int, claim: Course | R
         np.zeros(size, dtype=np.int64),
         {"rank": rank_label(process, size)},
         Labels.of(np.arange(size), [text_of(rate) for _, rate, _ in found]) if size else None,
+    )
+
+
+def resumed(process: Process, position: int, claim: Course | Rates) -> Examples:
+    """One example for each time that another optimizer takes the place of one with this name, in a part of a training
+    of which no course is known.
+    """
+    if process.raw.stretch is None:
+        return EMPTY
+    found = rates_at_resumes(process, claim.optimizer, claim.group)
+    return Examples(
+        np.array([not each.wrong for each in found], dtype=bool),
+        np.full(len(found), position),
+        np.array([each.row for each in found], dtype=np.int64),
+        np.zeros(len(found), dtype=np.int64),
+        {"rank": rank_label(process, len(found))},
+        Labels.of(np.arange(len(found)), [each.text for each in found]) if found else None,
     )
 
 

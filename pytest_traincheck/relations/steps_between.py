@@ -139,6 +139,10 @@ def _between(process: Process, pairs: Pairs) -> Codes:
 def _made_anew(process: Process, pairs: Pairs, since: int, until: int) -> Codes:
     """A model takes the place of another one, and nothing was seen to load it: its values tell where they are from."""
     had = pairs.alike | _had(process, pairs)
+    if (process.era(pairs.after) < process.era(pairs.until)).all():
+        # Another process has what it was made with, unless it was given something in a way that nobody saw.
+        lost = np.where(_as_made(process, pairs), NOT_RESTORED, UNKNOWN)
+        return np.where(pairs.alike | (had & ~_as_begun(process, pairs)), HOLDS, lost)
     if had.all():
         return np.full(len(had), HOLDS)
     # What begins with a constant has that anew without being restored.
@@ -153,6 +157,13 @@ def _as_begun(process: Process, pairs: Pairs) -> Bools:
     """Which parameters have the content that they were first seen with."""
     variables, digest = Variables.of(process), process.events["digest"]
     first = process.row_at(variables.first_seen(pairs.before))
+    return np.asarray(digest[first] == digest[variables.last(pairs.variable, pairs.until)])
+
+
+def _as_made(process: Process, pairs: Pairs) -> Bools:
+    """Which parameters, as the later step holds them, have the content that they were first seen with."""
+    variables, digest = Variables.of(process), process.events["digest"]
+    first = process.row_at(variables.first_seen(pairs.variable))
     return np.asarray(digest[first] == digest[variables.last(pairs.variable, pairs.until)])
 
 

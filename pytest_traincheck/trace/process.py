@@ -366,6 +366,10 @@ class Process:
         """Whether not every step was observed."""
         return bool(len(self.measures(fmt.OBSERVED)))
 
+    def era(self, seq: npt.ArrayLike) -> Ints:
+        """How many times another process has gone on with the training before each time."""
+        return np.searchsorted(np.array(self.raw.joins, dtype=np.int64), np.asarray(seq))
+
     def judged(self, rows: Ints) -> Bools:
         """Which events are judged: all but those that only say what came before a stretch of later steps."""
         if self.raw.stretch is None:

@@ -15,7 +15,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from pytest_traincheck.trace.columns import Columns, Rows
+from pytest_traincheck.trace.continued import Source
 from pytest_traincheck.trace.errors import TraceError, damaged
 from pytest_traincheck.trace.format import FORMAT, SKETCH
 from pytest_traincheck.trace.gone import gone_rows
@@ -39,6 +42,10 @@ class RawTrace:
     """Number of the last event, where later ones are left out."""
     gone: int = 0
     """Rows that were let go while the process was watched."""
+    joins: tuple[int, ...] = ()
+    """Times behind which another process goes on with what the one before it did."""
+    sources: tuple[Source, ...] = ()
+    """Where the sketches of several processes lie; those of one lie at its path."""
 
     @property
     def whole(self) -> bool:
@@ -73,10 +80,14 @@ def read_sketches(raw: RawTrace) -> Rows:
     Raises:
         TraceError: the file is damaged.
     """
-    path = raw.path / "sketches.bin"
     whole = raw.whole and raw.until is None and raw.stretch is None
-    rows = parse_rows(_content(path, needed=False), SKETCH, path, whole=whole)
-    found = checked_sketches(rows, raw.symbols, path, whole=whole)
+    parts = []
+    for source in raw.sources or (Source(raw.path),):
+        path = source.path / "sketches.bin"
+        rows = parse_rows(_content(path, needed=False), SKETCH, path, whole=whole)
+        moved = rows if source.splice is None else source.splice.sketches(rows)
+        parts.append(checked_sketches(moved, raw.symbols, path, whole=whole))
+    found = parts[0] if len(parts) == 1 else np.concatenate(parts)
     if raw.stretch is not None:
         found = found[raw.stretch.holds(found["at"])]
     return found if raw.until is None else found[found["at"] <= raw.until]

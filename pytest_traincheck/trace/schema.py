@@ -30,7 +30,7 @@ def wrong_symbol(kind: str, symbol: Mapping[str, Any]) -> str:
     for name, right in _SYMBOLS[kind].items():
         if name in symbol and not right(symbol[name]):
             return f"`{name}` is of the wrong kind"
-    for name in _REFERENCES.get(kind, {}):
+    for name in REFERENCES.get(kind, {}):
         value = symbol.get(name, 0)
         if not _wholes(value if isinstance(value, list) else [value]):
             return f"`{name}` is no reference"
@@ -39,7 +39,7 @@ def wrong_symbol(kind: str, symbol: Mapping[str, Any]) -> str:
 
 def references(kind: str, symbol: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     """The symbols that a symbol refers to: their kind, and the highest of their ids."""
-    for name, other in _REFERENCES.get(kind, {}).items():
+    for name, other in REFERENCES.get(kind, {}).items():
         value = symbol.get(name, 0)
         yield other, max(value, default=0) if isinstance(value, list) else value
 
@@ -188,7 +188,7 @@ _REQUIRED = {
     "attribute": ("mod", "values", "seq"),
 }
 
-_REFERENCES = {
+REFERENCES = {
     "args": {"api": "api"},
     "mod": {"root": "root"},
     "attribute": {"mod": "mod"},

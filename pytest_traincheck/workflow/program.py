@@ -14,6 +14,12 @@ _LENGTH = re.compile(
 )
 """Names of options that say how long a training is."""
 _SEED = re.compile(r"(^|[-_.])seed$", re.I)
+_FILES = re.compile(
+    r"(^|[-_.])(save|resume|restore|load|ckpt|checkpoint|continue)([-_]?(from|to|path|file|dir|every|steps?|interval|"
+    r"checkpoint|ckpt|id))*$",
+    re.I,
+)
+"""Names of options that say where, and how often, a training is saved, or what it goes on with."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.I)
 
 
@@ -39,7 +45,7 @@ def sameness(words: Sequence[str], spec: PipelineSpec | None) -> Sameness:
     wanted, _ = _without_seed(shlex.split(spec.run), spec)
     if own == wanted:
         return Sameness(True, False, seed)
-    alike = _without_length(own) == _without_length(wanted)
+    alike = _without_length(_without_files(own)) == _without_length(_without_files(wanted))
     return Sameness(alike, alike, seed)
 
 
@@ -58,6 +64,15 @@ def _without_seed(words: Sequence[str], spec: PipelineSpec | None) -> tuple[list
         if _SEED.search(name) and value.isdecimal():
             return left[:begin] + left[end:], int(value)
     return left, None
+
+
+def _without_files(words: Sequence[str]) -> list[str]:
+    """The words without those that say what is saved and gone on with: it is the same training."""
+    left = list(words)
+    for name, _, begin, end in reversed(list(_options(words))):
+        if _FILES.search(name):
+            del left[begin:end]
+    return left
 
 
 def _without_length(words: Sequence[str]) -> list[str]:

@@ -18,10 +18,12 @@ from pytest_traincheck.config import Config, PipelineSpec
 from pytest_traincheck.launch.environment import Sampled
 from pytest_traincheck.launch.git import describe_head
 from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
+from pytest_traincheck.launch.run_directory import END_STATE_FILE
 from pytest_traincheck.launch.training import Training, train
 from pytest_traincheck.observing import extensions
 from pytest_traincheck.redaction import redacted
 from pytest_traincheck.scratch import scratch_directory
+from pytest_traincheck.workflow import states
 from pytest_traincheck.workflow.against import Against
 from pytest_traincheck.workflow.check_mode import left_out
 from pytest_traincheck.workflow.watching import Watch
@@ -65,6 +67,8 @@ class TrainRequest:
     """Part of the training's time that observing may take then."""
     keep: Path | None = None
     """Where the trace is kept; it is removed otherwise."""
+    continues: Path | None = None
+    """The trace, or the end state, of the training that this one goes on with."""
     keep_bytes: int | None = None
     """How much of each trace is kept behind its first steps; None: all."""
 
@@ -97,7 +101,9 @@ def run_watched(request: TrainRequest, tell: Callable[[Incident, int], None]) ->
         run_dir = request.keep or stack.enter_context(scratch_directory("watched")) / "run"
         training = Training()
         guard = _Guard(request, training, tell)
-        watch = Watch(run_dir, request.against, guard.incident, request.keep_bytes)
+        states.tidy(request.against)
+        leaves = [states.place(request.against), *([run_dir / END_STATE_FILE] if request.keep else [])]
+        watch = Watch(run_dir, request.against, guard.incident, request.keep_bytes, request.continues, leaves)
         outcome = _ended_by_us(guard, _train(request, run_dir, training, guard, watch))
         candidate = SideInfo(describe_head(request.cwd), path=str(request.cwd), command=shlex.join(request.words))
         errors = [] if outcome.status is RunStatus.OK else [RunError("candidate", outcome.message, outcome.remedy)]

@@ -15,11 +15,13 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.text import plural
 from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.workflow import states
 from pytest_traincheck.workflow.against import Against
 from pytest_traincheck.workflow.policy import judge
 from pytest_traincheck.workflow.sufficiency import cautions, vacuous
 
 if TYPE_CHECKING:
+    from pytest_traincheck.online.ending import Ending, Resume
     from pytest_traincheck.online.follow import Follower
     from pytest_traincheck.trace import Run
 
@@ -44,6 +46,10 @@ class Watch:
     """An incident, and how many steps had been looked at when it was found."""
     keep: int | None = None
     """Bytes of each trace that are kept behind its first steps; None: all."""
+    continues: Path | None = None
+    """The trace, or the end state, of the training that this one goes on with, where somebody says so."""
+    leaves: Sequence[Path] = ()
+    """Where is written what another training may go on with; without any, nothing is looked up either."""
     failure: str = ""
     spent: float = 0.0
     """Seconds that looking took."""
@@ -52,6 +58,8 @@ class Watch:
     _follower: Follower | None = None
     _told: set[str] = field(default_factory=set)
     _next: float = 0.0
+    _saves: int = 0
+    _earlier: list[Ending] | None = None
 
     def look(self, *, ended: bool = False) -> None:
         """Look at what was written since, unless that would take more than its share of time.
@@ -78,6 +86,7 @@ class Watch:
                 return (), False
             incidents = follower.advance(ended=ended)
             follower.reject_unreliable()
+            self._leave(follower, ended=ended)
             self._let_go(follower)
             return incidents, follower.behind
         except (TraceError, GoldenError) as error:
@@ -86,6 +95,28 @@ class Watch:
             what = f"{type(error).__name__}: {error}"
             self.failure = f"watching failed: {what}; please report this as a bug of pytest-traincheck"
         return (), False
+
+    def _leave(self, follower: Follower, *, ended: bool) -> None:
+        """Write down what another training may go on with, whenever there is something new."""
+        if not self.leaves or follower.behind or (follower.saves == self._saves and not ended):
+            return
+        self._saves = follower.saves
+        ending = follower.ending()
+        if ending is None:
+            return
+        from pytest_traincheck.online.ending_file import write
+
+        for path in self.leaves:
+            try:
+                write(path, ending)
+            except OSError as error:
+                self.notes.append(f"what another training may go on with was not written: {path}: {error.strerror}")
+                self.leaves = [other for other in self.leaves if other != path]
+
+    def _may_go_on_with(self) -> list[Ending]:
+        if self._earlier is None:
+            self._earlier = states.earlier(self.against, self.leaves) if self.leaves else []
+        return self._earlier
 
     def _let_go(self, follower: Follower) -> None:
         if self.keep is not None:
@@ -135,7 +166,7 @@ class Watch:
         if follower is None or not follower.steps:
             return self._of_run(empty) if not errors else empty
         if errors or stopped or follower.longer:
-            short = follower.rows <= WHOLE and not follower.sampled and not follower.gone
+            short = follower.rows <= WHOLE and not follower.sampled and not follower.gone and not follower.resumes
             whole = not errors and not stopped and not self.against.other_length and short
             return self._of_run(empty) if whole else self._of_stretches(empty, follower, stopped=stopped)
         return self._of_run(empty)
@@ -150,7 +181,15 @@ class Watch:
                 return None
             self.against = replace(self.against, golden=self._golden(platform))
             against = self.against
-            self._follower = Follower(self.run_dir, against.golden, against.same_spec, against.other_length)
+            told = states.told(self.continues, against) if self.continues is not None else None
+            self._follower = Follower(
+                self.run_dir,
+                against.golden,
+                against.same_spec,
+                against.other_length,
+                told=told,
+                earlier=self._may_go_on_with,
+            )
         return self._follower
 
     def _golden(self, platform: str) -> Golden:
@@ -214,7 +253,7 @@ class Watch:
             incidents=judged.incidents,
             modules=first.modules if first is not None else (),
             errors=(*empty.errors, *(() if found.incidents or empty.errors else vacuous(found.verdicts))),
-            notes=(length, *self.notes, *judged.notes),
+            notes=(length, *map(_resumed, follower.resumes), *self.notes, *judged.notes),
             renamed=first.renamed if first is not None else (),
             coverage=coverage,
             warnings=(
@@ -222,6 +261,11 @@ class Watch:
                 *(first.warnings if first is not None else ()),
             ),
         )
+
+
+def _resumed(resume: Resume) -> str:
+    text = f"another process goes on at step {resume.steps} with what the training before it has left"
+    return text if resume.alike else f"{text}, though it begins with none of the parameters that were there"
 
 
 def _nobody(_incident: Incident, _steps: int) -> None:

@@ -1,0 +1,83 @@
+"""What a resume has to restore beside trained parameters: buffers, and averages of a model."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_traincheck.relations.context import trained_roots
+from pytest_traincheck.trace import Process
+from pytest_traincheck.trace.labels import Bools, Ints
+from pytest_traincheck.trace.variables import Variables
+
+KINDS = ("parameter", "buffer")
+_NONE = np.empty(0, dtype=np.int64)
+
+
+def restored_beside(process: Process, root: str) -> tuple[Ints, Ints, Bools]:
+    """For each process that goes on with the one before it: rows of the first steps taken there, variables, and whether
+    each has what it was left with.
+
+    Looked at are variables that no optimizer holds and that the training had changed, of the model `root`, and of those
+    that no optimizer holds anything of if `root` is the first that is trained. What is changed once more before the
+    next step, as the statistics of a forward pass, is compared before that.
+    """
+    variables, names = Variables.of(process), process.names
+    trained = sorted({names.roots[number] for number in trained_roots(process)} - {""})
+    if not process.raw.joins or root not in trained:
+        return _NONE, _NONE, np.empty(0, dtype=bool)
+    wanted = {root} | ({*names.roots} - {*trained, ""} if root == trained[0] else set())
+    ids = np.concatenate([variables.ids(kind) for kind in KINDS])
+    ids = ids[~variables.held[ids]]
+    ids = ids[np.array([names.roots[number] in wanted for number in variables.root[ids].tolist()], dtype=bool)]
+    seen = variables.first_seen(ids)
+    found: list[tuple[int, int, bool]] = []
+    for era, join in enumerate(process.raw.joins, start=1):
+        until, row = _first_use(process, era)
+        before = {names.variables[number]: number for number in ids[process.era(seen) < era].tolist()}
+        for number in ids[process.era(seen) == era].tolist():
+            earlier = before.get(names.variables[number])
+            if row >= 0 and earlier is not None:
+                found += _compared(process, (earlier, number), (join, until), row)
+    rows, numbers, alike = zip(*found, strict=True) if found else ((), (), ())
+    return np.array(rows, dtype=np.int64), np.array(numbers, dtype=np.int64), np.array(alike, dtype=bool)
+
+
+def _first_use(process: Process, era: int) -> tuple[int, int]:
+    """When a model is first called to train in a process, and the row of the first step there; -1 for none."""
+    steps = [step for step in process.steps if int(process.era(step.begin)) == era]
+    if not steps:
+        return 0, -1
+    seq = process.events["seq"][process.entry_rows].astype(np.int64)
+    calls = seq[(process.era(seq) == era) & (seq < steps[0].begin)]
+    return (int(calls.min()) - 1 if len(calls) else steps[0].begin), steps[0].row
+
+
+def _compared(process: Process, pair: tuple[int, int], times: tuple[int, int], row: int) -> list[tuple[int, int, bool]]:
+    """Whether a variable has what the one whose place it takes was left with, if training had changed that."""
+    variables, events = Variables.of(process), process.events
+    saved = _saved(process).get(pair[0])
+    if saved is None and variables.kind[pair[0]] == "parameter":
+        return []  # What follows a step, as an average does, is looked at in the next one.
+    left, now = (int(each) for each in variables.last(np.array(pair), np.array(times)))
+    first = int(process.row_at(variables.first_seen(np.array(pair[:1])))[0])
+    if min(left, now, first) < 0 or not int(events["digest"][left]) or not int(events["digest"][now]):
+        return []
+    content = int(events["digest"][left]) if saved is None or saved[0] < _last_step(process, times[0]) else saved[1]
+    if content == int(events["digest"][first]):
+        return []
+    return [(row, pair[1], content == int(events["digest"][now]))]
+
+
+def _last_step(process: Process, time: int) -> int:
+    return max((step.end for step in process.steps if step.end <= time), default=0)
+
+
+def _saved(process: Process) -> dict[int, tuple[int, int]]:
+    """By variable when it was last saved, and with which content."""
+
+    def compute() -> dict[int, tuple[int, int]]:
+        rows = process.measures("save.content")
+        columns = (process.events[name][rows].tolist() for name in ("args", "seq", "digest"))
+        return {number: (seq, digest) for number, seq, digest in zip(*columns, strict=True)}
+
+    return process.memo("saved contents", compute)

@@ -1,0 +1,278 @@
+"""A training that another process goes on with is one training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from judgements import sentences
+from late_story import FROZEN, GOLDEN_STEPS, PARAMETERS, follow
+from trace_builder import Model, Optimizer
+from training_story import Recorder, Training
+
+from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.online.ending import MOST, Ending
+from pytest_traincheck.online.ending_file import read, write
+from pytest_traincheck.online.follow import Followed, Follower
+from pytest_traincheck.trace.errors import TraceError
+
+
+@dataclass(frozen=True)
+class Part:
+    """One process of a training: it takes the steps from `begin` to `end`."""
+
+    begin: int
+    end: int
+    killed: bool = False
+    saves: Sequence[int] = ()
+    """Steps before which it saves; at its end it saves in any case, unless it is killed."""
+    forgets: Sequence[str] = ()
+    """Parameters that are not restored."""
+    restores: bool = True
+    keeps_state: bool = True
+    """Whether the optimizer's state is restored."""
+    wrong: int = -1
+    """A step before which gradients are not cleared."""
+
+
+Values = dict[int, dict[str, tuple[int, int]]]
+"""What the parameters were before each step."""
+
+
+def tell(recorder: Recorder, parts: Sequence[Part], *, ranks: int = 1, seed: int = 7) -> Path:
+    """The trace of processes that go on with each other."""
+    path = recorder.path()
+    for rank in range(ranks):
+        values: Values = {}
+        for number, part in enumerate(parts):
+            t = Training(path, rank=rank, world_size=ranks, seed=seed, started=1.0 + number)
+            t._moment = 10_000 * number
+            process(t, part, values)
+            t.write(finished=not part.killed, world_size=ranks)
+    return path
+
+
+def process(t: Training, part: Part, values: Values) -> None:
+    model = t.model("Net", PARAMETERS, frozen=FROZEN)
+    held = [parameter for name, parameter in model.parameters.items() if name not in FROZEN]
+    optimizer = t.adamw(held)
+    restored = part.begin and part.restores
+    if restored:
+        with t.call("torch.load", type="io"):
+            pass
+        load(t, model, values[part.begin], part.forgets)
+    t.mode(model, True)
+    for step in range(part.begin, part.end):
+        if step in part.saves:
+            save(t)
+        values[step] = {name: (t.state(p.variable), t.digest(p.variable)) for name, p in model.parameters.items()}
+        take(
+            t,
+            model,
+            optimizer,
+            clears=step != part.wrong,
+            begins=step == part.begin,
+            kept=restored and part.keeps_state,
+        )
+    values[part.end] = {name: (t.state(p.variable), t.digest(p.variable)) for name, p in model.parameters.items()}
+    if not part.killed:
+        save(t)
+
+
+def save(t: Training) -> None:
+    with t.call("torch.save", type="io"):
+        pass
+
+
+def load(t: Training, model: Model, values: dict[str, tuple[int, int]], forgets: Sequence[str]) -> None:
+    with t.call("torch.nn.Module.load_state_dict", type="mode", module=model.number):
+        for name, parameter in model.parameters.items():
+            t.measure("load.given", float(name not in forgets), variable=parameter.variable)
+            if name not in forgets:
+                t.change(parameter.variable, *values[name])
+
+
+def take(t: Training, model: Model, optimizer: Optimizer, *, clears: bool, begins: bool, kept: object) -> None:
+    """One step."""
+    size = len(optimizer.parameters)
+    if clears:
+        t.zero_grad(optimizer)
+    t.batch()
+    t.forward(model)
+    t.loss()
+    t.backward(model)
+    t.clip(optimizer, 1.0)
+
+    def state() -> None:
+        t.measure(
+            "optimizer.state" if begins else "optimizer.held",
+            0.0 if begins and not kept else size,
+            optimizer=optimizer.number,
+        )
+        t.measure("optimizer.left", size, optimizer=optimizer.number)
+
+    t.step(optimizer, within=state)
+    with t.call("torch.optim.lr_scheduler.StepLR.step", type="scheduler", optimizer=optimizer.number):
+        pass
+
+
+@pytest.fixture
+def golden(recorder: Recorder) -> Golden:
+    def story(t: Training) -> None:
+        process(t, Part(0, GOLDEN_STEPS), {})
+
+    known = recorder.learn(story)
+    assert sentences(known, "Carried")
+    assert sentences(known, "Between")
+    assert sentences(known, "Distinct")
+    return known
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [Part(0, 20), Part(20, 40)],
+        [Part(0, 20), Part(20, 40), Part(40, 100)],
+        [Part(0, 3), Part(3, 40)],
+        [Part(0, 25, killed=True, saves=[20]), Part(20, 40)],
+        [Part(0, 150, killed=True, saves=[20, 140]), Part(20, 220)],
+        [Part(0, 20, killed=True, saves=[4, 15]), Part(4, 40)],
+        [Part(0, 5, killed=True, saves=[3]), Part(3, 40)],
+        [Part(0, 25, killed=True, saves=[20]), Part(20, 24, killed=True), Part(20, 90)],
+    ],
+    ids=[
+        "twice", "three times", "within golden's steps", "killed", "killed long after it was saved",
+        "back to golden's steps", "killed within golden's steps", "killed before it was saved again",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("piece", [67, 10_000])
+def test_a_training_that_goes_on_in_another_process_is_one(
+    recorder: Recorder, golden: Golden, parts: Sequence[Part], piece: int
+) -> None:
+    told, found = follow(tell(recorder, parts), golden, piece=piece)
+    assert not told
+    assert found.steps == parts[-1].end
+
+
+@pytest.mark.parametrize(
+    ("first", "at"), [(Part(0, 20), 20), (Part(0, 90, killed=True, saves=[71]), 71), (Part(0, 9), 9)]
+)
+def test_what_the_second_process_did_not_restore_is_told_at_its_first_step(
+    recorder: Recorder, golden: Golden, first: Part, at: int
+) -> None:
+    without_state = [first, Part(at, at + 20, keeps_state=False)]
+    ((title, (incident, _)),) = follow(tell(recorder, without_state), golden)[0].items()
+    assert (incident.cause.invariant.relation, incident.cause.step) == ("Carried", at), title
+    in_part = [first, Part(at, at + 20, forgets=("fc2.weight",))]
+    ((title, (incident, _)),) = follow(tell(recorder, in_part), golden)[0].items()
+    assert "without what `Net.fc2.weight` had: a resume restored only the others" in title
+    assert incident.cause.step == at
+
+
+def test_what_goes_wrong_in_the_second_process_is_told_at_the_step_of_the_whole_training(
+    recorder: Recorder, golden: Golden
+) -> None:
+    told, found = follow(tell(recorder, [Part(0, 30), Part(30, 60, wrong=50)]), golden, piece=67)
+    ((title, (incident, _)),) = told.items()
+    assert "zero_grad" in title
+    assert incident.cause.step == 50
+    assert found.steps == 60
+
+
+def test_what_went_wrong_in_steps_that_are_taken_once_more_stays_told(recorder: Recorder, golden: Golden) -> None:
+    told, found = follow(
+        tell(recorder, [Part(0, 30, killed=True, wrong=27, saves=[20]), Part(20, 60)]), golden, piece=67
+    )
+    assert [incident.cause.step for incident in found.incidents] == [27]
+    assert len(told) == 1
+
+
+def test_several_ranks_go_on_together(recorder: Recorder) -> None:
+    known = recorder.learn(lambda t: process(t, Part(0, GOLDEN_STEPS), {}), ranks=2)
+    told, found = follow(tell(recorder, [Part(0, 25, killed=True, saves=[20]), Part(20, 90)], ranks=2), known, piece=67)
+    assert not told
+    assert found.steps == 90
+
+
+def test_a_process_that_begins_anew_is_a_training_of_its_own(recorder: Recorder, golden: Golden) -> None:
+    told, found = follow(tell(recorder, [Part(0, 20), Part(20, 50, restores=False)]), golden)
+    assert not told
+    assert found.steps == 30
+
+
+def ended(path: Path, golden: Golden) -> Ending:
+    follower = Follower(path, golden, same_spec=True, other_length=True)
+    follower.advance(ended=True)
+    ending = follower.ending()
+    assert ending is not None
+    return ending
+
+
+def goes_on(path: Path, golden: Golden, ending: Ending) -> Followed:
+    follower = Follower(path, golden, same_spec=False, told=ending)
+    while follower.advance(ended=True) is not None and follower.behind:
+        pass
+    return follower.finish()
+
+
+def apart(recorder: Recorder, parts: Sequence[Part]) -> list[Path]:
+    """The traces of the same processes, in a directory for each."""
+    whole = tell(recorder, parts)
+    found = []
+    for number, process in enumerate(sorted(whole.glob("proc-*"))):
+        place = recorder.path()
+        place.mkdir()
+        process.rename(place / process.name)
+        found.append(place)
+        assert number < len(parts)
+    return found
+
+
+@pytest.mark.parametrize(("second", "step"), [(Part(20, 60), -1), (Part(20, 60, keeps_state=False), 20)])
+def test_a_training_goes_on_with_a_file_of_what_another_one_has_left(
+    recorder: Recorder, golden: Golden, tmp_path: Path, second: Part, step: int
+) -> None:
+    first, then = apart(recorder, [Part(0, 25, killed=True, saves=[20]), second])
+    write(tmp_path / "state.npz", ended(first, golden))
+    for file in first.glob("proc-*/*"):
+        file.unlink()
+    found = goes_on(then, golden, read(tmp_path / "state.npz"))
+    assert [incident.cause.step for incident in found.incidents] == ([step] if step > 0 else [])
+    assert found.steps == 60
+
+
+def test_what_is_left_stays_small(recorder: Recorder, golden: Golden, tmp_path: Path) -> None:
+    (short,) = apart(recorder, [Part(0, 40, saves=range(0, 40, 2))])
+    (long,) = apart(recorder, [Part(0, 400, saves=range(0, 400, 2))])
+    sizes = []
+    for path in (short, long):
+        ending = ended(path, golden)
+        assert len(ending.ranks[0].saved) <= MOST
+        write(tmp_path / "state.npz", ending)
+        sizes.append((tmp_path / "state.npz").stat().st_size)
+    assert sizes[1] < 1.2 * sizes[0] < 120_000
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "nothing", "rows", "format"])
+def test_a_damaged_file_is_one_clear_error(recorder: Recorder, golden: Golden, tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "state.npz"
+    (first,) = apart(recorder, [Part(0, 20)])
+    write(path, ended(first, golden))
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:2000])
+    elif damage == "other":
+        path.write_text("a letter")
+    elif damage == "nothing":
+        path.unlink()
+    else:
+        arrays = dict(np.load(path))
+        if damage == "rows":
+            arrays["head-0"]["subject"] = 1 << 30
+        else:
+            arrays["state"] = np.frombuffer(bytes(arrays["state"]).replace(b'"format": 1', b'"format": 9'), np.uint8)
+        np.savez(path, **arrays)
+    with pytest.raises(TraceError, match=r"state\.npz"):
+        read(path)
