@@ -121,13 +121,19 @@ def _calls(process: Process) -> Ints:
 
 
 def _times(process: Process) -> dict[int, Ints]:
-    """The times at which the steps of each optimizer began. One that a gradient scaler has asked for counts, whether or
-    not it was skipped.
-    """
-    found: dict[int, list[int]] = {}
+    """The times at which the steps of each optimizer began; under 0 those of all of them."""
+    found: dict[int, list[int]] = {0: []}
     for step in process.steps:
-        found.setdefault(step.optimizer, []).append(step.begin)
+        for number in (0, step.optimizer):
+            found.setdefault(number, []).append(step.begin)
     return {number: np.array(times, dtype=np.int64) for number, times in found.items()}
+
+
+def _steps_of(process: Process, times: dict[int, Ints], number: int) -> Ints:
+    """The times of the steps that a scheduler of an optimizer goes along with: those of any, where that is a wrapper
+    that steps another one. One that a gradient scaler has asked for counts, whether or not it was skipped.
+    """
+    return np.concatenate([times.get(number, times[0]), _asked(process)])
 
 
 def _asked(process: Process) -> Ints:
@@ -139,33 +145,35 @@ def _asked(process: Process) -> Ints:
 
 def _first_calls(process: Process, position: int) -> Examples:
     """One example for each scheduler's class and optimizer: its first call after which the optimizer steps."""
-    times, asked = _times(process), _asked(process)
+    times = _times(process)
     first: dict[tuple[str, int], int] = {}
     for row in _calls(process).tolist():
         first.setdefault((process.api[row], int(process.events["opt"][row])), row)
-    rows = [row for (_, number), row in first.items() if number in times]
-    if not rows:
+    if not first or not process.steps:
         return EMPTY
-    holds = []
-    for row in rows:
-        begin = int(process.events["seq"][row])
-        holds.append(bool((times[int(process.events["opt"][row])] < begin).any() or (asked < begin).any()))
-    return table(process, position, holds, rows)
+    pairs = [(row, _steps_of(process, times, number)) for (_, number), row in first.items()]
+    holds = [bool((steps < int(process.events["seq"][row])).any()) for row, steps in pairs]
+    return table(process, position, holds, [row for row, _ in pairs])
 
 
 def _following_calls(process: Process, position: int) -> Examples:
-    times, asked = _times(process), _asked(process)
-    last: dict[tuple[str, int, int], int] = {}
+    """One example for each call of a scheduler but its first: whether its optimizer has stepped since the one before,
+    or nothing has happened since. Calls that follow one another directly are chained schedulers, or one call of a
+    framework that counts for all ranks.
+    """
+    times = _times(process)
+    work = np.sort(np.concatenate([process.entry_rows, process.rows_of_type("autograd", "data")]))
+    happened = process.events["seq"][work].astype(np.int64)
+    last: dict[tuple[str, int], int] = {}
     rows, holds = [], []
     for row in _calls(process).tolist():
         begin, number = int(process.events["seq"][row]), int(process.events["opt"][row])
-        # Chained schedulers of one class are called at lines of their own.
-        key = (process.api[row], number, int(process.events["src"][row]))
-        if key in last:
-            steps = np.concatenate([times.get(number, asked[:0]), asked])
+        before = last.get((process.api[row], number))
+        if before is not None and ((happened > before) & (happened < begin)).any():
+            steps = _steps_of(process, times, number)
             rows.append(row)
-            holds.append(bool(((steps > last[key]) & (steps < begin)).any()))
-        last[key] = begin
+            holds.append(bool(((steps > before) & (steps < begin)).any()))
+        last[process.api[row], number] = begin
     return table(process, position, holds, rows) if rows else EMPTY
 
 
@@ -179,6 +187,8 @@ def _made(process: Process, position: int) -> Examples:
     ended = process.events["seq"][loads[(process.events["flags"][loads] & fmt.RAISED) != 0]].astype(np.int64)
     rows, holds = [], []
     for number, times in _times(process).items():
+        if not number:
+            continue
         groups = variables.membership(number, int(times[-1])).hyper
         if not any(_INITIAL in hyper for hyper in groups.values()):
             continue
