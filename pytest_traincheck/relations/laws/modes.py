@@ -164,16 +164,25 @@ def _trained_calls(process: Process, position: int) -> Examples:
 
 
 def _asked(process: Process, rows: Ints) -> Ints:
-    """Those rows that lie in a call of a model from outside that records no gradients."""
+    """Those calls that record no gradients and are not computed again for them, in a model that is only asked."""
     entries, events = process.entry_rows, process.events
     if not len(entries) or not len(rows):
         return rows[:0]
     seq = events["seq"]
+    rows = rows[(process.grad_mode[rows] == 0) & (process.stage[rows] != INIT) & ~_recomputed(process, rows)]
     around = np.searchsorted(seq[entries], seq[rows], side="right") - 1
-    rows, around = rows[around >= 0], around[around >= 0]
-    entry = entries[around]
-    asked = (events["end"][entry] > seq[rows]) & (process.grad_mode[entry] == 0) & (process.stage[entry] != INIT)
-    return np.asarray(rows[asked & ~_feeds(process, entry)])
+    rows, entry = rows[around >= 0], entries[around[around >= 0]]
+    return np.asarray(rows[~_feeds(process, entry)])
+
+
+def _recomputed(process: Process, rows: Ints) -> Bools:
+    """Which events lie in a checkpoint, whose first pass records nothing although it is trained with."""
+    calls, seq = process.rows_of_type("checkpoint"), process.events["seq"]
+    if not len(calls):
+        return np.zeros(len(rows), dtype=bool)
+    last = np.searchsorted(seq[calls], seq[rows]) - 1
+    latest = np.maximum.accumulate(process.events["end"][calls])
+    return np.asarray((last >= 0) & (latest[np.maximum(last, 0)] > seq[rows]))
 
 
 def _feeds(process: Process, entries: Ints) -> Bools:
@@ -209,10 +218,34 @@ def _dropouts(process: Process, position: int) -> Examples:
 
 def _batch_norms(process: Process, position: int) -> Examples:
     rows = _asked(process, np.flatnonzero(process.is_call & process.api.isin({f"{F}batch_norm"})))
+    rows = rows[~_follows(process)[process.events["mod"][rows]]]
     if not len(rows):
         return EMPTY
     holds = [flag is not True for flag in _argument(process, rows, ("training",))]
     return table(process, position, holds, rows, None, _kept(process, rows))
+
+
+def _follows(process: Process) -> Bools:
+    """Which modules have parameters that change although no optimizer holds them: those of a copy that follows the
+    model, which is called in train mode where its statistics shall follow, too.
+    """
+
+    def compute() -> Bools:
+        variables, raw = Variables.of(process), process.raw.symbols["mod"]
+        ids = variables.ids("parameter")
+        ids = ids[~variables.held[ids]]
+        ends = process.step_ends
+        if not len(ids) or not len(ends):
+            return np.zeros(len(raw), dtype=bool)
+        moved = ids[variables.changed(ids, np.full(len(ids), process.steps[0].begin), np.full(len(ids), _EVER))]
+        places = {(variables.symbols[number].get("root", 0), str(variables.symbols[number].get("name", "")).rpartition(".")[0])
+                  for number in moved.tolist()}  # fmt: skip
+        return np.array([(symbol.get("root", 0), symbol.get("path", "")) in places for symbol in raw], dtype=bool)
+
+    return process.memo("modules that follow", compute)
+
+
+_EVER = np.iinfo(np.int32).max
 
 
 def _evaluations(process: Process, position: int) -> Examples:

@@ -11,7 +11,7 @@ import numpy as np
 
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, listed, variable_names
-from pytest_traincheck.relations.context import module_roots
+from pytest_traincheck.relations.context import module_roots, trained_roots
 from pytest_traincheck.relations.distinct import INPUT, BetweenRanks, Distinct, Thing
 from pytest_traincheck.relations.generators import drawn_from
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, table, transferable
@@ -226,13 +226,16 @@ def replicas(run: Run, peers: tuple[int, ...]) -> bool:
     first, columns = _alike(run, peers, "parameter")
     if not count or not len(first):
         return False
-    every = sum(len(symbol.get("shape") or ()) > 1 for symbol in _parameters(run.processes[peers[0]]))
-    return len(first) == every and bool(_equal_at(run, peers, columns, [at[:1] for at in begins]).all())
-
-
-def _parameters(process: Process) -> list[dict[str, object]]:
-    variables = Variables.of(process)
-    return [dict(variables.symbols[number]) for number in variables.ids("parameter").tolist()]
+    process = run.processes[peers[0]]
+    variables, trained = Variables.of(process), sorted(trained_roots(process))
+    ids = variables.ids("parameter")
+    ids = ids[np.isin(variables.root[ids], trained)]
+    every = ids[[len(variables.symbols[number].get("shape") or ()) > 1 for number in ids.tolist()]] if len(ids) else ids
+    mine = np.isin(first, every)
+    if not mine.any() or mine.sum() < len(every):
+        return False
+    chosen = [column[mine] for column in columns]
+    return bool(_equal_at(run, peers, chosen, [at[:1] for at in begins]).all())
 
 
 def _between_replicas(run: Run, what: Thing) -> Examples:
