@@ -28,8 +28,8 @@ _INIT = "https://docs.pytorch.org/docs/stable/nn.init.html"
 _OFTEN = 3
 """Initialisations of one parameter: by its layer, by the model, and by one that it lies in."""
 _LEAST_STEPS = 3
-_HALF, _NOTHING, _SAME = 0.5, 0.001, 0.02
-"""Share of itself that an average keeps at least; what counts as none, and as the same."""
+_HALF, _NOTHING = 0.5, 0.001
+"""Share of itself that an average keeps at least, and what counts as none."""
 
 
 class OwnMemory(Law):
@@ -130,6 +130,7 @@ class CopyKeepsMost(Law):
         "A moving average with a decay below one half is all but the last weights: decay and 1 - decay are swapped.",
         _AVERAGES,
         "Write `copy.lerp_(p, 1 - decay)` with a decay of 0.99 and more.",
+        "A decay that is small in the first updates and grows.",
     )
     right = "mine.lerp_(p, 1 - decay)"
     wrong = "mine.lerp_(p, decay)"
@@ -376,21 +377,14 @@ def _within_training(process: Process, entries: Ints) -> bool:
 
 
 def _shares(run: Run) -> Examples:
-    """One example for each copy that keeps the same share of itself in two updates: a decay that grows in the first
-    steps may begin small. One that keeps nothing is copied outright.
-    """
+    """One example for each update of a copy that is seen; one that keeps nothing is copied outright."""
     averages = Averages()
-    kept: dict[tuple[int, str, str], list[tuple[float, int]]] = {}
+    parts = []
     for hypothesis in averages.hypotheses(run):
         claim, found = hypothesis.claim, averages.examples(hypothesis.claim, run)
-        if isinstance(claim, Keeps) and len(found):
-            key = (int(found.process[0]), claim.copy, claim.of)
-            kept.setdefault(key, []).append((claim.kept, int(found.row[0])))
-    parts = []
-    for (position, _, _), updates in kept.items():
-        shares = [share for share, _ in updates if share > _NOTHING]
-        if len(shares) > 1 and max(shares) - min(shares) < _SAME * max(shares):
-            parts.append(table(run.processes[position], position, [min(shares) >= _HALF], [updates[0][1]]))
+        if isinstance(claim, Keeps) and len(found) and claim.kept > _NOTHING:
+            holds = np.full(len(found), claim.kept >= _HALF)
+            parts.append(Examples(holds, found.process, found.row, found.variable))
     return Examples.concatenate(parts)
 
 

@@ -174,8 +174,8 @@ def _groups(process: Process, position: int) -> Examples:
 
 
 def _decayed(process: Process, position: int) -> Examples:
-    """One example for each vector that an optimizer holds whose groups without decay hold norms and biases and nothing
-    else, or nothing at all: somebody goes by the kind of parameter, and not by layers.
+    """One example for each vector of a layer that an optimizer holds whose groups without decay hold no matrix of a
+    layer, and norms, biases or embeddings, or nothing at all: somebody goes by the kind of parameter, not by layers.
     """
     variables = Variables.of(process)
     parts = []
@@ -185,12 +185,14 @@ def _decayed(process: Process, position: int) -> Examples:
         if len({value > 0 for value in known.values()}) < 2:
             continue
         symbols = [variables.symbols[item] for item in members.tolist()]
-        vectors = np.array([len(symbol.get("shape") or ()) == 1 for symbol in symbols], dtype=bool)
+        sizes = np.array([len(symbol.get("shape") or ()) for symbol in symbols], dtype=np.int64)
         without = np.array([not known.get(group, 1) for group in groups.tolist()], dtype=bool)
         usual = np.array([str(symbol.get("name", "")).endswith(_OF_LAYERS) for symbol in symbols], dtype=bool)
-        if not vectors[without].all() or (without.any() and not usual[without].any()):
+        of_layers = ((sizes > 1) & usual)[without].any()
+        by_kind = not without.any() or (usual | (sizes > 1))[without].any()
+        if of_layers or not by_kind:
             continue
-        mine = np.flatnonzero(vectors & usual)
+        mine = np.flatnonzero((sizes == 1) & usual)
         row = construction_row(process, number)
         parts.append(table(process, position, without[mine], np.full(len(mine), row), members[mine]))
     return Examples.concatenate(parts)
