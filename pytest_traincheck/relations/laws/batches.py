@@ -1,5 +1,4 @@
-"""Batches: as many rows in each input, other content in each, data sets that stay as they are, means of the right size.
-"""
+"""Batches: a row for each example, new content in each step, and data sets that stay as they are."""
 
 from __future__ import annotations
 
@@ -8,10 +7,10 @@ import numpy as np
 from pytest_traincheck.relations.base import EMPTY, Examples
 from pytest_traincheck.relations.batches import ROWS, batches, is_loss
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, seen, table
+from pytest_traincheck.relations.laws.places import labels_of
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Place
 from pytest_traincheck.trace import Process, Run
-from pytest_traincheck.trace.labels import Labels
 from pytest_traincheck.trace.stages import TRAIN
 
 _DATA = "https://docs.pytorch.org/docs/stable/data.html"
@@ -31,8 +30,8 @@ class ViewsDiffer(Law):
     expected = "the tensors of a batch differ"
     because = Reason(
         "tensor-twice-in-batch",
-        "Two views of an example that are the same tensor, or an input that is its own target by mistake, teach nothing: "
-        "the answer is in the question.",
+        "Two views of an example that are the same tensor, or an input that is its own target by mistake, teach "
+        "nothing: the answer is in the question.",
         _DATA,
         "Augment once for each view: `transform(x), transform(x)`.",
         "Autoencoders, and labels that a model shifts itself.",
@@ -156,8 +155,8 @@ class InputsChange(Law):
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
-        return Told(f"The input `{seen(examples, broken[0])}` of `{process.module_name(row)}` is nearly the same in each "
-                    "step, while others change.", "an input that hardly changes")  # fmt: skip
+        return Told(f"The input `{seen(examples, broken[0])}` of `{process.module_name(row)}` is nearly the same in "
+                    "each step, while others change.", "an input that hardly changes")  # fmt: skip
 
 
 def _repeated(process: Process, position: int) -> Examples:
@@ -174,7 +173,7 @@ def _stored(process: Process, position: int) -> Examples:
             rows += found.tolist()
             holds += (process.events["value"][found] == 0).tolist()
             names += [f"`{name.removeprefix(_STORED)}`"] * len(found)
-    return table(process, position, holds, rows, None, None, _labels(names)) if rows else EMPTY
+    return table(process, position, holds, rows, None, None, labels_of(names)) if rows else EMPTY
 
 
 def _of_workers(run: Run, worker: Process) -> Examples:
@@ -204,7 +203,7 @@ def _rows(process: Process, position: int) -> Examples:
         return EMPTY
     holds = [min(found.values()) != 1 for found in several.values()]
     texts = [_sizes(found) for found in several.values()]
-    return table(process, position, holds, list(several), None, None, _labels(texts))
+    return table(process, position, holds, list(several), None, None, labels_of(texts))
 
 
 def _sizes(found: dict[str, float]) -> str:
@@ -228,13 +227,11 @@ def _means(process: Process, position: int) -> Examples:
             rows.append(int(process.parent_row[row]))
             holds.append(not square)
             texts.append(f"{square} numbers of a batch of {round(square**0.5)}")
-    return table(process, position, holds, rows, None, None, _labels(texts)) if rows and sizes else EMPTY
+    return table(process, position, holds, rows, None, None, labels_of(texts)) if rows and sizes else EMPTY
 
 
 def _kept(process: Process, position: int) -> Examples:
-    """One example for each input of whole or real numbers that is looked at in three steps or more, where another one of
-    its model changes.
-    """
+    """One example for each input that is looked at in three steps or more, where another one of its model changes."""
     shares: dict[tuple[int, str], list[float]] = {}
     first: dict[tuple[int, str], int] = {}
     for symbol in process.raw.symbols["measure"][1:]:
@@ -250,9 +247,6 @@ def _kept(process: Process, position: int) -> Examples:
     if not kept:
         return EMPTY
     holds = [min(known[key]) < _MOSTLY for key in kept]
-    return table(process, position, holds, [first[key] for key in kept], None, None, _labels([name for _, name in kept]))
-
-
-def _labels(texts: list[str]) -> Labels:
-    names = sorted(set(texts))
-    return Labels.of([names.index(text) for text in texts], names)
+    return table(
+        process, position, holds, [first[key] for key in kept], None, None, labels_of([name for _, name in kept])
+    )

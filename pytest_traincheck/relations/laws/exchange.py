@@ -9,7 +9,6 @@ from pytest_traincheck.relations.collective_order import CollectiveOrder, Issued
 from pytest_traincheck.relations.laws.law import Law, Told, first_of, seen
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Place
-from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.trace import Run
 
 _DIST = "https://docs.pytorch.org/docs/stable/distributed.html#collective-functions"
@@ -25,8 +24,8 @@ class SameCollectives(Law):
     expected = "the same collectives on all ranks"
     because = Reason(
         "collectives-differ-between-ranks",
-        "Collectives are matched by their order. Ranks that issue others, or give tensors of other sizes, wait for ever, "
-        "or get what belongs to another call.",
+        "Collectives are matched by their order. Ranks that issue others, or give tensors of other sizes, wait for "
+        "ever, or get what belongs to another call.",
         _DIST,
         "Compute sizes and conditions from what all ranks know, or exchange them first.",
         library=_LIBRARY,
@@ -72,12 +71,13 @@ class SameResults(Law):
         return Told(f"What `{process.api[row]}` leaves differs between ranks.", "results that differ between ranks")
 
 
-def _of(run: Run, kind: type[Claim]) -> Examples:
+def _of(run: Run, kind: type[IssuedAlike] | type[SameResult]) -> Examples:
     """The places of all claims of a kind, each once."""
     if not run.peers:
         return EMPTY
     relation = CollectiveOrder()
-    parts = [relation.examples(item.claim, run) for item in relation.hypotheses(run) if type(item.claim) is kind]
+    claims = [item.claim for item in relation.hypotheses(run)]
+    parts = [relation.examples(claim, run) for claim in claims if isinstance(claim, kind)]
     found = Examples.concatenate(parts)
     if not len(found):
         return EMPTY
