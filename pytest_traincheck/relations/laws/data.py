@@ -237,18 +237,19 @@ def _orders(process: Process, position: int) -> Examples:
     chosen = dict(zip(process.parent_row[process.measures("batch.chosen")].tolist(),
               process.events["digest"][process.measures("batch.chosen")].tolist(), strict=True))  # fmt: skip
     holds, places = [], []
-    previous: list[int] = []
-    for part in _passes(process, rows):
-        first = int(part[0])
-        if shuffled.get(first) != 1.0 or process.stage[first] == EVAL:
-            continue
-        keys = [chosen.get(row, int(process.events["digest"][row])) for row in part.tolist()]
-        keys = [key for key in keys if key]
-        if previous and len(keys) > 1 and len(previous) > 1:
+    for line in np.unique(process.events["src"][rows]).tolist():
+        previous: list[int] = []
+        for part in _passes(process, rows[process.events["src"][rows] == line]):
+            first = int(part[0])
+            if shuffled.get(first) != 1.0 or process.stage[first] == EVAL:
+                continue
+            keys = [chosen.get(row, int(process.events["digest"][row])) for row in part.tolist()]
+            keys = [key for key in keys if key]
             width = min(len(keys), len(previous))
-            holds.append(keys[:width] != previous[:width])
-            places.append(first)
-        previous = keys
+            if width > 1:
+                holds.append(keys[:width] != previous[:width])
+                places.append(first)
+            previous = keys
     return table(process, position, holds, places) if places else EMPTY
 
 
