@@ -16,7 +16,7 @@ from pytest_traincheck.relations.meaning import Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
-from pytest_traincheck.trace.stages import EVAL
+from pytest_traincheck.trace.stages import EVAL, TRAIN
 
 _DATA = "https://docs.pytorch.org/docs/stable/data.html"
 _WORKERS = "https://docs.pytorch.org/docs/stable/notes/randomness.html#dataloader"
@@ -270,8 +270,25 @@ def _evaluation_order(process: Process, position: int) -> Examples:
     following = np.searchsorted(entries, rows)
     evaluates = following < len(entries)
     evaluates[evaluates] = process.stage[entries[following[evaluates]]] == EVAL
+    evaluates &= ~_trained_with(process, rows, entries)
     found = _by_line(process, rows[evaluates & ~training])
     return table(process, position, [not shuffles for shuffles in found.values()], list(found)) if found else EMPTY
+
+
+def _trained_with(process: Process, rows: Ints, entries: Ints) -> Bools:
+    """Which loads belong to lines whose batches are asked about first and trained with then, as those that a model
+    labels itself: a training call follows before the line loads the next one, more often than not.
+    """
+    lines, training = process.events["src"][rows], entries[process.stage[entries] == TRAIN]
+    found = np.zeros(len(rows), dtype=bool)
+    for line in np.unique(lines).tolist():
+        mine = np.flatnonzero(lines == line)
+        ends = np.append(rows[mine][1:], _EVER)
+        found[mine] = 2 * (np.searchsorted(training, ends) > np.searchsorted(training, rows[mine])).sum() > len(mine)
+    return found
+
+
+_EVER = np.iinfo(np.int64).max
 
 
 def _by_line(process: Process, rows: Ints) -> dict[int, bool]:
