@@ -10,8 +10,8 @@ CONFIDENCE = 0.95
 def at_most(failed: int, tried: int) -> float:
     """The largest share of failures that is still compatible with `failed` of `tried`, with a confidence of 95 %.
 
-    The one-sided bound of Clopper and Pearson (Biometrika 26, 1934). Where nothing failed it is the rule of three: about
-    `3 / tried`.
+    The one-sided bound of Clopper and Pearson (Biometrika 26, 1934). Where nothing failed it is the rule of three:
+    about `3 / tried`.
     """
     if tried == 0 or failed >= tried:
         return 1.0

@@ -54,9 +54,7 @@ class Terms:
     unreasoned: int = MIN_UNREASONED
 
 
-def learn_pack(
-    programs: Mapping[str, Sequence[Run]], *, name: str, terms: Terms = Terms(), reason: str = ""
-) -> Pack:
+def learn_pack(programs: Mapping[str, Sequence[Run]], *, name: str, terms: Terms = Terms(), reason: str = "") -> Pack:
     """What the runs of right programs, by the programs' names, have in common.
 
     Raises:
@@ -64,8 +62,8 @@ def learn_pack(
     """
     if len(programs) < terms.minimum or not all(programs.values()):
         raise ValueError(
-            f"transferable rules need the runs of at least {terms.minimum} programs, got {len(programs)}; add programs, "
-            "or learn the golden of one with `traincheck infer`"
+            f"transferable rules need the runs of at least {terms.minimum} programs, got {len(programs)}; add "
+            "programs, or learn the golden of one with `traincheck infer`"
         )
     programs = {key: programs[key] for key in sorted(programs)}
     rules: dict[tuple[str, str], PackRule] = {}
@@ -158,9 +156,7 @@ def _rule(
     )
     if why is None:
         return PackRule(_readable(invariant), level, invariant, evidence=evidence)
-    return PackRule(
-        why.slug, level, invariant, why.why, why.link, why.remedy, why.meant, why.since, evidence=evidence
-    )
+    return PackRule(why.slug, level, invariant, why.why, why.link, why.remedy, why.meant, why.since, evidence=evidence)
 
 
 def _shown(
