@@ -12,11 +12,14 @@ from rich.console import Console
 from pytest_traincheck.check.audited import Audit
 from pytest_traincheck.cli import options, output
 from pytest_traincheck.cli.status import status_of_outcomes
-from pytest_traincheck.cli.streams import styled_output
+from pytest_traincheck.cli.streams import command_out, styled_output
 from pytest_traincheck.config import Config, ConfigError, load, load_nearest
 from pytest_traincheck.launch import run_directory
 from pytest_traincheck.launch.progress import progress_for
+from pytest_traincheck.report.audit.github import publish
+from pytest_traincheck.report.audit.html import write_html
 from pytest_traincheck.report.audit.json_report import write_json
+from pytest_traincheck.report.audit.junit import write_junit
 from pytest_traincheck.report.audit.terminal import render_audit
 from pytest_traincheck.workflow import INPUT_ERRORS
 from pytest_traincheck.workflow.audit import AuditRequest, audit
@@ -43,6 +46,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--keep-trace", type=Path, metavar="DIR", help="keep the trace in DIR")
     options.add_config(parser)
     options.add_report_files(parser)
+    options.add_github(parser)
     parser.set_defaults(handle=run)
 
 
@@ -53,8 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
         return output.refuse(arguments, [("audit", error)])
     found = audit(request, progress_for())
     show(found)
-    if arguments.json is not None:
-        write_json(arguments.json, [found])
+    for path, write in ((arguments.json, write_json), (arguments.junit, write_junit), (arguments.html, write_html)):
+        if path is not None:
+            write(path, [found])
+    publish(arguments.github, found, Path.cwd(), command_out)
     return status_of_outcomes([found.outcome])
 
 
