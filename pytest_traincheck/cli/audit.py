@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from pytest_traincheck.audit_config import DEFAULT_SECONDS, DEFAULT_STEPS
 from pytest_traincheck.check.audited import Audit
 from pytest_traincheck.cli import options, output
 from pytest_traincheck.cli.status import status_of_outcomes
@@ -40,6 +41,19 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         default=[],
         metavar="NAME|FILE",
         help="only this pack (repeatable; default: those that come with pytest-traincheck, and the configuration's)",
+    )
+    parser.add_argument(
+        "--steps",
+        type=options.count,
+        metavar="N",
+        help=f"end the run after N training steps (default: the configuration's, or {DEFAULT_STEPS})",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=options.seconds,
+        default=DEFAULT_SECONDS,
+        metavar="S",
+        help=f"end the run with the step that is under way after S seconds (default: {DEFAULT_SECONDS:g})",
     )
     parser.add_argument("--strict", action="store_true", help="fail for warnings, too")
     parser.add_argument("--python", metavar="EXE", help="interpreter of the run")
@@ -78,6 +92,8 @@ def _request(arguments: argparse.Namespace) -> AuditRequest:
         cwd=Path.cwd(),
         packs=packs_for(arguments.pack, config, Path.cwd()),
         config=config,
+        steps=arguments.steps or (config.audit.steps if config is not None else DEFAULT_STEPS),
+        seconds=arguments.seconds,
         strict=arguments.strict,
         python=arguments.python,
         keep=keep,

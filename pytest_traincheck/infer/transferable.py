@@ -20,6 +20,7 @@ from pytest_traincheck.infer.certainty import at_most
 from pytest_traincheck.infer.known_stages import within_known_stages
 from pytest_traincheck.infer.precondition import weakest_preconditions
 from pytest_traincheck.infer.sentence import when_text
+from pytest_traincheck.packs.errors import PackError
 from pytest_traincheck.packs.model import Evidence, Level, Pack, PackRule
 from pytest_traincheck.packs.versions import libraries, reaches
 from pytest_traincheck.relations import Examples, Hypothesis, Relation, laws, relations
@@ -30,18 +31,23 @@ from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Run
 
 MIN_PROGRAMS = 3
-"""Programs that show a law with a reason: what two share may be chance, and the documentation that gives the reason
-speaks for the rest. With three that keep it, and none that does not, at most 63 % of right programs break it by data
-alone; the evidence of each rule says how much less it is.
+"""Programs that must show a rule that has a reason: what two share may be chance, and the documentation that gives the
+reason speaks for the rest. By data alone up to 63 % of right programs may break what three keep; the evidence of each
+rule says how many it is.
 """
 
 MIN_UNREASONED = 10
-"""Programs that must show a rule for which nothing speaks but data, and a habit. None of ten that break it leaves at
-most 26 % of right programs that do; and a habit that nine in ten keep cannot be told from one that all keep with fewer.
+"""Programs that must show a rule for which nothing speaks but data. None of ten that break it leaves at most 26 % of
+right programs that do, and with fewer than ten a habit that nine in ten keep cannot be told from what all keep.
 """
 
 HABIT_SHARE = 0.9
 """Of the programs that show a habit, those that keep it."""
+
+RARE = 0.05
+"""A rule that may be broken on purpose, as its reason says, is a law only where data show how rarely that is: at most
+one right program in twenty, with 95 % confidence, which takes 59 programs none of which breaks it.
+"""
 
 
 @dataclass(frozen=True)
@@ -58,10 +64,10 @@ def learn_pack(programs: Mapping[str, Sequence[Run]], *, name: str, terms: Terms
     """What the runs of right programs, by the programs' names, have in common.
 
     Raises:
-        ValueError: fewer programs than a law needs, or one without runs.
+        PackError: fewer programs than a law needs, or one without runs.
     """
     if len(programs) < terms.minimum or not all(programs.values()):
-        raise ValueError(
+        raise PackError(
             f"transferable rules need the runs of at least {terms.minimum} programs, got {len(programs)}; add "
             "programs, or learn the golden of one with `traincheck infer`"
         )
@@ -139,10 +145,12 @@ def _rule(
         return None
     shown = list(_shown(relation, hypothesis, programs, why))
     needed = terms.minimum if why is not None else terms.unreasoned
-    found = _law(shown, needed) or _habit(shown, terms.unreasoned)
+    found = _law(shown, needed) or _habit(shown, needed)
     if found is None:
         return None
     level, conditions, evidence = found
+    if why is not None and why.meant and evidence.at_most > RARE:
+        level = Level.HABIT
     invariant = Invariant(
         relation=relation.name,
         subject=hypothesis.subject,

@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class PackError(Exception):
+class PackError(ValueError):
     """A pack cannot be read or written; the message says what happened, to which file, and what to do now."""

@@ -10,12 +10,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_traincheck.audit_config import DEFAULT_SECONDS, Allow
+from pytest_traincheck.audit_config import DEFAULT_SECONDS, DEFAULT_STEPS, Allow
 from pytest_traincheck.check.audit import audit_run
 from pytest_traincheck.check.audited import Audit
 from pytest_traincheck.check.result import RunError, SideInfo
 from pytest_traincheck.config import Config
 from pytest_traincheck.launch.git import describe_head
+from pytest_traincheck.launch.limit import Limit
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.run import RunRequest, RunStatus, execute
@@ -28,6 +29,10 @@ from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.silence import silenced
 
 
+LEAVING_S = 120.0
+"""Seconds beyond its limit after which a run is ended that does not end itself."""
+
+
 @dataclass(frozen=True)
 class AuditRequest:
     """What to run, and what it is held against."""
@@ -36,8 +41,9 @@ class AuditRequest:
     cwd: Path
     packs: tuple[Pack, ...]
     config: Config | None = None
-    steps: int = 8
+    steps: int = DEFAULT_STEPS
     seconds: float = DEFAULT_SECONDS
+    """The run is ended after so many steps, or seconds, whichever come first."""
     strict: bool = False
     python: str | None = None
     keep: Path | None = None
@@ -63,8 +69,9 @@ def audit(request: AuditRequest, progress: Progress) -> Audit:
             cwd=request.cwd,
             run_dir=run_dir,
             python=request.python,
-            timeout=request.seconds,
+            timeout=request.seconds + LEAVING_S,
             side="audited",
+            limit=Limit(request.steps, request.seconds),
             extensions=extensions(),
         )
         progress.start(empty.name)
