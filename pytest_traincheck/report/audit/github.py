@@ -22,7 +22,7 @@ def publish(mode: Mode, audit: Audit, cwd: Path, write: Callable[[str], object])
 
 
 def annotation_lines(audit: Audit, place: Place | None) -> list[str]:
-    """Workflow commands, a line each: an error or a warning for each finding, and an error where nothing was audited."""
+    """Workflow commands, a line each: an error or a warning for each finding, an error where nothing was audited."""
     title = {"title": f"traincheck audit: {one_line(audit.name)} did not run"}
     errors = [command("error", title, one_line(f"{item.message} {item.remedy}")) for item in audit.errors]
     return [*errors, *(_annotation(finding, place) for finding in audit.shown)]
