@@ -44,11 +44,6 @@ right programs that do, and with fewer than ten a habit that nine in ten keep ca
 HABIT_SHARE = 0.9
 """Of the programs that show a habit, those that keep it."""
 
-RARE = 0.05
-"""A rule that may be broken on purpose, as its reason says, is a law only where data show how rarely that is: at most
-one right program in twenty, with 95 % confidence, which takes 59 programs none of which breaks it.
-"""
-
 
 @dataclass(frozen=True)
 class Terms:
@@ -149,7 +144,8 @@ def _rule(
     if found is None:
         return None
     level, conditions, evidence = found
-    if why is not None and why.meant and evidence.at_most > RARE:
+    if why is not None and why.meant:
+        # None of these programs does it on purpose, and one of the next may.
         level = Level.HABIT
     invariant = Invariant(
         relation=relation.name,
