@@ -61,10 +61,10 @@ class Engine:
     check_run: CheckRun
     repeats: bool = False
     """Whether a golden run is made once more with its seed, to see what of it comes again."""
-    audit: AuditBeside | None = None
-    """How runs are audited; None where they are not."""
     overlap: Overlap = field(default_factory=Overlap)
     """How many runs there are at a time."""
+    audit: AuditBeside | None = None
+    """How runs are audited; None where they are not."""
 
 
 def default_engine(jobs: Jobs = 1) -> Engine:
@@ -79,4 +79,4 @@ def default_engine(jobs: Jobs = 1) -> Engine:
     from pytest_traincheck.workflow.audit import audit_beside
 
     # What draws from a generator that nobody has seeded, or from a clock, shows only in a run that is made twice.
-    return Engine(execute, load_run, learn, check_run, True, audit_beside, Overlap.of(jobs))
+    return Engine(execute, load_run, learn, check_run, True, Overlap.of(jobs), audit_beside)
