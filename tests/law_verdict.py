@@ -27,6 +27,6 @@ def verdict(name: str, run: Run) -> Verdict:
         return "holds"
     rule = Invariant(name, proposed[0].subject, Always(), (), Scope.TRANSFERABLE, Kind.BEHAVIOUR, "")
     finding = law.finding(rule, run, examples, broken)
-    assert finding.title and finding.golden and finding.candidate
+    assert all((finding.title, finding.golden, finding.candidate))
     assert "golden" not in finding.title, "there is no golden run to speak of"
     return "broken"

@@ -186,3 +186,16 @@ def test_a_model_that_is_looked_at_while_it_is_made(watched: Watch) -> None:
     trace = watched(train)
     assert {item.name for item in trace.measured("parameter.rms")} == {"base.weight", "base.bias", "scale"}
     assert [call.root for call in trace.calls if call.entry] == ["Frozen"]
+
+
+def test_an_optimizer_that_a_scheduler_is_made_for(watched: Watch) -> None:
+    def train() -> None:
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        torch.optim.lr_scheduler.StepLR(optimizer, step_size=1)
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).sum().backward()
+        optimizer.step()
+
+    trace = watched(train)
+    assert len(trace.measured("scheduler.made")) == 1

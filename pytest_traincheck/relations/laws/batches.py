@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples
 from pytest_traincheck.relations.batches import ROWS, batches, is_loss
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, seen, table
-from pytest_traincheck.relations.laws.places import labels_of
+from pytest_traincheck.relations.laws.places import arguments, labels_of
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Place
 from pytest_traincheck.trace import Process, Run
@@ -19,6 +21,8 @@ _MEANS = "loss.means="
 _STORED = "stored."
 _KEPT, _STAYED = "kept.", "stayed."
 _LEAST, _MOSTLY, _MANY = 3, 0.5, 4
+_OF_STATE = 3
+"""Dimensions of the state of a recurrent network: layers, batch, features."""
 
 
 class ViewsDiffer(Law):
@@ -197,6 +201,8 @@ def _rows(process: Process, position: int) -> Examples:
             for row in process.measures(name).tolist():
                 call = int(process.parent_row[row])
                 if call >= 0 and not is_loss(process.api[call]) and process.stage[row] == TRAIN:
+                    if _is_state(process, call, name.removeprefix(ROWS)):
+                        continue
                     counts.setdefault(call, {})[name.removeprefix(ROWS)] = float(process.events["value"][row])
     several = {call: found for call, found in counts.items() if len(found) > 1 and max(found.values()) >= _MANY}
     if not several:
@@ -204,6 +210,26 @@ def _rows(process: Process, position: int) -> Examples:
     holds = [min(found.values()) != 1 for found in several.values()]
     texts = [_sizes(found) for found in several.values()]
     return table(process, position, holds, list(several), None, None, labels_of(texts))
+
+
+def _is_state(process: Process, call: int, path: str) -> bool:
+    """Whether an input is the state of a recurrent network, whose rows are its layers: one of several tensors with
+    three dimensions that are given together.
+    """
+    value: object = arguments(process, call)
+    for part in path.split("."):
+        inside = value
+        if isinstance(value, Mapping) and part not in value:
+            inside = next((value[kind] for kind in ("dict", "list", "tuple") if kind in value), None)
+        if isinstance(inside, Mapping):
+            value = inside.get(part)
+        elif isinstance(inside, (list, tuple)) and part.isdigit() and int(part) < len(inside):
+            value = inside[int(part)]
+        else:
+            return False
+    tensor = value.get("tensor") if isinstance(value, Mapping) else None
+    shape = tensor.get("shape") if isinstance(tensor, Mapping) else None
+    return bool(shape) and len(shape or ()) == _OF_STATE and "." in path
 
 
 def _sizes(found: dict[str, float]) -> str:

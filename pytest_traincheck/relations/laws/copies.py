@@ -267,14 +267,22 @@ def _followers(process: Process, position: int) -> Examples:
     moves = variables.changed(ids, start, np.full(len(ids), process.steps[-1].end))
     names = {number: _endings(process, number) for number in ids.tolist()}
     trained = list(ids[variables.held[ids] & moves].tolist())
-    idle = ids[~variables.held[ids] & moves & ~np.isin(ids, _loaded(process))].tolist()
-    initial = {contents[number] for number in trained}
+    early = variables.first_seen(ids) < start
+    idle = ids[~variables.held[ids] & moves & early & ~np.isin(ids, _loaded(process))].tolist()
+    initial = _ever_held(process, trained)
     sources = {ending for number in trained for ending in names[number]}
     chosen = [number for number in idle if names[number] & sources]
     if not chosen:
         return EMPTY
     rows = variables.last(np.array(chosen), start[: len(chosen)])
     return table(process, position, [contents[number] in initial for number in chosen], np.maximum(rows, 0), chosen)
+
+
+def _ever_held(process: Process, variables: list[int]) -> set[int]:
+    """All that some variables ever were, as hashes: a copy may be made on the way."""
+    events, rows = process.events, Variables.of(process).rows
+    mine = rows[np.isin(events["subject"][rows], variables)]
+    return set(events["digest"][mine].astype(np.int64).tolist())
 
 
 def _endings(process: Process, number: int) -> set[tuple[str, tuple[int, ...]]]:

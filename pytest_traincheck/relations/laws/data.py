@@ -16,7 +16,7 @@ from pytest_traincheck.relations.meaning import Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
-from pytest_traincheck.trace.stages import EVAL
+from pytest_traincheck.trace.stages import EVAL, TRAIN
 
 _DATA = "https://docs.pytorch.org/docs/stable/data.html"
 _WORKERS = "https://docs.pytorch.org/docs/stable/notes/randomness.html#dataloader"
@@ -237,18 +237,19 @@ def _orders(process: Process, position: int) -> Examples:
     chosen = dict(zip(process.parent_row[process.measures("batch.chosen")].tolist(),
               process.events["digest"][process.measures("batch.chosen")].tolist(), strict=True))  # fmt: skip
     holds, places = [], []
-    previous: list[int] = []
-    for part in _passes(process, rows):
-        first = int(part[0])
-        if shuffled.get(first) != 1.0 or process.stage[first] == EVAL:
-            continue
-        keys = [chosen.get(row, int(process.events["digest"][row])) for row in part.tolist()]
-        keys = [key for key in keys if key]
-        if previous and len(keys) > 1 and len(previous) > 1:
+    for line in np.unique(process.events["src"][rows]).tolist():
+        previous: list[int] = []
+        for part in _passes(process, rows[process.events["src"][rows] == line]):
+            first = int(part[0])
+            if shuffled.get(first) != 1.0 or process.stage[first] == EVAL:
+                continue
+            keys = [chosen.get(row, int(process.events["digest"][row])) for row in part.tolist()]
+            keys = [key for key in keys if key]
             width = min(len(keys), len(previous))
-            holds.append(keys[:width] != previous[:width])
-            places.append(first)
-        previous = keys
+            if width > 1:
+                holds.append(keys[:width] != previous[:width])
+                places.append(first)
+            previous = keys
     return table(process, position, holds, places) if places else EMPTY
 
 
@@ -269,8 +270,25 @@ def _evaluation_order(process: Process, position: int) -> Examples:
     following = np.searchsorted(entries, rows)
     evaluates = following < len(entries)
     evaluates[evaluates] = process.stage[entries[following[evaluates]]] == EVAL
+    evaluates &= ~_trained_with(process, rows, entries)
     found = _by_line(process, rows[evaluates & ~training])
     return table(process, position, [not shuffles for shuffles in found.values()], list(found)) if found else EMPTY
+
+
+def _trained_with(process: Process, rows: Ints, entries: Ints) -> Bools:
+    """Which loads belong to lines whose batches are asked about first and trained with then, as those that a model
+    labels itself: a training call follows before the line loads the next one, more often than not.
+    """
+    lines, training = process.events["src"][rows], entries[process.stage[entries] == TRAIN]
+    found = np.zeros(len(rows), dtype=bool)
+    for line in np.unique(lines).tolist():
+        mine = np.flatnonzero(lines == line)
+        ends = np.append(rows[mine][1:], _EVER)
+        found[mine] = 2 * (np.searchsorted(training, ends) > np.searchsorted(training, rows[mine])).sum() > len(mine)
+    return found
+
+
+_EVER = np.iinfo(np.int64).max
 
 
 def _by_line(process: Process, rows: Ints) -> dict[int, bool]:

@@ -6,6 +6,8 @@ backward passes that one step is made of or after them, trains on other gradient
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from pytest_traincheck.relations.accumulate import FRESH, Accumulate, Consumed, Used
@@ -16,6 +18,8 @@ from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.trace import Run
 
 _ZERO_GRAD = "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html"
+_SHARE = 0.25
+"""Share of the steps in which passes are thrown away that is no end of an epoch any more."""
 _BACKWARD = "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.backward.html"
 
 
@@ -75,7 +79,7 @@ class ThrownAway(Law):
     deviation = Deviation.TOO_OFTEN
 
     def places(self, run: Run) -> Examples:
-        return Accumulate().examples(Used(), run)
+        return _often(run, Accumulate().examples(Used(), run))
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         return Told(
@@ -83,3 +87,16 @@ class ThrownAway(Law):
             f"uses them, first {in_step(run, examples, broken)}: `zero_grad` is misplaced, or a step is missing.",
             "gradients of a backward pass are cleared before any step uses them",
         )
+
+
+def _often(run: Run, examples: Examples) -> Examples:
+    """The same places, of which those fail that lie in a process where many steps throw passes away: gradients that are
+    looked at once, to measure how much parameters matter, are no steps.
+    """
+    holds = examples.holds.copy()
+    for number, process in enumerate(run.processes):
+        lost = (examples.process == number) & ~examples.holds
+        windows = len(np.unique(process.window[examples.row[lost]]))
+        if windows < max(_SHARE * process.windows, 1):
+            holds[lost] = True
+    return replace(examples, holds=holds)

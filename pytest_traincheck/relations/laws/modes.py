@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from pytest_traincheck.relations import vocabulary
+from pytest_traincheck.relations.accumulate import Accumulate, Used
 from pytest_traincheck.relations.base import EMPTY, Examples
 from pytest_traincheck.relations.context import call_context, module_roots
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, table
@@ -48,7 +49,7 @@ class TrainsInTrainMode(Law):
     place = Place.FORWARD
 
     def places(self, run: Run) -> Examples:
-        return each_process(run, _trained_calls)
+        return each_process(run, lambda process, position: _trained_calls(run, process, position))
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
@@ -153,7 +154,7 @@ def _held_roots(process: Process) -> list[int]:
     return sorted(set(variables.root[variables.held].tolist()) - {0})
 
 
-def _trained_calls(process: Process, position: int) -> Examples:
+def _trained_calls(run: Run, process: Process, position: int) -> Examples:
     """One example for each training call of a model that holds something that acts by mode."""
     rows = process.forward_rows
     rows = rows[(process.stage[rows] == TRAIN) & (process.grad_mode[rows] == 1)]
@@ -161,7 +162,20 @@ def _trained_calls(process: Process, position: int) -> Examples:
     acting = [number for number, name in enumerate(process.names.roots) if name in vocabulary.acting_by_mode(process)]
     kept = np.isin(roots, acting) & np.isin(roots, _held_roots(process))
     rows = rows[kept]
+    rows = rows[~_thrown_away(run, process, position, rows)]
     return table(process, position, (process.events["flags"][rows] & fmt.TRAINING) != 0, rows) if len(rows) else EMPTY
+
+
+def _thrown_away(run: Run, process: Process, position: int, rows: Ints) -> Bools:
+    """Which calls lead to a backward pass whose gradients no step uses: what is differentiated to measure how much
+    parameters matter is no training.
+    """
+    passes = Accumulate().examples(Used(), run)
+    lost = passes.row[~passes.holds & (passes.process == position)]
+    backward = process.rows_of_type("autograd")
+    backward = backward[~process.inside("autograd", "optimizer")[backward]]
+    following = np.append(backward, -1)[np.searchsorted(backward, rows)]
+    return np.isin(following, lost)
 
 
 def _asked(process: Process, rows: Ints) -> Ints:
@@ -200,6 +214,8 @@ def _feeds(process: Process, entries: Ints) -> Bools:
 
 def _dropouts(process: Process, position: int) -> Examples:
     rows = _asked(process, calls_of(process, _DROPOUTS))
+    moving = [number for number in np.unique(_roots_of(process, rows)).tolist() if _root_follows(process, number)]
+    rows = rows[~np.isin(_roots_of(process, rows), moving)]
     if not len(rows):
         return EMPTY
     given = [arguments(process, row) for row in rows.tolist()]
@@ -234,6 +250,16 @@ def _follows(process: Process) -> Bools:
         return np.array([(symbol.get("root", 0), symbol.get("path", "")) in places for symbol in raw], dtype=bool)
 
     return process.memo("modules that follow", compute)
+
+
+def _root_follows(process: Process, root: int) -> bool:
+    """Whether a model is a copy that follows another one, as a mean teacher is, whose noise is meant."""
+    variables = Variables.of(process)
+    mine = variables.ids("parameter")
+    mine = mine[variables.root[mine] == root]
+    if not len(mine) or variables.held[mine].any() or not process.steps:
+        return False
+    return bool(variables.changed(mine, np.full(len(mine), process.steps[0].begin), np.full(len(mine), _EVER)).all())
 
 
 _EVER = np.iinfo(np.int32).max

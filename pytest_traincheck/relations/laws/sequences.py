@@ -20,8 +20,8 @@ from pytest_traincheck.relations.vocabulary import STOCHASTIC
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.stages import TRAIN
 
-_LABELS = "https://huggingface.co/docs/transformers/main/en/tasks/language_modeling"
-_MASK = "https://huggingface.co/docs/transformers/main/en/glossary#attention-mask"
+_LABELS = "https://huggingface.co/docs/transformers/tasks/language_modeling"
+_MASK = "https://huggingface.co/docs/transformers/glossary#attention-mask"
 _PADDED = 0.2
 """Share of rows that end in padding from which on that is no chance."""
 _NEAR = 0.02
@@ -123,7 +123,7 @@ class NewTokens(Law):
         "too-many-new-tokens",
         "An option that is not passed on, or counted together with the prompt, makes generation go on to another "
         "limit: it takes longer, and metrics of its texts compare something else.",
-        "https://huggingface.co/docs/transformers/main/en/main_classes/text_generation",
+        "https://huggingface.co/docs/transformers/main_classes/text_generation",
         "Pass the limit on to the loop that generates.",
     )
     right = "for _ in range(max_new_tokens):\n    ids = append(ids)"

@@ -14,7 +14,6 @@ from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.variables import Variables
 
 _OPTIM = "https://docs.pytorch.org/docs/stable/optim.html"
-_LEAST_STEPS = 3
 
 
 class StateKept(Law):
@@ -89,7 +88,7 @@ def _made_anew(process: Process, position: int) -> Examples:
     first = {step.optimizer: step.row for step in reversed(process.steps)}
     rows, kept = [], []
     for numbers in families.values():
-        if sum(counts[number] for number in numbers) >= _LEAST_STEPS:
+        if sum(counts[number] for number in numbers) > 1:
             rows.append(first[numbers[-1]])
-            kept.append(len(numbers) < _LEAST_STEPS or any(counts[number] > 1 for number in numbers))
+            kept.append(len(numbers) < 2 or any(counts[number] > 1 for number in numbers))
     return table(process, position, kept, rows) if rows else EMPTY

@@ -11,6 +11,7 @@ from training_story import CLIP, LINES, Loop, Story, Training
 if TYPE_CHECKING:
     from training_story import Recorder
 
+
 def scaled(*, unscale: bool = True, steps: bool = True, norm: float = 5.0, scale: float = 65536.0) -> Story:
     """A loop with a gradient scaler and clipping."""
 

@@ -11,6 +11,7 @@ from training_story import Loop, Story, Training
 if TYPE_CHECKING:
     from training_story import Recorder
 
+
 def two(second: tuple[str, ...]) -> Story:
     """Two optimizers that step in turn; what the second one holds."""
 

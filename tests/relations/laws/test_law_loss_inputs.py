@@ -12,6 +12,7 @@ from training_story import F, Loop, Measured, Story, Training
 if TYPE_CHECKING:
     from training_story import Recorder
 
+
 def given(made_by: str, function: str) -> Story:
     """A loss whose input comes out of a function."""
 

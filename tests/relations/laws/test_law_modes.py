@@ -11,6 +11,7 @@ from training_story import DROPOUT, LINEAR, NORM, Loop, Story, Training
 if TYPE_CHECKING:
     from training_story import Recorder
 
+
 def asked(*, evaluation: bool, norm: bool = False) -> Story:
     """A model that is called below `no_grad` after each step."""
 

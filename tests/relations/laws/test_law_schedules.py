@@ -11,6 +11,7 @@ from training_story import Loop, Story, Training
 if TYPE_CHECKING:
     from training_story import Recorder
 
+
 def scheduled(*, each_pass: bool = False, step: bool = True) -> Story:
     """A scheduler is made, and steps with each pass, with each step or never."""
 
