@@ -1,0 +1,12 @@
+"""Pictures of a run: nothing is written, since they are of no interest here."""
+
+import torch
+
+
+def save_image(*_, **__):
+    """Draws nothing."""
+
+
+def make_grid(tensor, *_, **__):
+    """The first picture, as if it were all of them."""
+    return tensor[0] if isinstance(tensor, torch.Tensor) else tensor[0]
