@@ -28,6 +28,7 @@ __all__ = [
     "EXAMPLE",
     "LONGEST_TIMEOUT",
     "PYPROJECT",
+    "SEED_BY_PROBE",
     "SIZE_LIMIT",
     "STANDALONE",
     "STORED",
@@ -44,6 +45,9 @@ PYPROJECT = "pyproject.toml"
 STANDALONE = "traincheck.toml"
 STORED = "stored"
 """Value of `golden` that means: the committed golden files."""
+
+SEED_BY_PROBE = "probe"
+"""Value of `seed_by` that means: the probe seeds the generators before the program's first line."""
 
 DEFAULT_SEEDS = (0, 1, 2)
 DEFAULT_TIMEOUT = 300.0
@@ -63,6 +67,9 @@ SIZE_LIMIT = 2**20
 LONGEST_TIMEOUT = 366 * 24 * 3600.0
 """Seconds; the system's clocks take no time that is very much longer."""
 
+_PIPELINE_KEYS = (
+    *("run", "cwd", "seed_arg", "seed_env", "seed_by", "seeds", "vary", "env", "timeout", "steps", "link", "alone"),
+)
 _DEPTH_LIMIT = 6
 
 _POLICIES = ("fail", "warn", "off")
@@ -86,10 +93,14 @@ class PipelineSpec:
     cwd: str = "."
     seed_arg: str | None = None
     seed_env: str | None = None
+    seed_by: str | None = None
+    """`SEED_BY_PROBE`: the seed is what the generators of torch, numpy and Python begin with."""
     seeds: tuple[int, ...] = DEFAULT_SEEDS
     vary: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float = DEFAULT_TIMEOUT
+    steps: int | None = None
+    """After how many steps of its training each run is ended; None: it ends by itself."""
     link: tuple[str, ...] = ()
     """Untracked paths of the working tree, relative to `Config.root`, that worktrees see too."""
     alone: bool = False
@@ -100,7 +111,10 @@ class PipelineSpec:
         is.
         """
         spec = self.redacted()
-        content = [spec.run, spec.cwd, spec.seed_arg, spec.seed_env, sorted(spec.env.items())]
+        content: list[Any] = [spec.run, spec.cwd, spec.seed_arg, spec.seed_env, sorted(spec.env.items())]
+        # Only where they are said: others are what they were before there was such a thing.
+        begun = {"seed_by": spec.seed_by, "steps": spec.steps}
+        content += [{key: value} for key, value in begun.items() if value is not None]
         text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
@@ -334,7 +348,7 @@ def _pipelines(table: Table) -> dict[str, PipelineSpec]:
 
 
 def _pipeline(name: str, table: Table) -> PipelineSpec:
-    table.allow(("run", "cwd", "seed_arg", "seed_env", "seeds", "vary", "env", "timeout", "link", "alone"))
+    table.allow(_PIPELINE_KEYS)
     if "run" not in table.content:
         raise table.error("run", "is missing", 'Write the command as you type it: run = "python train.py --steps 8"')
     seed_arg = table.optional_text("seed_arg")
@@ -349,10 +363,12 @@ def _pipeline(name: str, table: Table) -> PipelineSpec:
         cwd=table.path("cwd", "."),
         seed_arg=seed_arg,
         seed_env=seed_env,
+        seed_by=_seed_by(table),
         seeds=_seeds(table),
         vary=tuple(table.texts("vary")),
         env=_environment(table.child("env")),
         timeout=_timeout(table),
+        steps=_steps(table),
         link=_link(table),
         alone=table.switch("alone"),
     )
@@ -376,6 +392,20 @@ def _seeds(table: Table) -> tuple[int, ...]:
     if len(set(seeds)) != len(seeds):
         raise table.error("seeds", f"is {seeds!r}, which names a seed twice", "Name each seed once")
     return tuple(seeds)
+
+
+def _seed_by(table: Table) -> str | None:
+    value = table.content.get("seed_by")
+    if value not in (None, SEED_BY_PROBE):
+        raise table.error("seed_by", f"is {value!r}", f'Write seed_by = "{SEED_BY_PROBE}", or leave it out')
+    return value
+
+
+def _steps(table: Table) -> int | None:
+    value = table.content.get("steps")
+    if value is not None and (type(value) is not int or value < 1):
+        raise table.error("steps", f"is {value!r}", "Write after how many optimizer steps a run ends: steps = 8")
+    return value
 
 
 def _link(table: Table) -> tuple[str, ...]:

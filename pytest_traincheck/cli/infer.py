@@ -77,4 +77,6 @@ def _spec(name: str, facts: Mapping[str, Any]) -> PipelineSpec:
         cwd="." if Path(cwd).is_absolute() else cwd,
         seed_arg=text("seed_arg"),
         seed_env=text("seed_env"),
+        seed_by=text("seed_by"),
+        steps=facts["steps"] if isinstance(facts.get("steps"), int) else None,
     )
