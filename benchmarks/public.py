@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measure import REPOSITORY, machine, markdown_table, run, traincheck
-from public_programs import Program, Tree, digest, load_programs, make_tree, plain
+from public_programs import Program, Tree, load_programs, make_tree, plain
 
 sys.path.insert(0, str(REPOSITORY))
 
@@ -33,17 +33,18 @@ class Recorded:
     problem: str = ""
 
 
-def collected(tree: Tree, trace: Path, timeout: float, *, same: bool) -> tuple[int, float, str]:
+def collected(tree: Tree, trace: Path, timeout: float, *, alone: bool) -> tuple[int, float, str]:
     """Exit status, seconds and messages of the run under the probe.
 
-    With `same` the program prints its digest and ends itself, as it does in the runs without the probe.
+    With `alone` the program is seeded and ended by itself, as it is in the runs without the probe.
     """
     shutil.rmtree(trace, ignore_errors=True)
     words: list[str | Path] = ["collect", "--run", tree.command, "--cwd", tree.folder, "--output", trace]
     words += ["--timeout", str(int(timeout))]
-    variables = digest(tree) if same else tree.variables
-    if tree.program.steps and not same:
-        words += ["--steps", str(tree.program.steps)]
+    if not alone:
+        words += ["--seed", "0", "--seed-by", "probe"]
+        words += ["--steps", str(tree.program.steps)] if tree.program.steps else []
+    variables = tree.variables
     path = f"{REPOSITORY}:{variables['PYTHONPATH']}"
     done = run(traincheck(*words), cwd=tree.root, env={**variables, "PYTHONPATH": path}, timeout=timeout + 60)
     return done.returncode, done.wall, done.output
@@ -57,7 +58,7 @@ def record(program: Program, repositories: Path, scratch: Path, timeout: float) 
         return Recorded(program, trace, float(finished.read_text()))
     try:
         tree = make_tree(program, repositories, root)
-        status, seconds, output = collected(tree, trace, timeout, same=False)
+        status, seconds, output = collected(tree, trace, timeout, alone=False)
     except SystemExit as stopped:
         return Recorded(program, trace, 0.0, str(stopped))
     if status:
@@ -69,63 +70,68 @@ def record(program: Program, repositories: Path, scratch: Path, timeout: float) 
 
 @dataclass(frozen=True)
 class Same:
-    """Whether a program did the same with the probe and without, in words; `seconds` are without, without, with it."""
+    """Whether a program did the same with the probe and without, in words; `seconds` of the runs, the last with it."""
 
     program: Program
     verdict: str
-    right: bool
+    wrong: bool
     seconds: tuple[float, ...] = ()
 
 
 def compare(program: Program, repositories: Path, scratch: Path, timeout: float) -> Same:
-    """Runs a program twice without the probe and once with it."""
+    """Runs a program without the probe and with it, and without it once more where they differ."""
     outputs: list[str] = []
     seconds: list[float] = []
-    trace = scratch / program.name / "same" / "trace"
-    try:
-        for probed in (False, False, True):
-            tree = make_tree(program, repositories, scratch / program.name / "same")
+    root = scratch / program.name / "same"
+    for probed in (False, True, False):
+        if len(outputs) == 2 and outputs[0] == outputs[1]:
+            break
+        try:
+            tree = make_tree(program, repositories, root, digested=True)
             if probed:
-                status, took, output = collected(tree, trace, timeout, same=True)
-                messages = output
-                if not status:
-                    output = (trace / "stdout.txt").read_text(encoding="utf-8", errors="replace")
+                status, took, messages = collected(tree, root / "trace", timeout, alone=True)
+                output = "" if status else (root / "trace" / "stdout.txt").read_text(encoding="utf-8", errors="replace")
             else:
                 status, took, output = plain(tree, timeout)
-                messages = output + (tree.root / "stderr.txt").read_text(encoding="utf-8", errors="replace")
-            if status:
-                word = "with" if probed else "without"
-                return Same(program, f"status {status} {word} the probe: {messages[-2500:]}", False)
-            outputs.append(output.replace(str(tree.root), ""))
-            seconds.append(took)
-            tree.remove()
-    except SystemExit as stopped:
-        return Same(program, str(stopped), False)
-    return Same(program, *verdict(outputs), tuple(seconds))
+                messages = output + (root / "stderr.txt").read_text(encoding="utf-8", errors="replace")
+        except SystemExit as stopped:
+            return Same(program, str(stopped), wrong=True)
+        if status:
+            word = "with" if probed else "without"
+            return Same(program, f"status {status} {word} the probe: {messages[-2500:]}", wrong=True)
+        outputs.append(output)
+        seconds.append(took)
+        tree.remove()
+    first, with_it, again = outputs if len(outputs) == 3 else (*outputs, outputs[0])
+    return Same(program, *verdict(words_of(first), words_of(again), words_of(with_it)), tuple(seconds))
 
 
-def verdict(outputs: list[str]) -> tuple[str, bool]:
-    """What of three outputs, of two runs without the probe and one with it, is the same: words, and whether all is.
+def verdict(first: list[str], again: list[str], probed: list[str]) -> tuple[str, bool]:
+    """What is the same in the words of two runs without the probe and of one with it, and whether anything is not.
 
     A word that already differs between the two runs without it, such as seconds, says nothing.
     """
-    first, second, probed = (words_of(output) for output in outputs)
-    steps = [word for word in first if word.startswith("digest of")]
-    if len(first) != len(second) or any(word in steps and word not in second for word in first):
-        return f"without the probe no two runs are alike ({len(first)} and {len(second)} words)", False
+    if len(first) != len(again) or any(is_digest(word) and word not in again for word in first):
+        return "not to be compared: without the probe no two runs are alike", False
     if len(first) != len(probed):
-        return f"{len(first)} words without the probe, {len(probed)} with it", False
-    sure = [number for number, word in enumerate(first) if word == second[number]]
+        return f"{len(first)} words without the probe, {len(probed)} with it", True
+    sure = [number for number, word in enumerate(first) if word == again[number]]
     other = [(first[number], probed[number]) for number in sure if first[number] != probed[number]]
     if other:
-        return f"{len(other)} of {len(sure)} words differ, the first: {other[0][0]} and {other[0][1]}", False
-    return f"{len(sure)} of {len(first)} words compared; {'; '.join(steps) or 'no optimizer'}", True
+        return f"{len(other)} of {len(sure)} words differ, the first: {other[0][0]} and {other[0][1]}", True
+    digests = "; ".join(word for word in first if is_digest(word))
+    return f"same in {len(sure)} of {len(first)} words; {digests or 'no optimizer'}", False
+
+
+def is_digest(word: str) -> bool:
+    """Whether it is what the stand-in for `sitecustomize` printed."""
+    return word.startswith("digest of ")
 
 
 def words_of(output: str) -> list[str]:
     """The words of all lines, lines sorted since ranks write in turns; a digest is one word."""
     lines = sorted(line for line in output.replace("\r", "\n").splitlines() if line.strip())
-    return [word for line in lines for word in ([line] if line.startswith("digest of") else line.split())]
+    return [word for line in lines for word in ([line] if is_digest(line) else line.split())]
 
 
 def selected(only: list[str] | None, part: str) -> list[Program]:
@@ -165,7 +171,7 @@ def main() -> int:
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for done in pool.map(lambda program: step(program, repositories, scratch, arguments.timeout), programs):
             if isinstance(done, Same):
-                wrong += not done.right
+                wrong += done.wrong
                 rows.append((done.program.name, done.verdict, " ".join(f"{each:.1f}" for each in done.seconds)))
             else:
                 wrong += bool(done.problem)

@@ -23,6 +23,15 @@ HELP = Path(__file__).with_name("public")
 
 
 @dataclass(frozen=True)
+class Finding:
+    """What somebody found who looked at one finding: `verdict` is right, wrong or debatable, of the finding."""
+
+    rule: str
+    verdict: str
+    because: str
+
+
+@dataclass(frozen=True)
 class Program:
     """One script of a public repository, and how it is made to run here; the fields are those of `public.toml`."""
 
@@ -41,6 +50,7 @@ class Program:
     needs: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     steps: int | None = None
+    findings: tuple[Finding, ...] = ()
 
     @property
     def missing(self) -> list[str]:
@@ -62,6 +72,7 @@ def load_programs() -> list[Program]:
         Program(
             **{key: tuple(value) if key in lists else value for key, value in table.items() if key != "finding"},
             held_out=bool(number % 2),
+            findings=tuple(Finding(**finding) for finding in table.get("finding", ())),
         )
         for number, table in enumerate(tables)
     ]
@@ -99,7 +110,8 @@ class Tree:
             "HF_HUB_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
         }
-        return {**fixed, **own}
+        limit = {"PUBLIC_STEPS": str(self.program.steps)} if self.program.steps else {}
+        return {**fixed, **own, **limit}
 
     def remove(self) -> None:
         """The files that it ran with; a trace below `root` stays."""
@@ -107,8 +119,10 @@ class Tree:
             shutil.rmtree(self.root / name, ignore_errors=True)
 
 
-def make_tree(program: Program, repositories: Path, root: Path) -> Tree:
+def make_tree(program: Program, repositories: Path, root: Path, *, digested: bool = False) -> Tree:
     """Checks the program out below `root`, puts its stand-ins beside it, and makes its data.
+
+    With `digested` it prints a digest of its training, and ends by itself after its steps.
 
     Raises:
         SystemExit: if there is no clone, or no such commit in it, or the data cannot be made.
@@ -119,12 +133,12 @@ def make_tree(program: Program, repositories: Path, root: Path) -> Tree:
     (root / "stand_ins").mkdir()
     paths = program.paths or (() if program.folder == "." else (program.folder,))
     checkout(clone(repositories, program), program.commit, paths, root / "tree")
-    for name in ("sitecustomize.py", *program.stand_ins):
+    for name in ("sitecustomize.py", *program.stand_ins) if digested else program.stand_ins:
         put(HELP / "stand_ins" / name, root / "stand_ins")
     for words in program.prepare:
         script, *arguments = shlex.split(words)
         command = [sys.executable, HELP / "prepare" / script, *arguments]
-        run(command, cwd=tree.folder, env=tree.variables, timeout=120.0).checked()
+        run(command, cwd=tree.folder, timeout=120.0).checked()
     return tree
 
 
@@ -152,13 +166,7 @@ def free_port() -> int:
 
 
 def plain(tree: Tree, timeout: float) -> tuple[int, float, str]:
-    """Exit status, seconds and standard output of the program without the probe, with the digest of its training."""
+    """Exit status, seconds and standard output of the program without the probe."""
     words = f"exec {tree.command} 2>{shlex.quote(str(tree.root / 'stderr.txt'))}"
-    done = run(["sh", "-c", words], cwd=tree.folder, env=environment(digest(tree)), timeout=timeout)
+    done = run(["sh", "-c", words], cwd=tree.folder, env=environment(tree.variables), timeout=timeout)
     return done.returncode, done.wall, done.output
-
-
-def digest(tree: Tree) -> dict[str, str]:
-    """The environment of a run that prints the digest of its training and ends at the program's limit."""
-    limit = {"PUBLIC_STEPS": str(tree.program.steps)} if tree.program.steps else {}
-    return {**tree.variables, "PUBLIC_DIGEST": "1", **limit}

@@ -1,51 +1,45 @@
-"""What public scripts leave open is fixed: the seeds of `random` and of numpy. Torch's own generator begins alike anyway.
+"""Seeds what a public script leaves open, and prints a digest of all parameters after every step of an optimizer.
 
-With `PUBLIC_DIGEST` in the environment each process prints a digest of all parameters after every step of an optimizer:
-two runs that print the same one trained alike to the last bit. With `PUBLIC_STEPS` as well it ends after so many steps.
+Two runs that print the same digest trained alike to the last bit. With `PUBLIC_STEPS` in the environment a process ends
+after so many steps. On the path only where runs with the probe and without are compared.
 """
 
+import atexit
+import hashlib
 import os
 import random
-import sys
 
 import numpy as np
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 random.seed(0)
 np.random.seed(0)
+torch.manual_seed(0)
 
 
-def print_digest_of_training() -> None:
-    """Hashes what every optimizer holds after each of its steps."""
-    import atexit
-    import hashlib
+class _Digest:
+    def __init__(self):
+        self.hash, self.steps = hashlib.sha256(), 0
+        self.last = int(os.environ.get("PUBLIC_STEPS", "0"))
+        self.process = os.getpid()
 
-    import torch
-    from torch.optim.optimizer import register_optimizer_step_post_hook
-
-    digest, steps = hashlib.sha256(), 0
-    last = int(os.environ.get("PUBLIC_STEPS", "0"))
-    own = os.getpid()
-
-    def after_step(optimizer, _args, _kwargs):
-        nonlocal steps
-        steps += 1
+    def after_step(self, optimizer, _args, _kwargs):
+        self.steps += 1
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 values = parameter.detach().contiguous().cpu().view(-1)
-                digest.update(values.view(torch.uint8).numpy().tobytes())
-        if steps == last:
-            show()
-            sys.stdout.flush()
+                self.hash.update(values.view(torch.uint8).numpy().tobytes())
+        if self.steps == self.last:
+            self.show()
             os._exit(0)
 
-    def show():
-        if steps and os.getpid() == own:
+    def show(self):
+        if self.steps and os.getpid() == self.process:
             rank = os.environ.get("RANK", "0")
-            print(f"digest of rank {rank}: {digest.hexdigest()[:32]} in {steps} steps", flush=True)
-
-    register_optimizer_step_post_hook(after_step)
-    atexit.register(show)
+            print(f"digest of rank {rank}: {self.hash.hexdigest()[:32]} in {self.steps} steps", flush=True)
 
 
-if os.environ.get("PUBLIC_DIGEST"):
-    print_digest_of_training()
+digest = _Digest()
+register_optimizer_step_post_hook(digest.after_step)
+atexit.register(digest.show)
