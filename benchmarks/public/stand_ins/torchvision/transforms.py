@@ -91,6 +91,16 @@ class RandomCrop(nn.Module):
         return image.crop((left, top, left + self.size[1], top + self.size[0]))
 
 
+class Pad(nn.Module):
+    def __init__(self, padding):
+        super().__init__()
+        self.padding = padding
+
+    def forward(self, image):
+        left = top = self.padding
+        return image.crop((-left, -top, image.width + left, image.height + top))
+
+
 class RandomResizedCrop(nn.Module):
     def __init__(self, size, scale=(0.08, 1.0), ratio=(1.0, 1.0), interpolation=Image.BILINEAR, **_):
         super().__init__()
