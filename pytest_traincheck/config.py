@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pytest_traincheck.audit_config import AuditConfig, audit_config
 from pytest_traincheck.jobs import Jobs, jobs_of
 from pytest_traincheck.redaction import redacted, redacted_environment
 from pytest_traincheck.toml_table import ConfigError, Table, suggest
@@ -37,6 +38,7 @@ __all__ = [
     "ConfigError",
     "PipelineSpec",
     "load",
+    "load_nearest",
     "load_text",
     "unusable_link",
 ]
@@ -164,6 +166,7 @@ class Config:
     """Whether runs of candidates are ended at their first incident; said on the command line only."""
     jobs: Jobs | None = None
     """How many runs are made at a time; None where nothing is said."""
+    audit: AuditConfig = field(default_factory=AuditConfig)
 
 
 def load(start: Path, file: Path | None = None) -> Config:
@@ -174,6 +177,20 @@ def load(start: Path, file: Path | None = None) -> Config:
     if file is not None:
         source = file.absolute()
         return _config(source, _table_of(source, _parse(source), required=True) or {})
+    config = load_nearest(start)
+    if config is None:
+        raise ConfigError(
+            f"no traincheck configuration at or above {start.absolute()}. "
+            f"Write this into {PYPROJECT} (in {STANDALONE}, leave out `tool.traincheck.`):\n\n{EXAMPLE}"
+        )
+    return config
+
+
+def load_nearest(start: Path) -> Config | None:
+    """The configuration in the nearest file at or above the directory `start`; None where there is none.
+
+    Raises `ConfigError` when it cannot be read and when anything in it is wrong.
+    """
     here = start.absolute()
     for directory in (here, *here.parents):
         found = _config_files(directory)
@@ -184,10 +201,7 @@ def load(start: Path, file: Path | None = None) -> Config:
             )
         for source, table in found:
             return _config(source, table)
-    raise ConfigError(
-        f"no traincheck configuration at or above {here}. "
-        f"Write this into {PYPROJECT} (in {STANDALONE}, leave out `tool.traincheck.`):\n\n{EXAMPLE}"
-    )
+    return None
 
 
 def load_text(source: Path, text: str) -> Config:
@@ -287,6 +301,7 @@ def _config(source: Path, content: Mapping[str, Any]) -> Config:
             "pipelines",
             "accept",
             "policy",
+            "audit",
         ),
     )
     golden = table.text("golden", STORED)
@@ -305,6 +320,7 @@ def _config(source: Path, content: Mapping[str, Any]) -> Config:
         policy=_policy(table.child("policy")),
         strict=table.switch("strict"),
         jobs=_jobs(table),
+        audit=audit_config(table.child("audit")),
     )
 
 
