@@ -12,15 +12,16 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from measure import REPOSITORY, machine, markdown_table, run, traincheck
+from measure import REPOSITORY, machine, markdown_table, print_facts, run, traincheck
+from public_judge import judge, shipped
+from public_page import Judged, page
 from public_programs import Program, Tree, load_programs, make_tree, plain
-
-sys.path.insert(0, str(REPOSITORY))
 
 
 @dataclass(frozen=True)
@@ -154,32 +155,60 @@ def selected(only: list[str] | None, part: str) -> list[Program]:
     return programs
 
 
+def check_all_same(programs: Sequence[Program], repositories: Path, scratch: Path, arguments: Any) -> int:
+    """Compares runs with the probe and without, a row a program; 1 where something differs."""
+    rows, wrong = [], 0
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for done in pool.map(lambda each: compare(each, repositories, scratch, arguments.timeout), programs):
+            wrong += done.wrong
+            rows.append((done.program.name, done.verdict, " ".join(f"{each:.1f}" for each in done.seconds)))
+            print("  ".join(rows[-1]), file=sys.stderr, flush=True)
+    print(markdown_table(("program", "outcome", "seconds: without, with the probe"), rows))
+    print_facts(machine())
+    return int(bool(wrong))
+
+
+def audit_all(programs: Sequence[Program], repositories: Path, scratch: Path, arguments: Any) -> list[Judged]:
+    """Records and audits all programs."""
+    packs, outcomes = shipped(), []
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for done in pool.map(lambda each: record(each, repositories, scratch, arguments.timeout), programs):
+            if done.problem:
+                outcome = Judged(done.program, seconds=done.seconds, problem=done.problem)
+            else:
+                outcome = judge(done.program, done.trace, done.seconds, packs)
+            outcomes.append(outcome)
+            told = outcome.problem or f"{outcome.level('error')} errors, {outcome.level('warning')} warnings"
+            print(f"{done.program.name}  {told}  {done.seconds:.1f}", file=sys.stderr, flush=True)
+    return outcomes
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repositories", type=Path, required=True, metavar="DIR", help="directory of the clones")
     parser.add_argument("--scratch", type=Path, required=True, help="keep the traces here and use those that are there")
     parser.add_argument("--only", action="append", metavar="NAME", help="programs whose name begins so; repeatable")
     parser.add_argument("--part", choices=("all", "development", "hold-out"), default="all")
-    parser.add_argument("--same", action="store_true", help="compare runs with the probe and without")
+    parser.add_argument(
+        "--same", action="store_true", help="compare runs with the probe and without, and audit nothing"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="programs at a time (default: %(default)s)")
-    parser.add_argument("--timeout", type=float, default=180.0, help="seconds for one run (default: %(default)s)")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds for one run (default: %(default)s)")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page to FILE instead of printing it")
+    parser.add_argument("--before", type=Path, metavar="FILE", help="text that goes in front of the tables")
     arguments = parser.parse_args()
     programs = selected(arguments.only, arguments.part)
     repositories, scratch = arguments.repositories.resolve(), arguments.scratch.resolve()
-    step = compare if arguments.same else record
-    begin, wrong, rows = time.perf_counter(), 0, []
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        for done in pool.map(lambda program: step(program, repositories, scratch, arguments.timeout), programs):
-            if isinstance(done, Same):
-                wrong += done.wrong
-                rows.append((done.program.name, done.verdict, " ".join(f"{each:.1f}" for each in done.seconds)))
-            else:
-                wrong += bool(done.problem)
-                rows.append((done.program.name, done.problem or "recorded", f"{done.seconds:.1f}"))
-            print("  ".join(rows[-1]), file=sys.stderr, flush=True)
-    print(markdown_table(("program", "outcome", "seconds"), rows))
-    print(f"\n{time.perf_counter() - begin:.0f} s in all; {', '.join(f'{k} {v}' for k, v in machine().items())}")
-    return int(bool(wrong))
+    if arguments.same:
+        return check_all_same(programs, repositories, scratch, arguments)
+    outcomes = audit_all(programs, repositories, scratch, arguments)
+    before = arguments.before.read_text(encoding="utf-8").rstrip() + "\n\n" if arguments.before else ""
+    text = before + page(outcomes, machine(), [pack.name for pack in shipped()]) + "\n"
+    if arguments.write:
+        arguments.write.write_text(text, encoding="utf-8")
+    else:
+        print(text)
+    return int(any(outcome.problem for outcome in outcomes))
 
 
 if __name__ == "__main__":

@@ -106,7 +106,9 @@ def findings(outcomes: Sequence[Judged]) -> str:
             why = f"**{looked.verdict}**: {looked.because}" if looked else "**not looked at yet**"
             place = f" ({told.where})" if told.where else ""
             rules = ", ".join(told.rules)
-            lines.append(f"- [{each.program.name}]({each.program.address}), {told.level}, {rules}: {told.sentence}{place}")
+            lines.append(
+                f"- [{each.program.name}]({each.program.address}), {told.level}, {rules}: {told.sentence}{place}"
+            )
             lines.append(f"  {why}")
     return "\n".join(lines) or "None."
 

@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from histories import checkout, put
 from measure import environment, run
+from trees import checkout, put
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -103,8 +103,7 @@ def plain_text(folder: Path) -> None:
 def instructions(folder: Path) -> None:
     lines = text(400).splitlines()
     rows = [
-        {"instruction": ask, "input": "", "output": answer}
-        for ask, answer in zip(lines[::2], lines[1::2], strict=True)
+        {"instruction": ask, "input": "", "output": answer} for ask, answer in zip(lines[::2], lines[1::2], strict=True)
     ]
     data_set(folder, "default", {"train": rows})
 
