@@ -10,6 +10,7 @@ parameters after every step, has to be the same. The exit status is 1 when a run
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ from measure import REPOSITORY, machine, markdown_table, print_facts, run, train
 from public_judge import judge, shipped
 from public_page import Judged, page
 from public_programs import Program, Tree, load_programs, make_tree, plain
+
+SECONDS = re.compile(r"[\d.]+m?s")
 
 
 @dataclass(frozen=True)
@@ -110,13 +113,13 @@ def compare(program: Program, repositories: Path, scratch: Path, timeout: float)
 def verdict(first: list[str], again: list[str], probed: list[str]) -> tuple[str, bool]:
     """What is the same in the words of two runs without the probe and of one with it, and whether anything is not.
 
-    A word that already differs between the two runs without it, such as seconds, says nothing.
+    A word that already differs between the two runs without it says nothing, and neither do seconds.
     """
     if len(first) != len(again) or any(is_digest(word) and word not in again for word in first):
         return "not to be compared: without the probe no two runs are alike", False
     if len(first) != len(probed):
         return f"{len(first)} words without the probe, {len(probed)} with it", True
-    sure = [number for number, word in enumerate(first) if word == again[number]]
+    sure = [number for number, word in enumerate(first) if word == again[number] and not SECONDS.fullmatch(word)]
     other = [(first[number], probed[number]) for number in sure if first[number] != probed[number]]
     if other:
         return f"{len(other)} of {len(sure)} words differ, the first: {other[0][0]} and {other[0][1]}", True
