@@ -167,6 +167,8 @@ class Config:
     jobs: Jobs | None = None
     """How many runs are made at a time; None where nothing is said."""
     audit: AuditConfig = field(default_factory=AuditConfig)
+    audits: bool = False
+    """Whether candidates are audited beside their check; said on the command line only."""
 
 
 def load(start: Path, file: Path | None = None) -> Config:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
 from pathlib import Path
 
-from rich.console import Console
-
 from pytest_traincheck.audit_config import DEFAULT_SECONDS, DEFAULT_STEPS
-from pytest_traincheck.check.audited import Audit
 from pytest_traincheck.cli import options, output
 from pytest_traincheck.cli.status import status_of_outcomes
-from pytest_traincheck.cli.streams import command_out, styled_output
+from pytest_traincheck.cli.streams import command_out
 from pytest_traincheck.config import Config, ConfigError, load, load_nearest
 from pytest_traincheck.launch import run_directory
 from pytest_traincheck.launch.progress import progress_for
-from pytest_traincheck.report.audit.github import publish
 from pytest_traincheck.report.audit.html import write_html
 from pytest_traincheck.report.audit.json_report import write_json
 from pytest_traincheck.report.audit.junit import write_junit
-from pytest_traincheck.report.audit.terminal import render_audit
+from pytest_traincheck.report.audit.publish import publish
 from pytest_traincheck.workflow import INPUT_ERRORS
 from pytest_traincheck.workflow.audit import AuditRequest, audit
 from pytest_traincheck.workflow.packs import packs_for
@@ -70,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     except INPUT_ERRORS as error:
         return output.refuse(arguments, [("audit", error)])
     found = audit(request, progress_for())
-    show(found)
+    output.show_audit(found)
     for path, write in ((arguments.json, write_json), (arguments.junit, write_junit), (arguments.html, write_html)):
         if path is not None:
             write(path, [found])
@@ -103,13 +97,3 @@ def _request(arguments: argparse.Namespace) -> AuditRequest:
 def _config(arguments: argparse.Namespace) -> Config | None:
     """The configuration, where there is one: an audit needs none."""
     return load(Path.cwd(), arguments.config) if arguments.config is not None else load_nearest(Path.cwd())
-
-
-def show(found: Audit) -> None:
-    """Print an audit; in colours when stdout is a terminal."""
-    width = shutil.get_terminal_size((100, 24)).columns
-    text = render_audit(found, width=width)
-    if sys.stdout.isatty():
-        Console(file=styled_output(), width=width, highlight=False).print(text)
-    else:
-        print(text.plain)

@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.cli import options, output
 from pytest_traincheck.cli.status import Status
-from pytest_traincheck.config import DEFAULT_TIMEOUT
+from pytest_traincheck.config import DEFAULT_TIMEOUT, ConfigError
 from pytest_traincheck.launch import run_directory
 from pytest_traincheck.launch.limit import limited
 from pytest_traincheck.launch.progress import progress_for
@@ -35,6 +35,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.seed_by is not None and arguments.seed is None:
+        raise ConfigError(f"--seed-by {arguments.seed_by} has no seed to begin with. Give one: --seed 0")
     run_dir = arguments.output.absolute()
     # Made here, so that a path which cannot be written is bad input and not a failed run.
     run_directory.require_usable(run_dir)

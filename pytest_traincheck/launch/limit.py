@@ -42,17 +42,14 @@ def limited(steps: int | None, seconds: float | None = None) -> Limit | None:
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a run came. `ended` and `missing` are ranks that ended at the limit, and others of the same launch that
-    did not come.
+    """How far the training processes of a run came, by rank: those that ended at the limit, those that were waited for
+    there and did not come, and those that ended in another way.
     """
 
     ended: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
+    otherwise: tuple[int, ...] = ()
     steps: int = 0
-
-    @property
-    def by_all(self) -> bool:
-        return bool(self.ended) and not self.missing
 
 
 class Overdue(Exception):
@@ -61,15 +58,14 @@ class Overdue(Exception):
 
 def reached(run_dir: Path) -> Reached:
     """What the training processes of a run say of its limit."""
-    found = [(meta, meta["limit"]) for _, meta in _metas(run_dir)]
-    training = [(meta, told) for meta, told in found if told.get("taken") or told.get("ended")]
-    ended = sorted({int(meta.get("rank", 0)) for meta, told in training if told.get("ended")})
-    missing = {int(rank) for _, told in training for rank in told.get("missing") or ()}
-    # One that neither came to the limit nor to its own end has left the others waiting, or was ended with them.
-    missing |= {
-        int(meta.get("rank", 0)) for meta, told in training if not told.get("ended") and not meta.get("finished")
-    }
-    return Reached(tuple(ended), tuple(sorted(missing)), max((int(told["taken"]) for _, told in training), default=0))
+    found = [(int(meta.get("rank", 0)), meta["limit"]) for _, meta in _metas(run_dir)]
+    training = [(rank, told) for rank, told in found if told.get("taken") or told.get("ended")]
+    return Reached(
+        ended=tuple(sorted({rank for rank, told in training if told.get("ended")})),
+        missing=tuple(sorted({int(rank) for _, told in training for rank in told.get("missing") or ()})),
+        otherwise=tuple(sorted({rank for rank, told in training if not told.get("ended")})),
+        steps=max((int(told["taken"]) for _, told in training), default=0),
+    )
 
 
 def cut(run_dir: Path) -> bool:
@@ -115,11 +111,11 @@ class Judged:
 def judge(limit: Limit, run_dir: Path, *, timed_out: bool) -> Judged | None:
     """What a limit has to do with a run that ended badly, or had to be ended (`timed_out`); None: nothing."""
     found = reached(run_dir)
-    if found.by_all:
+    if found.ended and not found.missing and not found.otherwise:
         # How it was left is no part of what is compared: a handler of its own may have made another exit status of it.
         late = f"had come to its limit, step {found.steps}, and did not leave within {GRACE_S:g} s: it was ended"
         return Judged(counts=True, note=late if timed_out else "")
-    if found.ended:
+    if found.missing:
         return Judged(
             counts=False,
             what=f"was to end after {found.steps} steps: {ranks(found.ended)} did, {ranks(found.missing)} did not come "

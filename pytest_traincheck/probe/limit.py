@@ -67,7 +67,7 @@ class Limit:
         self._thread: threading.Thread | None = None
         """Which one took the last step."""
         self._told: dict[int, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     # counting
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_traincheck.check.result import CheckResult, Incident, Outcome
 from pytest_traincheck.report import wording
+from pytest_traincheck.report.audit.github import annotation_lines as audit_lines
 from pytest_traincheck.report.github_command import Place, command, position
 from pytest_traincheck.report.markdown import fenced, inline
 from pytest_traincheck.text import one_line, plural
@@ -31,6 +32,11 @@ def annotation_lines(results: Sequence[CheckResult], places: Mapping[str, Place]
     errors = [line for result in results for line in _annotations(result, places.get(result.pipeline))]
     # GitHub counts warnings and errors apart.
     warnings = [line for result in results for line in _warning_lines(result, places.get(result.pipeline))]
+    for result in results:
+        if result.audit is not None:
+            found = audit_lines(result.audit, places.get(result.pipeline))
+            errors += [line for line in found if line.startswith("::error ")]
+            warnings += [line for line in found if not line.startswith("::error ")]
     warnings = warnings[:ANNOTATIONS_LIMIT]
     more = len(errors) - ANNOTATIONS_LIMIT
     if more <= 0:

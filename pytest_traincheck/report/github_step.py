@@ -13,6 +13,7 @@ from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.launch.git import find_repository
 from pytest_traincheck.report import github
 from pytest_traincheck.report.errors import ReportError
+from pytest_traincheck.report.github_command import Place
 
 
 class Mode(str, Enum):
@@ -62,11 +63,11 @@ def _append(path: Path, summary: Callable[[int], str]) -> None:
         raise ReportError(f"Cannot write the job summary to {path}: {error.strerror or error}. {remedy}") from error
 
 
-def places_of(directories: Mapping[str, Path]) -> dict[str, github.Place]:
+def places_of(directories: Mapping[str, Path]) -> dict[str, Place]:
     """Where pipelines ran, as far as that is in a repository."""
-    places: dict[str, github.Place] = {}
+    places: dict[str, Place] = {}
     for pipeline, cwd in directories.items():
         repository = find_repository(cwd)
         if repository is not None:
-            places[pipeline] = github.Place(repository.top, cwd)
+            places[pipeline] = Place(repository.top, cwd)
     return places

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import shlex
 import time
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from pytest_traincheck.audit_config import DEFAULT_SECONDS, DEFAULT_STEPS, Allow
 from pytest_traincheck.check.audit import audit_run
 from pytest_traincheck.check.audited import Audit
-from pytest_traincheck.check.result import RunError, SideInfo
+from pytest_traincheck.check.result import RunError, SideInfo, Warned
 from pytest_traincheck.config import Config
 from pytest_traincheck.launch.git import describe_head
 from pytest_traincheck.launch.limit import Limit
@@ -21,13 +20,17 @@ from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.run import RunRequest, RunStatus, execute
 from pytest_traincheck.observing import extensions
-from pytest_traincheck.packs.model import Pack
+from pytest_traincheck.packs.model import Level, Pack
 from pytest_traincheck.redaction import redacted
 from pytest_traincheck.scratch import scratch_directory
 from pytest_traincheck.trace import Run, load_run
 from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.workflow.exceptions import today
+from pytest_traincheck.workflow.packs import AuditPlan
 from pytest_traincheck.workflow.silence import silenced
 
+GOLDEN = "golden"
+"""The kind of a warning about the golden itself."""
 
 LEAVING_S = 120.0
 """Seconds beyond its limit after which a run is ended that does not end itself."""
@@ -88,9 +91,24 @@ def audit(request: AuditRequest, progress: Progress) -> Audit:
             return replace(empty, errors=(RunError("", str(error)),))
         found = audit_trace(run, request.packs, empty)
         environment = replace(empty.candidate, environment=read_environment(run_dir))
-    found = replace(found, candidate=environment)
     root = request.config.root if request.config is not None else request.cwd
-    return silenced(found, request.allow, root=root, cwd=request.cwd, today=datetime.date.today())
+    return silenced(replace(found, candidate=environment), request.allow, root=root, cwd=request.cwd, today=today())
+
+
+def audit_beside(name: str, run: Run, plan: AuditPlan, cwd: Path) -> Audit:
+    """The audit of a run that is checked as well, in the directory `cwd`."""
+    found = audit_trace(run, plan.packs, Audit(name=name))
+    return silenced(found, plan.allow, root=plan.root, cwd=cwd, today=today())
+
+
+def laws_broken(audit: Audit) -> tuple[Warned, ...]:
+    """What a golden's own code does that no right program does: it is learned with the rest, and nobody would see."""
+    return tuple(
+        Warned(GOLDEN, f"the golden breaks the law `{finding.rule.id}`: {cause.title}", cause.source)
+        for finding in audit.findings
+        for cause in [finding.incident.cause]
+        if finding.rule.level is Level.LAW
+    )
 
 
 def audit_trace(run: Run, packs: Sequence[Pack], empty: Audit) -> Audit:

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_traincheck.audit_config import Allow
 from pytest_traincheck.config import Config
 from pytest_traincheck.packs import store
 from pytest_traincheck.packs.model import Pack
+
+
+@dataclass(frozen=True)
+class AuditPlan:
+    """What runs are audited with. `root` is the directory of the configuration."""
+
+    packs: tuple[Pack, ...]
+    allow: tuple[Allow, ...]
+    root: Path
+
+
+def audit_plan(config: Config) -> AuditPlan:
+    """As configured. Raises `PackError`."""
+    return AuditPlan(packs_for((), config, config.root), config.audit.allow, config.root)
 
 
 def packs_for(named: Sequence[str], config: Config | None, cwd: Path) -> tuple[Pack, ...]:

@@ -71,8 +71,8 @@ class ClipsNothing(Law):
     expected = "clipping finds gradients"
     because = Reason(
         "clip-without-gradients",
-        "A norm of exactly 0 in every step means that the clipping function was given nothing: an iterator that is used "
-        "up, parameters of another model, or gradients that are not computed yet.",
+        "A norm of exactly 0 in every step means that the clipping function was given nothing: an iterator that is "
+        "used up, parameters of another model, or gradients that are not computed yet.",
         _CLIP,
         "Hand over `model.parameters()` anew in each step, or a list; a generator is empty after its first use.",
     )
@@ -104,8 +104,8 @@ class ClipScaled(Law):
         _AMP,
         "Call `scaler.unscale_(optimizer)` between `backward` and clipping.",
     )
-    right = "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\nclip_grad_norm_(model.parameters(), 1.0)\nscaler.step(optimizer)"
-    wrong = "scaler.scale(loss).backward()\nclip_grad_norm_(model.parameters(), 1.0)\nscaler.step(optimizer)"
+    right = "scaler.scale(loss).backward()\nscaler.unscale_(optimizer)\nclip_grad_norm_(p, 1.0)\nscaler.step(optimizer)"
+    wrong = "scaler.scale(loss).backward()\nclip_grad_norm_(p, 1.0)\nscaler.step(optimizer)"
     place = Place.PREPARATION
     deviation = Deviation.MISPLACED
 
@@ -115,7 +115,7 @@ class ClipScaled(Law):
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
         return Told(f"`{process.api[row]}` is called before the gradients of the scaled loss are unscaled, first "
-                    f"{in_step(run, examples, broken)}.", "clipping of gradients that carry the loss scale")  # fmt: skip
+                    f"{in_step(run, examples, broken)}.", "clipping of scaled gradients")  # fmt: skip
 
 
 class StepsSkipped(Law):
@@ -164,7 +164,9 @@ def _in_place(process: Process, position: int) -> Examples:
     found: dict[int, bool] = {}
     for row in rows.tolist():
         begin, end = int(process.events["seq"][row]), int(process.events["end"][row])
-        verdicts = [verdict for mine in steps.values() if (verdict := _of_optimizer(process, mine, begin, end)) is not None]
+        verdicts = [
+            verdict for mine in steps.values() if (verdict := _of_optimizer(process, mine, begin, end)) is not None
+        ]
         if verdicts:
             found[row] = any(verdicts)
     return table(process, position, list(found.values()), list(found)) if found else EMPTY
@@ -198,7 +200,9 @@ def _clipped_norms(process: Process, position: int) -> Examples:
     chosen = [mine for mine in chosen if len(mine) > 1]
     if not chosen:
         return EMPTY
-    return table(process, position, [bool((values[mine] != 0).any()) for mine in chosen], [rows[mine[0]] for mine in chosen])
+    return table(
+        process, position, [bool((values[mine] != 0).any()) for mine in chosen], [rows[mine[0]] for mine in chosen]
+    )
 
 
 def _scaler_calls(process: Process, name: str) -> Ints:

@@ -49,8 +49,8 @@ class WorkersDiffer(Law):
         return _streams(run, "workers")
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
-        return Told(f"Workers of a DataLoader begin with the same state of {seen(examples, broken[0])}, and draw the same "
-                    "numbers.", "workers draw the same numbers")  # fmt: skip
+        return Told(f"Workers of a DataLoader begin with the same state of {seen(examples, broken[0])}, and draw the "
+                    "same numbers.", "workers draw the same numbers")  # fmt: skip
 
 
 class EpochsDiffer(Law):
@@ -88,8 +88,8 @@ class OrderDiffers(Law):
     expected = "another order in each epoch"
     because = Reason(
         "same-order-in-each-epoch",
-        "A `DistributedSampler` shuffles by its seed and the epoch that it was told. Without `set_epoch` each epoch has "
-        "the order of the first, and so has a loader whose generator is seeded anew.",
+        "A `DistributedSampler` shuffles by its seed and the epoch that it was told. Without `set_epoch` each epoch "
+        "has the order of the first, and so has a loader whose generator is seeded anew.",
         _SAMPLER,
         "Call `sampler.set_epoch(epoch)` before each epoch.",
         "An order that is fixed on purpose.",
@@ -181,7 +181,7 @@ class NewBatches(Law):
         return each_process(run, _batches)
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
-        return Told(f"The DataLoader gives the same batch as in the step before, first {in_step(run, examples, broken)}, "
+        return Told(f"The DataLoader gives the same batch as before, first {in_step(run, examples, broken)}, "
                     "and in most steps.", "the same batch in most steps")  # fmt: skip
 
 
@@ -229,13 +229,13 @@ def _loads(process: Process) -> tuple[Ints, Bools]:
 
 
 def _orders(process: Process, position: int) -> Examples:
-    """One example for each pass over shuffled training data but the first: whether a batch of it is another one than the
-    batch at the same place of the pass before. Only of data that is the same in all passes that can be known.
+    """One example for each pass over shuffled training data but the first: whether some batch of it is another one than
+    that at the same place of the pass before.
     """
     rows, _ = _loads(process)
     shuffled = _measured(process, "batch.shuffled")
-    chosen = {row: digest for row, digest in zip(process.parent_row[process.measures("batch.chosen")].tolist(),
-              process.events["digest"][process.measures("batch.chosen")].tolist(), strict=True)}  # fmt: skip
+    chosen = dict(zip(process.parent_row[process.measures("batch.chosen")].tolist(),
+              process.events["digest"][process.measures("batch.chosen")].tolist(), strict=True))  # fmt: skip
     holds, places = [], []
     previous: list[int] = []
     for part in _passes(process, rows):

@@ -47,7 +47,7 @@ class LeftOver(Law):
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         names = listed(variable_names(run, examples, np.array(broken)), 2)
         return Told(
-            f"Gradients of an earlier step are still in {names} when the optimizer steps {in_step(run, examples, broken)}: "
+            f"Gradients of an earlier step are in {names} when the optimizer steps {in_step(run, examples, broken)}: "
             "`zero_grad` is missing or misplaced.",
             "new gradients are added to those of earlier steps",
         )

@@ -65,8 +65,9 @@ class Unheld(Law):
         "parameter-in-no-optimizer",
         "A parameter that no optimizer holds keeps the values it began with, however good its gradients are.",
         _OPTIM,
-        "Hand all trainable parameters to an optimizer. Layers in a plain list or dictionary belong into `nn.ModuleList` "
-        "or `nn.ModuleDict`: `parameters()` does not see them otherwise. Freeze what is not to be trained.",
+        "Hand all trainable parameters to an optimizer. Layers in a plain list or dictionary belong into "
+        "`nn.ModuleList` or `nn.ModuleDict`: `parameters()` does not see them otherwise. Freeze what shall "
+        "not be trained.",
         "A model that gradients only pass through, and that is not frozen to save a line.",
     )
     right = "self.layers = nn.ModuleList(layers)\noptimizer = AdamW(model.parameters())"
@@ -231,8 +232,8 @@ class Idle(Law):
     expected = "an optimizer holds what the loss depends on"
     because = Reason(
         "optimizer-without-gradients",
-        "An optimizer whose parameters get no gradients does nothing in its steps: it holds frozen parameters, those of "
-        "another copy of the model, or such that were replaced after it was made.",
+        "An optimizer whose parameters get no gradients does nothing in its steps: it holds frozen parameters, those "
+        "of another copy of the model, or such that were replaced after it was made.",
         _OPTIM,
         "Make the optimizer from the parameters of the model that is called in training, after the model is complete "
         "(loaded, converted, wrapped, frozen).",
@@ -328,4 +329,3 @@ def rates(process: Process) -> np.ndarray:
     rows = variables.last(numbers, lines.column("begin"))
     values = process.events["value"]
     return np.where((numbers > 0) & (rows >= 0), values[np.maximum(rows, 0)], np.nan)
-

@@ -14,11 +14,13 @@ import numpy as np
 from pytest_traincheck.relations.base import EMPTY, Examples
 from pytest_traincheck.relations.batches import batches
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, seen, table
+from pytest_traincheck.relations.laws.places import arguments, calls_of, labels_of
 from pytest_traincheck.relations.laws.reason import Reason
+from pytest_traincheck.relations.loss_scale import multiples
 from pytest_traincheck.relations.meaning import Place
 from pytest_traincheck.relations.vocabulary import F
 from pytest_traincheck.trace import Process, Run
-from pytest_traincheck.trace.labels import Labels
+from pytest_traincheck.trace.labels import Ints
 from pytest_traincheck.trace.stages import TRAIN
 
 _GIVEN = "loss.input="
@@ -88,7 +90,9 @@ class LogarithmsWanted(Law):
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
         made = seen(examples, broken[0])
-        return Told(f"`{process.api[row]}` is given the output of `{made}`.", f"the output of `{made}` goes into the loss")
+        return Told(
+            f"`{process.api[row]}` is given the output of `{made}`.", f"the output of `{made}` goes into the loss"
+        )
 
 
 class NoNegativeLikelihood(Law):
@@ -128,8 +132,8 @@ class BinaryTargets(Law):
     expected = "targets between 0 and 1"
     because = Reason(
         "binary-targets-out-of-range",
-        "The targets of a binary cross-entropy are probabilities. Beyond 0 and 1 the loss has no minimum: the logits are "
-        "pushed on for ever.",
+        "The targets of a binary cross-entropy are probabilities. Beyond 0 and 1 the loss has no minimum: the logits "
+        "are pushed on for ever.",
         f"{_GENERATED}BCEWithLogitsLoss.html",
         "Bring the targets to 0 to 1, or use a regression loss.",
     )
@@ -154,8 +158,8 @@ class SameShape(Law):
     expected = "input and target have one shape"
     because = Reason(
         "loss-broadcasts",
-        "An input of shape (n, 1) and a target of shape (n,) are broadcast to (n, n): every prediction is compared with "
-        "every target, and the best that the model can do is to predict their mean.",
+        "An input of shape (n, 1) and a target of shape (n,) are broadcast to (n, n): every prediction is compared "
+        "with every target, and the best that the model can do is to predict their mean.",
         f"{_GENERATED}MSELoss.html",
         "Bring both to one shape, as with `output.squeeze(-1)`.",
         "Broadcasting on purpose, such as one target for a whole picture.",
@@ -216,14 +220,12 @@ def _given(process: Process, position: int, wrong: Mapping[str, frozenset[str]])
                 made.append(by)
     if not rows:
         return EMPTY
-    names = sorted(set(made))
-    return table(process, position, holds, rows, None, {"api": process.api.take(np.array(rows))},
-                 Labels.of([names.index(name) for name in made], names))  # fmt: skip
+    return table(process, position, holds, rows, None, {"api": process.api.take(np.array(rows))}, labels_of(made))
 
 
-def _calls(process: Process, names: frozenset[str] | set[str]) -> np.ndarray:
-    rows = np.flatnonzero(process.is_call & process.api.isin(names))
-    return rows[process.stage[rows] == TRAIN]
+def _calls(process: Process, names: frozenset[str] | set[str]) -> Ints:
+    rows = calls_of(process, names)
+    return np.asarray(rows[process.stage[rows] == TRAIN])
 
 
 def _values(process: Process, position: int) -> Examples:
@@ -240,19 +242,14 @@ def _targets(process: Process, position: int) -> Examples:
     for (owner, given, stage), mine in batches(process).items():
         if stage == TRAIN and given == "target" and owner.startswith(f"{F}binary_cross_entropy"):
             for sort, text in (("negative", "below 0"), ("above one", "above 1")):
-                known = np.flatnonzero(~np.isnan(mine.facts[sort]))  # type: ignore[index]
+                known = np.flatnonzero(~np.isnan(mine.facts[sort]))
                 parents = process.parent_row[mine.rows[known]]
                 rows += parents.tolist()
-                holds += (mine.facts[sort][known] == 0).tolist()  # type: ignore[index]
+                holds += (mine.facts[sort][known] == 0).tolist()
                 observed += [text] * len(known)
     if not rows:
         return EMPTY
-    texts = ("below 0", "above 1")
-    return table(process, position, holds, rows, None, None, Labels.of([texts.index(text) for text in observed], texts))
-
-
-def _summaries(process: Process, row: int) -> Mapping[str, object]:
-    return process.raw.symbols["args"][int(process.events["args"][row])].get("values") or {}
+    return table(process, position, holds, rows, None, None, labels_of(observed))
 
 
 def _shape(value: object) -> tuple[int, ...] | None:
@@ -264,7 +261,7 @@ def _shapes(process: Process, position: int) -> Examples:
     names = {f"{F}{name}" for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "gaussian_nll_loss")}
     rows, holds, texts = [], [], []
     for row in _calls(process, names).tolist():
-        values = _summaries(process, row)
+        values = arguments(process, row)
         shapes = [_shape(values.get(name)) for name in ("input", "target")]
         if shapes[0] is not None and shapes[1] is not None:
             rows.append(row)
@@ -272,12 +269,70 @@ def _shapes(process: Process, position: int) -> Examples:
             texts.append(f"an input of shape {shapes[0]} and a target of shape {shapes[1]}")
     if not rows:
         return EMPTY
-    names_of = sorted(set(texts))
-    return table(process, position, holds, rows, None, {"api": process.api.take(np.array(rows))},
-                 Labels.of([names_of.index(text) for text in texts], names_of))  # fmt: skip
+    return table(process, position, holds, rows, None, {"api": process.api.take(np.array(rows))}, labels_of(texts))
 
 
 def _reductions(process: Process, position: int) -> Examples:
     rows = _calls(process, {f"{F}kl_div"})
-    holds = [_summaries(process, row).get("reduction") != "mean" for row in rows.tolist()]
+    holds = [arguments(process, row).get("reduction") != "mean" for row in rows.tolist()]
     return table(process, position, holds, rows) if len(rows) else EMPTY
+
+
+class AccumulatedMean(Law):
+    """Losses of micro-batches are added up without dividing by how many there are, or divided twice."""
+
+    name = "AccumulatedMean"
+    subject = "torch.autograd.backward"
+    says = "Mean losses of micro-batches that are accumulated in one step are divided by how many there are"
+    expected = "each loss divided by the number of micro-batches"
+    because = Reason(
+        "accumulation-not-averaged",
+        "Gradients of several backward passes add up. Where each loss is a mean, the sum grows with the number of "
+        "passes, as if the learning rate did; divided twice it shrinks.",
+        "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
+        "Call `(loss / passes).backward()`; frameworks that accumulate for you divide themselves.",
+        "Sums that are meant, with a learning rate to match.",
+    )
+    right = "for part in parts:\n    (loss(part) / len(parts)).backward()\noptimizer.step()"
+    wrong = "for part in parts:\n    loss(part).backward()\noptimizer.step()"
+    place = Place.LOSS
+    depth = 2
+
+    def places(self, run: Run) -> Examples:
+        return each_process(run, _accumulated)
+
+    def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
+        return Told(f"Gradients of several micro-batches are accumulated, and {seen(examples, broken[0])}.",
+                    seen(examples, broken[0]))  # fmt: skip
+
+
+def _accumulated(process: Process, position: int) -> Examples:
+    """One example for each step that accumulates passes from one line, each of one mean loss, divided by their number
+    or by 1 or by its square. Other multiples say that something else is done.
+    """
+    table_of = multiples(process)
+    ratios = dict(zip(table_of.rows.tolist(), table_of.ratio["mean"].tolist(), strict=True))
+    passes: dict[tuple[int, int], list[int]] = {}
+    for row in table_of.rows.tolist():
+        passes.setdefault((int(process.window[row]), int(process.events["src"][row])), []).append(row)
+    rows, holds, texts = [], [], []
+    several = {window for (window, _), mine in passes.items() if len(mine) > 1}
+    if 2 * len(several) < process.windows:
+        return EMPTY  # Now and then two passes meet in one step, as at the end of an epoch.
+    for (window, _), mine in passes.items():
+        count = len(mine)
+        mean = ratios[mine[0]]
+        if count < 2 or window >= process.windows or any(abs(ratios[row] - mean) > _EXACT * abs(mean) for row in mine):
+            continue
+        for factor, text in ((1.0, "the mean losses are added up"), (count**-2, "each loss is divided twice"),
+                             (1 / count, "")):  # fmt: skip
+            if abs(mean - factor) < _EXACT * factor:
+                rows.append(mine[0])
+                holds.append(not text)
+                texts.append(text)
+    if not rows:
+        return EMPTY
+    return table(process, position, holds, rows, None, None, labels_of(texts))
+
+
+_EXACT = 1e-3

@@ -12,12 +12,13 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples
 from pytest_traincheck.relations.context import call_context, module_roots
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, table
+from pytest_traincheck.relations.laws.places import arguments, calls_of
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Place
 from pytest_traincheck.relations.vocabulary import F
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Bools, Ints
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import EVAL, INIT, TRAIN
 from pytest_traincheck.trace.variables import Variables
 
@@ -67,8 +68,8 @@ class NoDropoutInEvaluation(Law):
     expected = "no dropout in evaluation"
     because = Reason(
         "dropout-in-evaluation",
-        "With dropout a prediction is noise around what the model knows: metrics are worse than they need be and differ "
-        "each time, and a teacher teaches noise.",
+        "With dropout a prediction is noise around what the model knows: metrics are worse than they need be and "
+        "differ each time, and a teacher teaches noise.",
         _MODES,
         "Call `eval()` before evaluation and on teachers. Attention that is given `dropout_p` wants it to be 0 then.",
         "Monte-Carlo dropout.",
@@ -197,31 +198,21 @@ def _feeds(process: Process, entries: Ints) -> Bools:
     return np.asarray(np.isin(own, _held_roots(process)) & (next_root >= 0) & (next_root != own))
 
 
-def _argument(process: Process, rows: Ints, names: tuple[str, ...]) -> list[object]:
-    """The first of several arguments that each call has."""
-    found: list[object] = []
-    for number in process.events["args"][rows].tolist():
-        values = process.raw.symbols["args"][number].get("values") or {}
-        found.append(next((values[name] for name in names if name in values), None))
-    return found
-
-
 def _dropouts(process: Process, position: int) -> Examples:
-    rows = _asked(process, np.flatnonzero(process.is_call & process.api.isin(_DROPOUTS)))
+    rows = _asked(process, calls_of(process, _DROPOUTS))
     if not len(rows):
         return EMPTY
-    switched = _argument(process, rows, ("training",))
-    rate = _argument(process, rows, ("p", "dropout_p"))
-    holds = [not share or flag is False for share, flag in zip(rate, switched, strict=True)]
+    given = [arguments(process, row) for row in rows.tolist()]
+    holds = [not values.get("p", values.get("dropout_p")) or values.get("training") is False for values in given]
     return table(process, position, holds, rows, None, {"api": process.api.take(rows), **_kept(process, rows)})
 
 
 def _batch_norms(process: Process, position: int) -> Examples:
-    rows = _asked(process, np.flatnonzero(process.is_call & process.api.isin({f"{F}batch_norm"})))
+    rows = _asked(process, calls_of(process, {f"{F}batch_norm"}))
     rows = rows[~_follows(process)[process.events["mod"][rows]]]
     if not len(rows):
         return EMPTY
-    holds = [flag is not True for flag in _argument(process, rows, ("training",))]
+    holds = [arguments(process, row).get("training") is not True for row in rows.tolist()]
     return table(process, position, holds, rows, None, _kept(process, rows))
 
 
@@ -238,8 +229,8 @@ def _follows(process: Process) -> Bools:
         if not len(ids) or not len(ends):
             return np.zeros(len(raw), dtype=bool)
         moved = ids[variables.changed(ids, np.full(len(ids), process.steps[0].begin), np.full(len(ids), _EVER))]
-        places = {(variables.symbols[number].get("root", 0), str(variables.symbols[number].get("name", "")).rpartition(".")[0])
-                  for number in moved.tolist()}  # fmt: skip
+        symbols = [variables.symbols[number] for number in moved.tolist()]
+        places = {(symbol.get("root", 0), str(symbol.get("name", "")).rpartition(".")[0]) for symbol in symbols}
         return np.array([(symbol.get("root", 0), symbol.get("path", "")) in places for symbol in raw], dtype=bool)
 
     return process.memo("modules that follow", compute)
@@ -258,7 +249,7 @@ def _evaluations(process: Process, position: int) -> Examples:
     return table(process, position, process.grad_mode[rows] == 0, rows, None, {"training": context["training"]})
 
 
-def _kept(process: Process, rows: Ints) -> dict[str, object]:
+def _kept(process: Process, rows: Ints) -> dict[str, Labels]:
     context = call_context(process, rows)
     return {"stage": context["stage"]}
 

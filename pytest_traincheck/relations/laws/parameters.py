@@ -1,35 +1,29 @@
-"""Parameters: each in memory of its own, changed by steps and by nothing else, and copies that follow.
+"""Parameters: each in memory of its own, drawn once, frozen before training, and changed by steps for good.
 
-A momentum encoder that is the query encoder under another name, an average that keeps its first weights, an update that
-somebody writes back: the program runs, and part of it does nothing.
+A momentum encoder that is the query encoder under another name, an update that somebody writes back, layers that begin
+alike: the program runs, and part of it does nothing.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from pytest_traincheck.relations.averages import Averages, Keeps
 from pytest_traincheck.relations.base import EMPTY, Examples, listed, variable_names
-from pytest_traincheck.relations.carried import Carried, StateIsKept
-from pytest_traincheck.relations.context import requires_grad, trained_roots, variable_context
-from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, table, transferable
+from pytest_traincheck.relations.context import requires_grad, trained_roots
+from pytest_traincheck.relations.laws.law import Law, Told, each_process, table
+from pytest_traincheck.relations.laws.places import digests, weights
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints
-from pytest_traincheck.trace.stages import EVAL, TRAIN
 from pytest_traincheck.trace.variables import Variables
 
 _OPTIM = "https://docs.pytorch.org/docs/stable/optim.html"
-_AVERAGES = "https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema"
-_SERIAL = "https://docs.pytorch.org/docs/stable/notes/serialization.html"
 _INIT = "https://docs.pytorch.org/docs/stable/nn.init.html"
 _OFTEN = 3
 """Initialisations of one parameter: by its layer, by the model, and by one that it lies in."""
 _LEAST_STEPS = 3
-_HALF, _NOTHING, _SAME = 0.5, 0.001, 0.02
-"""Share of itself that an average keeps at least; what counts as none, and as the same."""
 
 
 class OwnMemory(Law):
@@ -44,7 +38,7 @@ class OwnMemory(Law):
         "A parameter that is a view of another one changes whenever that one does. A copy that shares memory with its "
         "model, such as a momentum encoder or a target, is no copy.",
         "https://docs.pytorch.org/docs/stable/tensor_view.html",
-        "Copy with `copy.deepcopy(model)` or `p.detach().clone()`; `state_dict()` and `.data` return the memory itself.",
+        "Copy with `copy.deepcopy(model)` or `p.detach().clone()`; `state_dict()` and `.data` are the memory itself.",
         "Views of one flat buffer, where a framework packs all parameters into it.",
     )
     right = "target = copy.deepcopy(model)"
@@ -89,117 +83,6 @@ class StepStays(Law):
                     "updates are written back")  # fmt: skip
 
 
-class CopyFollows(Law):
-    """A copy of a trained model that is only evaluated keeps its first values."""
-
-    name = "CopyFollows"
-    subject = "torch.optim.swa_utils.AveragedModel.update_parameters"
-    says = "A copy of a trained model that is evaluated changes with it"
-    expected = "the copy is updated"
-    because = Reason(
-        "copy-never-updated",
-        "An average of the weights that is never updated is the model as it was before training, and so are its metrics.",
-        _AVERAGES,
-        "Update the copy after each optimizer step.",
-        "A copy of the untrained model that results are compared with.",
-    )
-    right = "optimizer.step()\nema.update_parameters(model)"
-    wrong = "ema = AveragedModel(model)\n...\nevaluate(ema)  # never updated"
-    place = Place.AVERAGING
-    depth = 4
-    deviation = Deviation.NEVER
-
-    def places(self, run: Run) -> Examples:
-        return each_process(run, _copies)
-
-    def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
-        process, row = first_of(run, examples, broken)
-        return Told(f"`{process.module_name(row)}` began as a copy of a model that is trained, is evaluated, and still has "
-                    "its first values.", "the copy never changes")  # fmt: skip
-
-
-class CopyKeepsMost(Law):
-    """An average of weights keeps less of itself than it takes of the model."""
-
-    name = "CopyKeepsMost"
-    subject = "torch.optim.swa_utils.get_ema_multi_avg_fn"
-    says = "A copy that follows a model by averages keeps at least half of itself in an update"
-    expected = "a decay near 1"
-    because = Reason(
-        "decay-swapped",
-        "A moving average with a decay below one half is all but the last weights: decay and 1 - decay are swapped.",
-        _AVERAGES,
-        "Write `copy.lerp_(p, 1 - decay)` with a decay of 0.99 and more.",
-    )
-    right = "mine.lerp_(p, 1 - decay)"
-    wrong = "mine.lerp_(p, decay)"
-    place = Place.AVERAGING
-    depth = 2
-
-    def places(self, run: Run) -> Examples:
-        return _shares(run)
-
-    def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
-        return Told("An average of weights keeps less than half of itself in an update: its decay and what is left of it "
-                    "are swapped.", "a decay below one half")  # fmt: skip
-
-
-class StateKept(Law):
-    """An optimizer loses its state between steps."""
-
-    name = "StateKept"
-    subject = "torch.optim.Optimizer"
-    says = "An optimizer keeps its state (momentum, moments) from step to step"
-    expected = "state is carried on"
-    because = Reason(
-        "optimizer-state-lost",
-        "Momentum, moments and step counts that begin anew make of Adam or L-BFGS little more than a signed gradient.",
-        _OPTIM,
-        "Make the optimizer once, before the loop.",
-        "A restart that is meant.",
-    )
-    right = "optimizer = Adam(model.parameters())\nfor batch in loader: ..."
-    wrong = "for batch in loader:\n    optimizer = Adam(model.parameters())"
-    place = Place.RESUMED
-
-    def places(self, run: Run) -> Examples:
-        names = {process.names.optimizers[step.optimizer] for process in run.processes for step in process.steps}
-        parts = [Carried().examples(StateIsKept(name), run) for name in sorted(names)]
-        return transferable(Examples.concatenate(parts))
-
-    def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
-        process, row = first_of(run, examples, broken)
-        return Told(f"`{process.api[row]}` finds no state of its step before, first {in_step(run, examples, broken)}: it "
-                    "was made anew, or cleared.", "state is lost between steps")  # fmt: skip
-
-
-class OptimizerOnce(Law):
-    """A new optimizer is made for each step or two."""
-
-    name = "OptimizerOnce"
-    subject = "torch.optim.Optimizer"
-    says = "An optimizer makes more than one step before another one takes over its parameters"
-    expected = "one optimizer for the whole training"
-    because = Reason(
-        "optimizer-made-anew",
-        "An optimizer that is made anew for each step forgets its momentum, moments and history in between.",
-        _OPTIM,
-        "Make the optimizer once, before the loop.",
-        "Inner loops that begin anew, as in meta-learning.",
-    )
-    right = "optimizer = LBFGS(model.parameters())\nfor batch in loader: ..."
-    wrong = "for batch in loader:\n    optimizer = LBFGS(model.parameters())"
-    place = Place.RESUMED
-    deviation = Deviation.TOO_OFTEN
-
-    def places(self, run: Run) -> Examples:
-        return each_process(run, _made_anew)
-
-    def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
-        return Told(f"A new optimizer takes over the parameters of another one after a single step, first "
-                    f"{in_step(run, examples, broken)}.", "an optimizer for each step")  # fmt: skip
-
-
 class BeginsDifferent(Law):
     """Two weights of a model begin with the same values."""
 
@@ -209,8 +92,8 @@ class BeginsDifferent(Law):
     expected = "each weight is drawn by itself"
     because = Reason(
         "weights-begin-alike",
-        "Layers that begin alike are copies of one that was drawn once, or drawn with one seed; and a weight that begins "
-        "as another one and is no longer tied to it was cut loose from it.",
+        "Layers that begin alike are copies of one that was drawn once, or drawn with one seed; and a weight that "
+        "begins as another one and is no longer tied to it was cut loose from it.",
         _INIT,
         "Make each layer by itself; tie weights by assigning the parameter: `head.weight = embedding.weight`.",
         "Layers that are cloned on purpose, as `nn.TransformerEncoder` does, and a copy that follows.",
@@ -292,16 +175,6 @@ def _apart(process: Process, position: int) -> Examples:
     return table(process, position, ~np.isin(variable, sharing), rows, variable)
 
 
-def _digests(process: Process, variable: Ints, seq: Ints) -> Ints:
-    rows = Variables.of(process).last(variable, seq)
-    return np.where(rows >= 0, process.events["digest"][np.maximum(rows, 0)], 0).astype(np.int64)
-
-
-def _weights(process: Process, ids: Ints) -> Ints:
-    """Those with two dimensions or more."""
-    return ids[variable_context(process, ids)["shape"].isin(["matrix"])] if len(ids) else ids
-
-
 def _staying(process: Process, position: int) -> Examples:
     """One example for each weight that steps change: whether it is still changed when the next step begins, in more
     than half of them.
@@ -314,112 +187,25 @@ def _staying(process: Process, position: int) -> Examples:
     begin, end = lines.column("begin"), lines.column("end")
     following = {step.previous_end: step.begin for step in process.steps if step.previous_end}
     after = np.array([following.get(value, 0) for value in end.tolist()], dtype=np.int64)
-    before, made = _digests(process, first, begin), _digests(process, first, end)
-    later = _digests(process, first, after)
+    before, made = digests(process, first, begin), digests(process, first, end)
+    later = digests(process, first, after)
     counted = (after > 0) & (before != made) & (before != 0)
     undone = counted & (later == before)
     total = np.bincount(first[counted], minlength=len(variables.symbols))
     gone = np.bincount(first[undone], minlength=len(variables.symbols))
-    chosen = _weights(process, np.flatnonzero(total >= _LEAST_STEPS))
+    chosen = weights(process, np.flatnonzero(total >= _LEAST_STEPS))
     if not len(chosen):
         return EMPTY
     rows = dict(zip(first.tolist(), lines.column("row").tolist(), strict=True))
-    return table(process, position, 2 * gone[chosen] <= total[chosen], [rows[number] for number in chosen.tolist()], chosen)
-
-
-def _copies(process: Process, position: int) -> Examples:
-    """One example for each model that no optimizer holds, that began as a copy of one that is trained and has changed
-    by then, and that is called in evaluation alone, after some steps.
-    """
-    variables = Variables.of(process)
-    if len(process.steps) < _LEAST_STEPS:
-        return EMPTY
-    entries = process.forward_rows
-    roots = np.array([symbol.get("root", 0) for symbol in process.raw.symbols["mod"]], dtype=np.int64)
-    called = roots[process.events["mod"][entries]]
-    ids = _weights(process, variables.ids("parameter", tied=True))
-    begun = variables.last(ids, variables.first_seen(ids))
-    contents = np.where(begun >= 0, process.events["digest"][np.maximum(begun, 0)], 0)
-    trained = set(variables.root[variables.held].tolist()) & trained_roots(process)
-    rows, holds = [], []
-    for root in np.unique(called).tolist():
-        mine = entries[called == root]
-        evaluated = mine[process.window[mine] >= _LEAST_STEPS - 1]
-        own = variables.root[ids] == root
-        if root in trained or variables.held[ids[own]].any() or not len(evaluated) or not own.any():
-            continue
-        alone = (process.stage[mine] == EVAL).all() and not _within_training(process, mine)
-        copied = np.isin(contents[own], contents[np.isin(variables.root[ids], sorted(trained))])
-        if not alone or not copied.all():
-            continue
-        until = np.full(int(own.sum()), int(process.events["seq"][evaluated[-1]]))
-        moved = variables.changed(ids[own], np.full(len(until), process.steps[0].begin), until)
-        rows.append(int(evaluated[-1]))
-        holds.append(bool(moved.any()))
-    return table(process, position, holds, rows) if rows else EMPTY
-
-
-def _within_training(process: Process, entries: Ints) -> bool:
-    """Whether a model is called in most steps between the forward and the backward pass of a training step, as teachers
-    and references are.
-    """
-    backward = process.events["seq"][process.rows_of_type("autograd")]
-    training = process.entry_rows[process.stage[process.entry_rows] == TRAIN]
-    seq = process.events["seq"]
-    last_train = np.searchsorted(seq[training], seq[entries]) - 1
-    known = last_train >= 0
-    if not known.any() or not len(backward):
-        return False
-    begins = seq[training[last_train[known]]]
-    between = np.searchsorted(backward, seq[entries[known]]) == np.searchsorted(backward, begins)
-    return bool(between.any()) or len(np.unique(process.window[entries])) > process.windows // 2 + 1
-
-
-def _shares(run: Run) -> Examples:
-    """One example for each copy that keeps the same share of itself in two updates: a decay that grows in the first
-    steps may begin small. One that keeps nothing is copied outright.
-    """
-    averages = Averages()
-    kept: dict[tuple[int, str, str], list[tuple[float, int]]] = {}
-    for hypothesis in averages.hypotheses(run):
-        claim, found = hypothesis.claim, averages.examples(hypothesis.claim, run)
-        if isinstance(claim, Keeps) and len(found):
-            key = (int(found.process[0]), claim.copy, claim.of)
-            kept.setdefault(key, []).append((claim.kept, int(found.row[0])))
-    parts = []
-    for (position, _, _), updates in kept.items():
-        shares = [share for share, _ in updates if share > _NOTHING]
-        if len(shares) > 1 and max(shares) - min(shares) < _SAME * max(shares):
-            parts.append(table(run.processes[position], position, [min(shares) >= _HALF], [updates[0][1]]))
-    return Examples.concatenate(parts)
-
-
-def _made_anew(process: Process, position: int) -> Examples:
-    """One example for each optimizer that makes a step while none that holds the same parameters has made more."""
-    variables = Variables.of(process)
-    held: dict[int, frozenset[int]] = {}
-    counts: dict[int, int] = {}
-    for step in process.steps:
-        if step.optimizer not in held:
-            members = variables.membership(step.optimizer, step.begin).variables
-            held[step.optimizer] = frozenset(variables.first_name[members].tolist())
-        counts[step.optimizer] = counts.get(step.optimizer, 0) + 1
-    families: dict[frozenset[int], list[int]] = {}
-    for number, members in held.items():
-        families.setdefault(members, []).append(number)
-    first = {step.optimizer: step.row for step in reversed(process.steps)}
-    rows, holds = [], []
-    for numbers in families.values():
-        if sum(counts[number] for number in numbers) >= _LEAST_STEPS:
-            rows.append(first[numbers[-1]])
-            holds.append(len(numbers) < _LEAST_STEPS or any(counts[number] > 1 for number in numbers))
-    return table(process, position, holds, rows) if rows else EMPTY
+    return table(
+        process, position, 2 * gone[chosen] <= total[chosen], [rows[number] for number in chosen.tolist()], chosen
+    )
 
 
 def _beginning(process: Process, position: int) -> Examples:
     """One example for each weight of a trained model that is trained itself, unless it begins with one number."""
     variables = Variables.of(process)
-    ids = _weights(process, variables.ids("parameter"))
+    ids = weights(process, variables.ids("parameter"))
     ids = ids[np.isin(variables.root[ids], sorted(trained_roots(process))) & requires_grad(process)[ids]]
     ids = ids[variables.held[ids]]
     spread = process.measures("parameter.mean")

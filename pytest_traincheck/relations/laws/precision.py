@@ -8,6 +8,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, listed, variable_n
 from pytest_traincheck.relations.context import variable_context
 from pytest_traincheck.relations.laws.holdings import held
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, table
+from pytest_traincheck.relations.laws.places import arguments, calls_of
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Place
 from pytest_traincheck.relations.vocabulary import is_loss
@@ -49,7 +50,9 @@ class WeightsInFull(Law):
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         names = listed(variable_names(run, examples, np.array(broken)))
-        return Told(f"{names} are trained in half precision: small updates are rounded away.", "weights in half precision")
+        return Told(
+            f"{names} are trained in half precision: small updates are rounded away.", "weights in half precision"
+        )
 
 
 class ForwardUnderAutocast(Law):
@@ -131,7 +134,9 @@ class LossFinite(Law):
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
-        return Told(f"`{process.api[row]}` is not finite {in_step(run, examples, broken)}.", "a loss that is not finite")
+        return Told(
+            f"`{process.api[row]}` is not finite {in_step(run, examples, broken)}.", "a loss that is not finite"
+        )
 
 
 class GradientsFinite(Law):
@@ -254,7 +259,7 @@ def _backwards(process: Process, position: int) -> Examples:
 
 def _finite(process: Process, position: int) -> Examples:
     losses = {name for name in process.api.values if is_loss(name)}
-    rows = np.flatnonzero(process.is_call & process.api.isin(losses))
+    rows = calls_of(process, losses)
     rows = rows[(process.stage[rows] == TRAIN) & (process.grad_mode[rows] == 1)]
     if not len(rows):
         return EMPTY
@@ -294,7 +299,9 @@ def _zero_gradients(process: Process, position: int) -> Examples:
     if not len(chosen):
         return EMPTY
     row_of = dict(zip(first.tolist(), lines.column("row").tolist(), strict=True))
-    return table(process, position, zero[chosen] < total[chosen], [row_of[number] for number in chosen.tolist()], chosen)
+    return table(
+        process, position, zero[chosen] < total[chosen], [row_of[number] for number in chosen.tolist()], chosen
+    )
 
 
 def _arrivals(process: Process) -> np.ndarray:
@@ -319,8 +326,7 @@ def _kept_graphs(process: Process, position: int) -> Examples:
     rows = list(dict.fromkeys(rows))
     if not rows:
         return EMPTY
-    args = [process.raw.symbols["args"][number].get("values") or {}
-            for number in process.events["args"][np.array(rows)].tolist()]  # fmt: skip
+    args = [arguments(process, row) for row in rows]
     holds = [not (values.get("retain_graph") is True and not values.get("create_graph")) for values in args]
     created = [bool(values.get("create_graph")) for values in args]
     return table(process, position, holds, rows, None, {"create_graph": Labels.flags(np.array(created))})

@@ -15,6 +15,7 @@ from pytest_traincheck.relations.context import module_roots, trained_roots
 from pytest_traincheck.relations.distinct import INPUT, BetweenRanks, Distinct, Thing
 from pytest_traincheck.relations.generators import drawn_from
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, table, transferable
+from pytest_traincheck.relations.laws.places import digests
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Place
 from pytest_traincheck.trace import Process, Run
@@ -143,7 +144,7 @@ class RanksBeginEqual(Law):
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         names = listed(variable_names(run, examples, np.array(broken)))
-        return Told(f"{names} differ between ranks, and their gradients do not: averages of gradients of different models.",
+        return Told(f"{names} differ between ranks, and their gradients do not: different models are averaged.",
                     "averaged gradients of parameters that differ")  # fmt: skip
 
 
@@ -175,11 +176,6 @@ class NoRawModule(Law):
                     f"{in_step(run, examples, broken)}.", "the model is called beside its wrapper")  # fmt: skip
 
 
-def _digests(process: Process, variable: Ints, seq: Ints) -> Ints:
-    rows = Variables.of(process).last(variable, seq)
-    return np.where(rows >= 0, process.events["digest"][np.maximum(rows, 0)], 0).astype(np.int64)
-
-
 def _alike(run: Run, peers: tuple[int, ...], kind: str) -> tuple[Ints, list[Ints]]:
     """Variables of a kind with two dimensions or more that all ranks have under one name and in one shape, of the first
     rank, and the same ones of every rank.
@@ -201,7 +197,7 @@ def _equal_at(run: Run, peers: tuple[int, ...], columns: list[Ints], times: list
     """For each variable (rows) and time (columns) whether all ranks have the same content."""
     values = []
     for position, mine, at in zip(peers, columns, times, strict=True):
-        found = _digests(run.processes[position], np.repeat(mine, len(at)), np.tile(at, len(mine)))
+        found = digests(run.processes[position], np.repeat(mine, len(at)), np.tile(at, len(mine)))
         values.append(found.reshape(len(mine), len(at)))
     equal = np.ones(values[0].shape, dtype=bool)
     for other in values[1:]:
@@ -210,8 +206,8 @@ def _equal_at(run: Run, peers: tuple[int, ...], columns: list[Ints], times: list
 
 
 def _times(run: Run, peers: tuple[int, ...]) -> tuple[list[Ints], list[Ints], int]:
-    """Begins of the steps that all ranks take, the times at which parameters are compared after them, and how many steps
-    there are. What is sent around after a step is there when the next one begins.
+    """Begins of the steps that all ranks take, the times at which parameters are compared after them, and the number of
+    steps. What is sent around after a step is there when the next one begins.
     """
     count = min(len(run.processes[position].lead_steps) for position in peers)
     steps = [run.processes[position].lead_steps[:count] for position in peers]
@@ -242,7 +238,11 @@ def _between_replicas(run: Run, what: Thing) -> Examples:
     examples = transferable(Distinct().examples(BetweenRanks(what), run))
     alike = [peers[0] for peers in run.peers if replicas(run, peers)]
     kept = np.isin(examples.process, alike)
-    return Examples(examples.holds[kept], examples.process[kept], examples.row[kept], examples.variable[kept]) if kept.any() else EMPTY
+    return (
+        Examples(examples.holds[kept], examples.process[kept], examples.row[kept], examples.variable[kept])
+        if kept.any()
+        else EMPTY
+    )
 
 
 def _staying(run: Run, peers: tuple[int, ...]) -> Examples:
@@ -256,7 +256,9 @@ def _staying(run: Run, peers: tuple[int, ...]) -> Examples:
         return EMPTY
     at_first = _equal_at(run, peers, columns, [at[:1] for at in begins])[:, 0]
     later = _equal_at(run, peers, columns, after)
-    moved = Variables.of(process).changed(first, np.full(len(first), begins[0][0] - 1), np.full(len(first), after[0].max()))
+    moved = Variables.of(process).changed(
+        first, np.full(len(first), begins[0][0] - 1), np.full(len(first), after[0].max())
+    )
     chosen = at_first & moved & Variables.of(process).held[first]
     if not chosen.any():
         return EMPTY
@@ -278,7 +280,7 @@ def _averaged(run: Run, peers: tuple[int, ...]) -> Examples:
               for position, mine in zip(peers, columns, strict=True)]  # fmt: skip
     if not same.any():
         return EMPTY
-    equal = _equal_at(run, peers, owners, begins).any(axis=1)
+    equal = np.asarray(_equal_at(run, peers, owners, begins).any(axis=1))
     row = process.lead_steps[0].row
     return table(process, peers[0], equal, np.full(len(equal), row), owners[0])
 

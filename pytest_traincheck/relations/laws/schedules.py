@@ -14,12 +14,9 @@ from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Ints, Labels
-from pytest_traincheck.trace.variables import Variables
+from pytest_traincheck.trace.labels import Ints
 
 _ADJUST = "https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
-_INITIAL = "initial_lr"
-"""What a scheduler leaves in the groups of its optimizer when it is made."""
 _LEAST = 3
 """Steps of an optimizer after which a scheduler is missed."""
 
@@ -48,8 +45,8 @@ class SchedulerFirst(Law):
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
-        return Told(f"`{process.api[row]}` is called before the first step of its optimizer: the first learning rate is "
-                    "never used.", "the scheduler steps first")  # fmt: skip
+        return Told(f"`{process.api[row]}` is called before the first step of its optimizer: the first learning rate "
+                    "is never used.", "the scheduler steps first")  # fmt: skip
 
 
 class SchedulerTwice(Law):
@@ -99,8 +96,8 @@ class SchedulerIdle(Law):
         "Call `scheduler.step()` after `optimizer.step()`, or once an epoch where the schedule counts epochs.",
         "Runs that end before the first epoch does.",
     )
-    right = "scheduler = CosineAnnealingLR(optimizer, steps)\nfor batch in loader:\n    ...\n    optimizer.step()\n    scheduler.step()"
-    wrong = "scheduler = CosineAnnealingLR(optimizer, steps)\nfor batch in loader:\n    ...\n    optimizer.step()"
+    right = "scheduler = StepLR(optimizer, 10)\nfor batch in loader:\n    optimizer.step()\n    scheduler.step()"
+    wrong = "scheduler = StepLR(optimizer, 10)\nfor batch in loader:\n    optimizer.step()"
     place = Place.SCHEDULING
     deviation = Deviation.NEVER
 
@@ -181,19 +178,17 @@ def _made(process: Process, position: int) -> Examples:
     """One example for each optimizer that a scheduler was made for, where one would have been stepped by now: it was,
     or the optimizer has gone on after the end of a pass over the data, or there are no passes.
     """
-    variables = Variables.of(process)
+    marks = process.measures("scheduler.made")
+    made = set(process.events["opt"][marks].tolist())
     stepped = set(process.events["opt"][process.rows_of_type("scheduler")].tolist())
     loads = process.rows_of_type("data")
     ended = process.events["seq"][loads[(process.events["flags"][loads] & fmt.RAISED) != 0]].astype(np.int64)
     rows, holds = [], []
     for number, times in _times(process).items():
-        if not number:
-            continue
-        groups = variables.membership(number, int(times[-1])).hyper
-        if not any(_INITIAL in hyper for hyper in groups.values()):
+        if not number or number not in made | stepped:
             continue
         over = not len(loads) or bool(len(ended) and (times > ended.min()).any())
         if number in stepped or (over and len(times) >= _LEAST):
             rows.append(next(step.row for step in process.steps if step.optimizer == number))
             holds.append(number in stepped)
-    return table(process, position, holds, rows, None, {"has_epochs": Labels.constant("yes" if len(loads) else "no", len(rows))}) if rows else EMPTY
+    return table(process, position, holds, rows) if rows else EMPTY

@@ -6,18 +6,18 @@ or not passed on, makes a model read the padding. Both train, and the loss goes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples
-from pytest_traincheck.relations.batches import Batches, batches, is_loss
+from pytest_traincheck.relations.batches import Batches, Sort, batches, is_loss
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, seen, table
+from pytest_traincheck.relations.laws.places import arguments, calls_of, labels_of
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.relations.vocabulary import STOCHASTIC
 from pytest_traincheck.trace import Process, Run
-from pytest_traincheck.trace.labels import Labels
 from pytest_traincheck.trace.stages import TRAIN
 
 _LABELS = "https://huggingface.co/docs/transformers/main/en/tasks/language_modeling"
@@ -77,7 +77,10 @@ class MaskHidesPadding(Law):
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
-        return Told(f"`{process.module_name(row)}` is given {seen(examples, broken[0])}.", "a mask that does not fit the padding")
+        return Told(
+            f"`{process.module_name(row)}` is given {seen(examples, broken[0])}.",
+            "a mask that does not fit the padding",
+        )
 
 
 class MaskGiven(Law):
@@ -118,8 +121,8 @@ class NewTokens(Law):
     expected = "no more than `max_new_tokens` new tokens"
     because = Reason(
         "too-many-new-tokens",
-        "An option that is not passed on, or counted together with the prompt, makes generation go on to another limit: "
-        "it takes longer, and metrics of its texts compare something else.",
+        "An option that is not passed on, or counted together with the prompt, makes generation go on to another "
+        "limit: it takes longer, and metrics of its texts compare something else.",
         "https://huggingface.co/docs/transformers/main/en/main_classes/text_generation",
         "Pass the limit on to the loop that generates.",
     )
@@ -145,8 +148,8 @@ class CheckpointDraws(Law):
     expected = "`preserve_rng_state=True`"
     because = Reason(
         "checkpoint-draws-anew",
-        "A checkpoint is computed a second time for its gradients. With `preserve_rng_state=False` its dropout masks are "
-        "others then, and the gradients belong to no forward pass.",
+        "A checkpoint is computed a second time for its gradients. With `preserve_rng_state=False` its dropout masks "
+        "are others then, and the gradients belong to no forward pass.",
         "https://docs.pytorch.org/docs/stable/checkpoint.html",
         "Leave `preserve_rng_state` at its default where something random lies inside.",
     )
@@ -158,8 +161,8 @@ class CheckpointDraws(Law):
         return each_process(run, _checkpoints)
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
-        return Told("A checkpoint with dropout in it is called with `preserve_rng_state=False`: its gradients are those of "
-                    "other dropout masks.", "dropout masks of the backward pass differ")  # fmt: skip
+        return Told("A checkpoint with dropout in it is called with `preserve_rng_state=False`: its gradients are "
+                    "those of other dropout masks.", "dropout masks of the backward pass differ")  # fmt: skip
 
 
 def _shifts(process: Process, position: int) -> Examples:
@@ -168,8 +171,7 @@ def _shifts(process: Process, position: int) -> Examples:
         return EMPTY
     values = process.events["value"][rows].astype(np.int64)
     texts = {-1: "one token behind its input", 2: "two tokens ahead of its input", 3: "three tokens ahead of its input"}
-    names = sorted({texts.get(value, "other tokens") for value in values.tolist()})
-    observed = Labels.of([names.index(texts.get(value, "other tokens")) for value in values.tolist()], names)
+    observed = labels_of([texts.get(value, "other tokens") for value in values.tolist()])
     return table(process, position, (values == 0) | (values == 1), rows, None, None, observed)
 
 
@@ -182,9 +184,9 @@ def _inputs(process: Process) -> Iterator[tuple[str, dict[str, Batches]]]:
     yield from found.items()
 
 
-def _share(batch: Batches, sort: str) -> float:
+def _share(batch: Batches, sort: Sort) -> float:
     """The share of a sort over all batches; NaN where it is not known."""
-    values = batch.facts[sort]  # type: ignore[index]
+    values = batch.facts[sort]
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")
 
@@ -195,7 +197,7 @@ def _padded(inputs: dict[str, Batches]) -> dict[str, Batches]:
         name: mine
         for name, mine in inputs.items()
         if mine.counts
-        and any(_PADDED <= _share(mine, sort) for sort in ("zero last", "zero first"))
+        and max(_share(mine, "zero last"), _share(mine, "zero first")) >= _PADDED
         and _share(mine, "zero") < 1 - _PADDED
         and not (mine.facts["smallest"] < 0).any()
     }
@@ -234,7 +236,7 @@ def _generated(process: Process, position: int) -> Examples:
     rows, holds, texts = [], [], []
     for row in process.measures("generate.new").tolist():
         call = int(process.parent_row[row])
-        values = _arguments(process, call) if call >= 0 else {}
+        values = arguments(process, call) if call >= 0 else {}
         limit, added = values.get("max_new_tokens"), process.events["value"][row]
         if isinstance(limit, int) and not np.isnan(added):
             rows.append(call)
@@ -248,20 +250,15 @@ def _checkpoints(process: Process, position: int) -> Examples:
     if not len(rows):
         return EMPTY
     seq, ends = process.events["seq"], process.events["end"]
-    random = np.flatnonzero(process.is_call & process.api.isin(STOCHASTIC))
-    times = seq[[row for row in random.tolist() if _arguments(process, row).get("training") is True]]
+    random = calls_of(process, STOCHASTIC)
+    times = seq[[row for row in random.tolist() if arguments(process, row).get("training") is True]]
     draws = np.searchsorted(times, ends[rows]) > np.searchsorted(times, seq[rows])
     rows = rows[draws]
-    holds = [_arguments(process, row).get("preserve_rng_state") is not False for row in rows.tolist()]
+    holds = [arguments(process, row).get("preserve_rng_state") is not False for row in rows.tolist()]
     return table(process, position, holds, rows) if len(rows) else EMPTY
-
-
-def _arguments(process: Process, row: int) -> Mapping[str, object]:
-    return process.raw.symbols["args"][int(process.events["args"][row])].get("values") or {}
 
 
 def _written(process: Process, position: int, rows: list[int], holds: list[bool], texts: list[str]) -> Examples:
     if not rows:
         return EMPTY
-    names = sorted(set(texts))
-    return table(process, position, holds, rows, None, None, Labels.of([names.index(text) for text in texts], names))
+    return table(process, position, holds, rows, None, None, labels_of(texts))

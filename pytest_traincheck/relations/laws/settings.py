@@ -11,10 +11,11 @@ from pytest_traincheck.relations.base import EMPTY, Examples, listed, variable_n
 from pytest_traincheck.relations.covered import construction_row
 from pytest_traincheck.relations.hyperparameter import learning_rates
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, seen, table
+from pytest_traincheck.relations.laws.places import labels_of
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.trace import Process, Run
-from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.labels import Ints
 from pytest_traincheck.trace.variables import Variables
 
 _OPTIM = "https://docs.pytorch.org/docs/stable/optim.html"
@@ -79,7 +80,9 @@ class GroupNotEmpty(Law):
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
-        return Told(f"A group of `{process.names.optimizers[int(process.events['opt'][row])]}` is empty.", "an empty group")
+        return Told(
+            f"A group of `{process.names.optimizers[int(process.events['opt'][row])]}` is empty.", "an empty group"
+        )
 
 
 class DecayWithoutVectors(Law):
@@ -91,8 +94,8 @@ class DecayWithoutVectors(Law):
     expected = "no weight decay on norms and biases"
     because = Reason(
         "decay-of-norms-and-biases",
-        "Somebody has taken parameters out of weight decay, and a list of names missed some: norms that decay towards 0 "
-        "weaken what they scale.",
+        "Somebody has taken parameters out of weight decay, and a list of names missed some: norms that decay towards "
+        "0 weaken what they scale.",
         _GROUPS,
         "Go by the number of dimensions: decay for `p.ndim >= 2`, none for the others.",
         "Vectors that are meant to decay.",
@@ -120,8 +123,8 @@ class ScheduledByBatch(Law):
     expected = "one step of the schedule for each of the optimizer"
     because = Reason(
         "schedule-stepped-by-epoch",
-        "`OneCycleLR` and `CyclicLR` change the learning rate after every batch. Stepped once an epoch they stay at the "
-        "beginning of their first cycle.",
+        "`OneCycleLR` and `CyclicLR` change the learning rate after every batch. Stepped once an epoch they stay at "
+        "the beginning of their first cycle.",
         f"{_SCHEDULE}OneCycleLR.html",
         'Call `scheduler.step()` after each `optimizer.step()`; in Lightning return `"interval": "step"`.',
         "`total_steps` that counts epochs.",
@@ -136,7 +139,9 @@ class ScheduledByBatch(Law):
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
-        return Told(f"`{process.api[row]}` is called {seen(examples, broken[0])}.", "the schedule is stepped too rarely")
+        return Told(
+            f"`{process.api[row]}` is called {seen(examples, broken[0])}.", "the schedule is stepped too rarely"
+        )
 
 
 def _rates(process: Process, position: int) -> Examples:
@@ -152,7 +157,7 @@ def _rates(process: Process, position: int) -> Examples:
         return EMPTY
     holds = [max(rates) > 0 and min(rates) >= 0 for rates in known.values()]
     texts = ["0" if min(rates) == 0 else "below 0" for rates in known.values()]
-    return table(process, position, holds, [first[number] for number, _ in known], None, None, _labels(texts))
+    return table(process, position, holds, [first[number] for number, _ in known], None, None, labels_of(texts))
 
 
 def _hyper(process: Process) -> Iterator[tuple[int, Mapping[int, Mapping[str, Any]], Ints, Ints]]:
@@ -174,8 +179,8 @@ def _groups(process: Process, position: int) -> Examples:
 
 
 def _decayed(process: Process, position: int) -> Examples:
-    """One example for each vector that an optimizer holds whose groups without decay hold norms and biases and nothing
-    else, or nothing at all: somebody goes by the kind of parameter, and not by layers.
+    """One example for each vector of a layer that an optimizer holds whose groups without decay hold no matrix of a
+    layer, and norms, biases or embeddings, or nothing at all: somebody goes by the kind of parameter, not by layers.
     """
     variables = Variables.of(process)
     parts = []
@@ -185,12 +190,14 @@ def _decayed(process: Process, position: int) -> Examples:
         if len({value > 0 for value in known.values()}) < 2:
             continue
         symbols = [variables.symbols[item] for item in members.tolist()]
-        vectors = np.array([len(symbol.get("shape") or ()) == 1 for symbol in symbols], dtype=bool)
+        sizes = np.array([len(symbol.get("shape") or ()) for symbol in symbols], dtype=np.int64)
         without = np.array([not known.get(group, 1) for group in groups.tolist()], dtype=bool)
         usual = np.array([str(symbol.get("name", "")).endswith(_OF_LAYERS) for symbol in symbols], dtype=bool)
-        if not vectors[without].all() or (without.any() and not usual[without].any()):
+        of_layers = ((sizes > 1) & usual)[without].any()
+        by_kind = not without.any() or (usual | (sizes > 1))[without].any()
+        if of_layers or not by_kind:
             continue
-        mine = np.flatnonzero(vectors & usual)
+        mine = np.flatnonzero((sizes == 1) & usual)
         row = construction_row(process, number)
         parts.append(table(process, position, without[mine], np.full(len(mine), row), members[mine]))
     return Examples.concatenate(parts)
@@ -205,14 +212,11 @@ def _by_batch(process: Process, position: int) -> Examples:
             calls.setdefault((process.api[row], int(process.events["opt"][row])), []).append(row)
     kept, holds, texts = [], [], []
     for (_, number), mine in calls.items():
-        times = [step.begin for step in process.steps if step.optimizer == number] or [step.begin for step in process.steps]
+        times = [step.begin for step in process.steps if step.optimizer == number] or [
+            step.begin for step in process.steps
+        ]
         if len(times) >= _LEAST:
             kept.append(mine[0])
             holds.append(2 * len(mine) >= len(times))
             texts.append(f"{len(mine)} times in {len(times)} steps of its optimizer")
-    return table(process, position, holds, kept, None, None, _labels(texts)) if kept else EMPTY
-
-
-def _labels(texts: list[str]) -> Labels:
-    names = sorted(set(texts))
-    return Labels.of([names.index(text) for text in texts], names)
+    return table(process, position, holds, kept, None, None, labels_of(texts)) if kept else EMPTY

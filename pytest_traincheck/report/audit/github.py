@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 from pytest_traincheck.check.audited import Audit, AuditFinding
 from pytest_traincheck.report.audit import wording
 from pytest_traincheck.report.github_command import Place, command, position
-from pytest_traincheck.report.github_step import Mode, places_of, tell
 from pytest_traincheck.report.markdown import inline
 from pytest_traincheck.report.wording import warning
 from pytest_traincheck.text import one_line
 
 
-def publish(mode: Mode, audit: Audit, cwd: Path, write: Callable[[str], object]) -> None:
-    """Append to the job summary, and give each annotation to `write`. Raises `ReportError`."""
-    place = places_of({"": cwd}).get("")
-    tell(mode, partial(annotation_lines, audit, place), partial(summary, audit), write)
-
-
 def annotation_lines(audit: Audit, place: Place | None) -> list[str]:
-    """Workflow commands, a line each: an error or a warning for each finding, and an error where nothing was audited."""
+    """Workflow commands, a line each: an error or a warning for each finding, an error where nothing was audited."""
     title = {"title": f"traincheck audit: {one_line(audit.name)} did not run"}
     errors = [command("error", title, one_line(f"{item.message} {item.remedy}")) for item in audit.errors]
     return [*errors, *(_annotation(finding, place) for finding in audit.shown)]

@@ -9,8 +9,7 @@ from typing import Any
 from pytest_traincheck.check.audited import Audit, AuditFinding, LawVerdict
 from pytest_traincheck.check.result import CheckResult, InvariantVerdict, Timing, incident_json
 from pytest_traincheck.report.audit.wording import silencing
-from pytest_traincheck.report.files import write_report
-from pytest_traincheck.report.json_report import to_text
+from pytest_traincheck.report.files import json_text, write_report
 
 
 def document(audit: Audit) -> dict[str, Any]:
@@ -45,7 +44,7 @@ def document(audit: Audit) -> dict[str, Any]:
 
 def write_json(path: Path, audits: Sequence[Audit]) -> None:
     """Write the document of one audit in one step. Raises `ReportError` when `path` cannot be written."""
-    write_report(path, to_text(document(audits[0])), "JSON report")
+    write_report(path, json_text(document(audits[0])), "JSON report")
 
 
 def _incident(finding: AuditFinding) -> dict[str, Any]:

@@ -23,7 +23,7 @@ RAN = "ran"
 
 def to_text(audits: Sequence[Audit]) -> str:
     """The XML document."""
-    return document([_suite(audit) for audit in audits])
+    return document([audit_suite(audit) for audit in audits])
 
 
 def write_junit(path: Path, audits: Sequence[Audit]) -> None:
@@ -31,7 +31,8 @@ def write_junit(path: Path, audits: Sequence[Audit]) -> None:
     write_report(path, to_text(audits), "JUnit report")
 
 
-def _suite(audit: Audit) -> ElementTree.Element:
+def audit_suite(audit: Audit) -> ElementTree.Element:
+    """The suite of one audit."""
     name = one_line(audit.name)
     by_rule: dict[str, list[LawVerdict]] = {}
     for item in audit.verdicts:
