@@ -96,8 +96,9 @@ def pairs(folder: Path) -> None:
 
 
 def plain_text(folder: Path) -> None:
-    rows = [{"text": line} for line in text(300).splitlines()]
-    data_set(folder, "wikitext-2-v1", {"train": rows[:200], "validation": rows[200:250], "test": rows[250:]})
+    rows = [{"text": line} for line in text(1300).splitlines()]
+    splits = {"train": rows[:600], "validation": rows[600:1200], "test": rows[1200:]}
+    data_set(folder, "wikitext-2-v1", splits)
 
 
 def instructions(folder: Path) -> None:
