@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import io
 import shutil
-import subprocess
 import sys
-import tarfile
 import tempfile
 import traceback
 from collections.abc import Sequence
@@ -27,6 +24,7 @@ from pathlib import Path
 from detection import SEEDS
 from histories_page import Kind, Outcome, Pair, page
 from measure import REPOSITORY, machine, own_package, run, traincheck
+from trees import checkout, put
 
 sys.path.insert(0, str(REPOSITORY))
 
@@ -148,31 +146,6 @@ class Recorder:
             return trace, done.output[-2000:]
         finished.write_text(f"{done.wall}")
         return trace, ""
-
-
-def checkout(clone: Path, commit: str, paths: Sequence[str], into: Path) -> None:
-    """Writes what a commit has below `paths` into a directory.
-
-    Raises:
-        SystemExit: if the clone does not have the commit.
-    """
-    command = ["git", "-C", str(clone), "archive", "--format=tar", commit, "--", *paths]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
-        raise SystemExit(
-            f"git cannot write commit {commit} of {clone.name}: {done.stderr.decode(errors='replace').strip()}. "
-            "Fetch the whole history of the clone (`git fetch --unshallow`) and try again."
-        )
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(into, filter="data")
-
-
-def put(driver: Path, into: Path) -> None:
-    """Copies a driver, a file or a whole stand-in package, into a tree."""
-    if driver.is_dir():
-        shutil.copytree(driver, into / driver.name, ignore=shutil.ignore_patterns("__pycache__"))
-    else:
-        shutil.copy(driver, into / driver.name)
 
 
 def runs_of(pair: Pair) -> list[tuple[str, str, int]]:
