@@ -23,6 +23,11 @@ class Case:
         return f"{self.group}/{self.program.name if self.bug is None else self.bug.name}"
 
     @property
+    def names(self) -> str:
+        """By which it is chosen: its own, and the program's."""
+        return f"{self.name} {self.program.name}"
+
+    @property
     def right(self) -> str:
         """The name of the case without the bug."""
         home = "pipelines" if self.group in ("bugs", "numbers") else self.group

@@ -80,7 +80,7 @@ def main() -> int:
         "--only",
         action="append",
         metavar="WORD",
-        help="cases with this in their name, or in that of the program; repeatable",
+        help="cases with this in their own name or the program's",
     )
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one run (default: %(default)s)")
     parser.add_argument("--before", type=Path, metavar="FILE", help="text that goes in front of the tables")
@@ -89,12 +89,8 @@ def main() -> int:
     scratch, cases = arguments.scratch.resolve(), all_cases()
     if arguments.tool:
         tool = TOOLS[arguments.tool]
-        todo = [
-            case
-            for case in cases
-            if said(tool, case, scratch) is None
-            and any(word in f"{case.name} {case.program.name}" for word in arguments.only or [""])
-        ]
+        wanted = [case for case in cases if any(each in case.names for each in arguments.only or [""])]
+        todo = [case for case in wanted if said(tool, case, scratch) is None]
         server = Server(arguments.python.absolute(), tool.imports)
         try:
             for number, case in enumerate(todo, start=1):

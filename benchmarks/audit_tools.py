@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from measure import own_package
 from planted import Pipeline
 
 HOOKS = Path(__file__).resolve().parent / "audit_hooks"
@@ -178,7 +179,7 @@ def hooked(peer: str) -> Run:
     return run
 
 
-def torchfix(server: Server, program: Pipeline, tree: Path, timeout: float) -> Said:
+def torchfix(server: Server, program: Pipeline, tree: Path, timeout: float) -> Said:  # noqa: ARG001 - all files of it
     """`torchfix .` in the folder of the program: the rules that are on by default."""
     status, output, seconds = server.module("torchfix", ["--jobs", "1", "."], tree, timeout)
     found = re.findall(r"^\S*?([^/\s]+\.py):\d+:\d+: (TOR\d+) (.*)$", output, re.MULTILINE)
@@ -213,6 +214,19 @@ def own_warnings(server: Server, program: Pipeline, tree: Path, timeout: float) 
     return Said(_warnings_in(output), 1, (), _problem(status, output, timeout), seconds)
 
 
+def own_audit(server: Server, program: Pipeline, tree: Path, timeout: float) -> Said:
+    """`traincheck audit` with its defaults."""
+    words = shlex.split(f"{program.run} {program.seed_arg.format(seed=0)}")
+    report = tree.parent / "audit.json"
+    audit = [str(server.python), "-m", "pytest_traincheck", "audit", "--json", str(report), "--", *words]
+    path = os.pathsep.join([str(server.python.parent), os.environ.get("PATH", os.defpath)])
+    status, output, seconds = execute(audit, tree, {**own_package(), "PATH": path}, timeout)
+    held = json.loads(report.read_text()) if report.exists() else {"incidents": [], "errors": []}
+    remarks = [Remark(each["level"], each["law"], each["subject"], each["title"]) for each in held["incidents"]]
+    problem = "" if report.exists() and not held["errors"] else _problem(status or 1, output, timeout)
+    return Said(tuple(remarks), int(not problem), (), problem, seconds)
+
+
 TOOLS = {
     tool.name: tool
     for tool in (
@@ -220,6 +234,7 @@ TOOLS = {
         Tool("torch-audit", ("torch_audit",), "4 (two imports, `autopatch`, `finish`)", hooked("torch_audit")),
         Tool("torchtest2", ("torchtest2",), "3 and the loss as a function", hooked("torchtest2")),
         Tool("torchtest", ("torchtest.torchtest",), "3 and the loss as a function", hooked("torchtest")),
+        Tool("traincheck-audit", (), "0 (a command)", own_audit),
         Tool("warnings", (), "0", own_warnings),
     )
 }

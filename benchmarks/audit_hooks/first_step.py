@@ -20,7 +20,7 @@ class Tape(TorchFunctionMode):
         self.entries = []
         self.loss = None
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):  # noqa: ARG002 - the signature is PyTorch's
+    def __torch_function__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         if any(isinstance(each, torch.Tensor) for each in tree_flatten(result)[0]):
             self.entries.append((torch.is_grad_enabled(), func, args, kwargs or {}, result))
@@ -37,7 +37,8 @@ class Tape(TorchFunctionMode):
             again, named = tree_map(lambda each: now.get(id(each), each), (args, kwargs))
             with torch.set_grad_enabled(grad):
                 made = func(*again, **named)
-            now |= {id(a): b for a, b in zip(tensors_of(result), tensors_of(made), strict=True) if id(a) not in kept}
+            pairs = zip(tensors_of(result), tensors_of(made), strict=True)
+            now.update((id(one), other) for one, other in pairs if id(one) not in kept)
         return now[id(self.loss)]
 
 
@@ -67,8 +68,8 @@ class Step:
         return dict(inspect.signature(self.module.forward).bind(*self.args, **self.kwargs).arguments)
 
     def loss(self):
-        """`(loss_fn, targets)`: a plain cross-entropy of the output as itself, any other loss played from the tape, none
-        where the model returns its own.
+        """`(loss_fn, targets)`: a plain cross-entropy of the output as itself, any other loss played from the tape,
+        none where the model returns its own.
         """
         if self.tape is None or self.tape.loss is None or _own_loss(self.output):
             return None, None

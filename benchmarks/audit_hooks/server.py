@@ -1,8 +1,8 @@
-"""Runs training scripts one after another in children of a process that has imported torch: most of a short run is that.
+"""Runs scripts one after another in children of a process that has imported torch: most of a short run is that.
 
 Reads a line of JSON for each run from its standard input (`script`, or `module` as for `python -m`, `arguments`,
-`folder`, `environment`, `output`, `timeout`) and answers with `status` and `seconds` in one; the status is 124 for what ran past its limit. What is named on
-its command line is imported as well.
+`folder`, `environment`, `output`, `timeout`) and answers with `status` and `seconds` in one; the status is 124 for
+what ran past its limit. What is named on its command line is imported as well.
 """
 
 import importlib
