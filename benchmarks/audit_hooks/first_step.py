@@ -51,10 +51,13 @@ def tensors_of(output):
 
 
 class Step:
-    """One call of a model, copied before it; afterwards its output, and the tape from there to the loss."""
+    """One call of a model, copied before it; afterwards its output, and the tape from there to the loss. `root`: the
+    model that the called module is a part of, which may be itself.
+    """
 
-    def __init__(self, module, args, kwargs):
+    def __init__(self, module, root, args, kwargs):
         self.module = module
+        self.root = root
         self.args = tree_map(_copy, args)
         self.kwargs = tree_map(_copy, kwargs)
         self.output = None
@@ -66,6 +69,12 @@ class Step:
         if not self.kwargs:
             return self.args[0] if len(self.args) == 1 and isinstance(self.args[0], torch.Tensor) else self.args
         return dict(inspect.signature(self.module.forward).bind(*self.args, **self.kwargs).arguments)
+
+    def call(self, inputs):
+        """The module, where it is not the model itself that is called: a `forward_fn`."""
+        if isinstance(inputs, dict):
+            return self.module(**inputs)
+        return self.module(*inputs) if isinstance(inputs, tuple) else self.module(inputs)
 
     def loss(self):
         """`(loss_fn, targets)`: a plain cross-entropy of the output as itself, any other loss played from the tape,

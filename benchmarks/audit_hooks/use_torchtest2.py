@@ -44,7 +44,8 @@ class Torchtest:
         torch.Tensor.backward = watched_backward
 
     def before(self, module, args, kwargs):
-        self.pending = Step(module.module if isinstance(module, DistributedDataParallel) else module, args, kwargs)
+        root = self.watched.root(module)
+        self.pending = Step(*(unwrapped(each) for each in (module, root)), args, kwargs)
 
     def after(self, module, output):  # noqa: ARG002 - the one that `before` was told of
         step = self.pending
@@ -95,12 +96,24 @@ class Torchtest:
             self.report.write()
 
 
+def unwrapped(module):
+    """The model as it was before `DistributedDataParallel`."""
+    return module.module if isinstance(module, DistributedDataParallel) else module
+
+
 def check_model(report, step, optimizer):
-    """torchtest2: every check that fails or warns."""
+    """torchtest2: every check that fails or warns. Where a part of the model is called and the optimizer holds more than
+    that part, the model is given with the part's call as `forward_fn`.
+    """
     import torchtest2
 
     loss_fn, targets = step.loss()
-    found = torchtest2.check_model(step.module, step.inputs, targets, loss_fn=loss_fn, optimizer=optimizer)
+    model, how = step.module, {}
+    if optimizer is not None and shared(step.root, optimizer) > shared(model, optimizer):
+        model = step.root
+        how["forward_fn"] = lambda _, inputs, __: step.call(inputs)
+        how["eval_forward_fn"] = lambda _, inputs: step.call(inputs)
+    found = torchtest2.check_model(model, step.inputs, targets, loss_fn=loss_fn, optimizer=optimizer, **how)
     levels = {"FAIL": "error", "WARN": "warning"}
     for each in found.failures + found.warnings:
         report.remark(levels[each.status.name], each.name, type(step.module).__name__, each.message)
