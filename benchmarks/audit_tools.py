@@ -209,8 +209,9 @@ def _warnings_in(output: str) -> tuple[Remark, ...]:
 
 
 def own_warnings(server: Server, program: Pipeline, tree: Path, timeout: float) -> Said:
-    """The program as it is."""
-    status, output, seconds = server.train(program, tree, {}, timeout)
+    """The program as it is, but that it may not silence warnings: several do, Lightning's above all."""
+    extra = {"PYTHONPATH": str(HOOKS), "AUDIT_PEER": "warnings"}
+    status, output, seconds = server.train(program, tree, extra, timeout)
     return Said(_warnings_in(output), 1, (), _problem(status, output, timeout), seconds)
 
 

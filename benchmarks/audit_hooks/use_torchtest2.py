@@ -102,8 +102,8 @@ def unwrapped(module):
 
 
 def check_model(report, step, optimizer):
-    """torchtest2: every check that fails or warns. Where a part of the model is called and the optimizer holds more than
-    that part, the model is given with the part's call as `forward_fn`.
+    """torchtest2: every check that fails or warns. Where a part of the model is called and the optimizer holds more
+    than that part, the model is given with the part's call as `forward_fn`.
     """
     import torchtest2
 
