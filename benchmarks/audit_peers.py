@@ -44,11 +44,16 @@ def all_cases() -> list[Case]:
     ]
 
 
+def kept_of(tool: Tool, case: Case, scratch: Path) -> Path:
+    """The file that one run is kept in."""
+    return scratch / tool.name / f"{case.name}.json"
+
+
 def said(tool: Tool, case: Case, scratch: Path) -> Said | None:
     """What was kept of an earlier run. What a program warns of by itself is read from its run with torch-audit as well,
     which prints nothing.
     """
-    kept = scratch / tool.name / f"{case.name}.json"
+    kept = kept_of(tool, case, scratch)
     if kept.exists():
         held = json.loads(kept.read_text(encoding="utf-8"))
         remarks, printed = (tuple(Remark(**each) for each in held.pop(name)) for name in ("remarks", "printed"))
@@ -65,7 +70,7 @@ def run_case(tool: Tool, case: Case, scratch: Path, server: Server, timeout: flo
         if case.bug is not None:
             apply_patch(case.bug.patch, tree)
         result = tool.run(server, case.program, tree, timeout)
-    kept = scratch / tool.name / f"{case.name}.json"
+    kept = kept_of(tool, case, scratch)
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.with_suffix(".part").write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
     kept.with_suffix(".part").replace(kept)
@@ -90,7 +95,7 @@ def main() -> int:
     if arguments.tool:
         tool = TOOLS[arguments.tool]
         wanted = [case for case in cases if any(each in case.names for each in arguments.only or [""])]
-        todo = [case for case in wanted if said(tool, case, scratch) is None]
+        todo = [case for case in wanted if not kept_of(tool, case, scratch).exists()]
         server = Server(arguments.python.absolute(), tool.imports)
         try:
             for number, case in enumerate(todo, start=1):

@@ -192,7 +192,8 @@ def torchfix(server: Server, program: Pipeline, tree: Path, timeout: float) -> S
     return Said(tuple(remarks), 1, (), problem, seconds)
 
 
-_PYTHON_WARNING = re.compile(r"^(?:\[rank\d+\]:)?\s*(\S*):\d+: (\w*Warning): (.*)$", re.MULTILINE)
+_PYTHON_WARNING = re.compile(r"^(?:\[rank\d+\]:)?\s*(\S*\.py):\d+: (?:(\w*Warning): )?(.*)$", re.MULTILINE)
+"""As Python writes it, or Lightning, which leaves the category out."""
 _LOGGED = re.compile(r"^(?:\[rank\d+\]:)?.*?\b(WARNING|WARN)\b:?\s*(.*)$|^\[rank\d+\]:\[W.*?\]\s*(.*)$", re.MULTILINE)
 
 
@@ -200,7 +201,7 @@ def _warnings_in(output: str) -> tuple[Remark, ...]:
     """What Python, PyTorch and the libraries warn of in a program's output."""
     remarks = {}
     for path, kind, text in _PYTHON_WARNING.findall(output):
-        remark = Remark("warning", kind, Path(path).name, text)
+        remark = Remark("warning", kind or "warning", Path(path).name, text)
         remarks.setdefault(remark.key, remark)
     for match in _LOGGED.finditer(_PYTHON_WARNING.sub("", output)):
         remark = Remark("warning", "log", "", (match[2] or match[3] or match[0]).strip())
