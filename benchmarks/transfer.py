@@ -6,17 +6,17 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from measure import REPOSITORY, markdown_table
 
 sys.path.insert(0, str(REPOSITORY))
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.audit import audit_run
 from pytest_traincheck.check.result import Verdict
-from pytest_traincheck.golden.model import Golden
-from pytest_traincheck.infer import learn_transferable
-from pytest_traincheck.rules.model import Invariant, Scope
+from pytest_traincheck.infer import Terms, learn_pack
+from pytest_traincheck.infer.transferable import MIN_PROGRAMS
+from pytest_traincheck.rules.model import Invariant
 from pytest_traincheck.trace import Run
 
 TEACHERS = ("mnist_cnn", "tiny_gpt", "gan", "finetune", "ddp")
@@ -54,23 +54,17 @@ class Transferred:
 
 def transfer(runs: Mapping[str, Sequence[Run]]) -> Transferred:
     """Learns from `TEACHERS`, checks the first run of every other pipeline."""
-    golden = learn_transferable([runs[name] for name in TEACHERS if name in runs], pipeline="transferable")
+    teachers = {name: runs[name] for name in TEACHERS if name in runs}
+    pack = learn_pack(teachers, name="transferable", terms=Terms(unreasoned=MIN_PROGRAMS))
     applied: Counter[str] = Counter()
     broken: dict[str, list[Invariant]] = {}
     for name, theirs in runs.items():
         if name in TEACHERS:
             continue
-        outcome = check_run(_bare(golden), theirs[0], same_spec=False)
         broken[name] = []
-        for verdict in outcome.verdicts:
-            if verdict.verdict in (Verdict.HELD, Verdict.VIOLATED):
+        for item in audit_run(theirs[0], [pack], name=name).verdicts:
+            if item.verdict in (Verdict.HELD, Verdict.VIOLATED):
                 applied[name] += 1
-            if verdict.verdict is Verdict.VIOLATED:
-                broken[name].append(verdict.invariant)
-    return Transferred(len(golden.invariants), {name: applied[name] for name in broken}, broken)
-
-
-def _bare(golden: Golden) -> Golden:
-    """Only what may be checked elsewhere, and nothing of the pipelines it came from."""
-    kept = tuple(item for item in golden.invariants if item.scope is Scope.TRANSFERABLE)
-    return replace(golden, invariants=kept, models={}, optimizers={})
+            if item.verdict is Verdict.VIOLATED:
+                broken[name].append(item.rule.invariant)
+    return Transferred(len(pack.rules), {name: applied[name] for name in broken}, broken)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pytest_traincheck.audit_config import AuditConfig, audit_config
 from pytest_traincheck.jobs import Jobs, jobs_of
 from pytest_traincheck.redaction import redacted, redacted_environment
 from pytest_traincheck.toml_table import ConfigError, Table, suggest
@@ -28,6 +29,7 @@ __all__ = [
     "EXAMPLE",
     "LONGEST_TIMEOUT",
     "PYPROJECT",
+    "SEED_BY_PROBE",
     "SIZE_LIMIT",
     "STANDALONE",
     "STORED",
@@ -36,6 +38,7 @@ __all__ = [
     "ConfigError",
     "PipelineSpec",
     "load",
+    "load_nearest",
     "load_text",
     "unusable_link",
 ]
@@ -44,6 +47,9 @@ PYPROJECT = "pyproject.toml"
 STANDALONE = "traincheck.toml"
 STORED = "stored"
 """Value of `golden` that means: the committed golden files."""
+
+SEED_BY_PROBE = "probe"
+"""Value of `seed_by` that means: the probe seeds the generators before the program's first line."""
 
 DEFAULT_SEEDS = (0, 1, 2)
 DEFAULT_TIMEOUT = 300.0
@@ -63,6 +69,9 @@ SIZE_LIMIT = 2**20
 LONGEST_TIMEOUT = 366 * 24 * 3600.0
 """Seconds; the system's clocks take no time that is very much longer."""
 
+_PIPELINE_KEYS = (
+    *("run", "cwd", "seed_arg", "seed_env", "seed_by", "seeds", "vary", "env", "timeout", "steps", "link", "alone"),
+)
 _DEPTH_LIMIT = 6
 
 _POLICIES = ("fail", "warn", "off")
@@ -86,10 +95,14 @@ class PipelineSpec:
     cwd: str = "."
     seed_arg: str | None = None
     seed_env: str | None = None
+    seed_by: str | None = None
+    """`SEED_BY_PROBE`: the seed is what the generators of torch, numpy and Python begin with."""
     seeds: tuple[int, ...] = DEFAULT_SEEDS
     vary: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float = DEFAULT_TIMEOUT
+    steps: int | None = None
+    """After how many steps of its training each run is ended; None: it ends by itself."""
     link: tuple[str, ...] = ()
     """Untracked paths of the working tree, relative to `Config.root`, that worktrees see too."""
     alone: bool = False
@@ -100,7 +113,10 @@ class PipelineSpec:
         is.
         """
         spec = self.redacted()
-        content = [spec.run, spec.cwd, spec.seed_arg, spec.seed_env, sorted(spec.env.items())]
+        content: list[Any] = [spec.run, spec.cwd, spec.seed_arg, spec.seed_env, sorted(spec.env.items())]
+        # Only where they are said: others are what they were before there was such a thing.
+        begun = {"seed_by": spec.seed_by, "steps": spec.steps}
+        content += [{key: value} for key, value in begun.items() if value is not None]
         text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
@@ -150,6 +166,9 @@ class Config:
     """Whether runs of candidates are ended at their first incident; said on the command line only."""
     jobs: Jobs | None = None
     """How many runs are made at a time; None where nothing is said."""
+    audit: AuditConfig = field(default_factory=AuditConfig)
+    audits: bool = False
+    """Whether candidates are audited beside their check; said on the command line only."""
 
 
 def load(start: Path, file: Path | None = None) -> Config:
@@ -160,6 +179,20 @@ def load(start: Path, file: Path | None = None) -> Config:
     if file is not None:
         source = file.absolute()
         return _config(source, _table_of(source, _parse(source), required=True) or {})
+    config = load_nearest(start)
+    if config is None:
+        raise ConfigError(
+            f"no traincheck configuration at or above {start.absolute()}. "
+            f"Write this into {PYPROJECT} (in {STANDALONE}, leave out `tool.traincheck.`):\n\n{EXAMPLE}"
+        )
+    return config
+
+
+def load_nearest(start: Path) -> Config | None:
+    """The configuration in the nearest file at or above the directory `start`; None where there is none.
+
+    Raises `ConfigError` when it cannot be read and when anything in it is wrong.
+    """
     here = start.absolute()
     for directory in (here, *here.parents):
         found = _config_files(directory)
@@ -170,10 +203,7 @@ def load(start: Path, file: Path | None = None) -> Config:
             )
         for source, table in found:
             return _config(source, table)
-    raise ConfigError(
-        f"no traincheck configuration at or above {here}. "
-        f"Write this into {PYPROJECT} (in {STANDALONE}, leave out `tool.traincheck.`):\n\n{EXAMPLE}"
-    )
+    return None
 
 
 def load_text(source: Path, text: str) -> Config:
@@ -273,6 +303,7 @@ def _config(source: Path, content: Mapping[str, Any]) -> Config:
             "pipelines",
             "accept",
             "policy",
+            "audit",
         ),
     )
     golden = table.text("golden", STORED)
@@ -291,6 +322,7 @@ def _config(source: Path, content: Mapping[str, Any]) -> Config:
         policy=_policy(table.child("policy")),
         strict=table.switch("strict"),
         jobs=_jobs(table),
+        audit=audit_config(table.child("audit")),
     )
 
 
@@ -334,7 +366,7 @@ def _pipelines(table: Table) -> dict[str, PipelineSpec]:
 
 
 def _pipeline(name: str, table: Table) -> PipelineSpec:
-    table.allow(("run", "cwd", "seed_arg", "seed_env", "seeds", "vary", "env", "timeout", "link", "alone"))
+    table.allow(_PIPELINE_KEYS)
     if "run" not in table.content:
         raise table.error("run", "is missing", 'Write the command as you type it: run = "python train.py --steps 8"')
     seed_arg = table.optional_text("seed_arg")
@@ -349,10 +381,12 @@ def _pipeline(name: str, table: Table) -> PipelineSpec:
         cwd=table.path("cwd", "."),
         seed_arg=seed_arg,
         seed_env=seed_env,
+        seed_by=_seed_by(table),
         seeds=_seeds(table),
         vary=tuple(table.texts("vary")),
         env=_environment(table.child("env")),
         timeout=_timeout(table),
+        steps=_steps(table),
         link=_link(table),
         alone=table.switch("alone"),
     )
@@ -376,6 +410,20 @@ def _seeds(table: Table) -> tuple[int, ...]:
     if len(set(seeds)) != len(seeds):
         raise table.error("seeds", f"is {seeds!r}, which names a seed twice", "Name each seed once")
     return tuple(seeds)
+
+
+def _seed_by(table: Table) -> str | None:
+    value = table.content.get("seed_by")
+    if value not in (None, SEED_BY_PROBE):
+        raise table.error("seed_by", f"is {value!r}", f'Write seed_by = "{SEED_BY_PROBE}", or leave it out')
+    return value
+
+
+def _steps(table: Table) -> int | None:
+    value = table.content.get("steps")
+    if value is not None and (type(value) is not int or value < 1):
+        raise table.error("steps", f"is {value!r}", "Write after how many optimizer steps a run ends: steps = 8")
+    return value
 
 
 def _link(table: Table) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import pytest
 from pytest_traincheck import hookspecs
 
 if TYPE_CHECKING:
+    from pytest_traincheck.pytest_plugin.audit_fixture import Audit
     from pytest_traincheck.pytest_plugin.fixture import Traincheck
 
 
@@ -34,6 +35,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fail, not warn, where the candidate cannot be compared with the golden run",
     )
     group.addoption("--traincheck-fail-fast", action="store_true", help="end a run at its first incident")
+    group.addoption(
+        "--traincheck-audit",
+        action="store_true",
+        help="as --traincheck, and hold each run against ready-made rules, too",
+    )
     group.addoption("--traincheck-refresh", action="store_true", help="learn the goldens again instead of checking")
     group.addoption(
         "--traincheck-accept",
@@ -67,6 +73,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("traincheck_no_cache", "as --traincheck-no-cache", type="bool", default=False)
     parser.addini("traincheck_strict", "as --traincheck-strict", type="bool", default=False)
     parser.addini("traincheck_fail_fast", "as --traincheck-fail-fast", type="bool", default=False)
+    parser.addini("traincheck_audit", "as --traincheck-audit", type="bool", default=False)
     parser.addini("traincheck_refresh", "as --traincheck-refresh", type="bool", default=False)
     parser.addini("traincheck_pipeline", "as --traincheck-pipeline", type="args", default=[])
     parser.addini("traincheck_report", "as --traincheck-report", default="")
@@ -78,7 +85,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if any(config.getoption(name) or config.getini(name) for name in ("traincheck", "traincheck_refresh")):
+    asked = ("traincheck", "traincheck_refresh", "traincheck_audit")
+    if any(config.getoption(name) or config.getini(name) for name in asked):
         from pytest_traincheck.pytest_plugin.session import register
 
         register(config)
@@ -91,5 +99,16 @@ def traincheck(request: pytest.FixtureRequest) -> Iterator[Traincheck]:
     `with traincheck.pipeline("tiny_gpt", seed=0): train(steps=8)`
     """
     from pytest_traincheck.pytest_plugin.fixture import use
+
+    yield from use(request)
+
+
+@pytest.fixture
+def audit(request: pytest.FixtureRequest) -> Iterator[Audit]:
+    """Hold training inside a test against ready-made rules; the test fails for what breaks a law.
+
+    `with audit(): train(steps=8)`
+    """
+    from pytest_traincheck.pytest_plugin.audit_fixture import use
 
     yield from use(request)

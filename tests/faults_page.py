@@ -30,6 +30,7 @@ AREAS = {
     "Looking": "Green means looked at and held.",
     "Traces": "Directories of runs that were cut off, damaged or made by somebody else.",
     "Goldens": "Golden files that were cut off, edited, merged, or made by somebody who means harm.",
+    "Packs": "Packs that were cut off, edited, merged, or made by somebody who means harm.",
     "Numbers": "The file of numbers beside a golden.",
     "Bundles": "Artefacts of a failed check, from anywhere.",
     "Configuration": "`pyproject.toml` and `traincheck.toml`.",

@@ -226,6 +226,9 @@ def _spec(part: _Part) -> PipelineSpec:
         vary=part.texts("vary"),
         env=part.mapping("env"),
         timeout=part.number("timeout"),
+        # Bundles of earlier versions do not say it.
+        seed_by=part.optional_text("seed_by") if "seed_by" in part.content else None,
+        steps=part.whole("steps") if part.content.get("steps") is not None else None,
     )
 
 

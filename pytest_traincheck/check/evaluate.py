@@ -15,6 +15,7 @@ from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.observed import unlike, warnings_of
 from pytest_traincheck.check.part import WHOLE, Part
+from pytest_traincheck.check.places import in_order, spoken_of, violation_of
 from pytest_traincheck.check.ran import Ran, ran_of
 from pytest_traincheck.check.result import (
     Coverage,
@@ -29,14 +30,12 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
-from pytest_traincheck.relations import Examples, Relation, laws, meaning_of, relations
-from pytest_traincheck.relations.base import filled, in_set_up, is_measured, is_replayed, variable_names
+from pytest_traincheck.relations import Relation, laws, relations
+from pytest_traincheck.relations.base import filled, is_measured, is_replayed
 from pytest_traincheck.relations.context import LAST_STEP, TIME
 from pytest_traincheck.replay import Comparison, compare_run
-from pytest_traincheck.rules.conditions import Clause
 from pytest_traincheck.rules.model import Invariant, Kind
 from pytest_traincheck.trace import Run
-from pytest_traincheck.trace.labels import Bools, Ints
 
 
 @dataclass(frozen=True)
@@ -195,34 +194,22 @@ def _evaluate(
     run, part = on.run, on.part
     claim = invariant.claim if numbers is None else filled(invariant.claim, numbers)
     examples = relation.examples(claim, run)
-    triggered = examples.where(invariant.when) & _judged(examples, run)
+    triggered = spoken_of(invariant, examples, run, set_up=is_replayed(relation))
     if part.undecided and TIME in examples.context:
         triggered &= ~examples.context[TIME].isin([LAST_STEP])
-    if not is_replayed(relation) and not _speaks_of_set_up(invariant):
-        triggered &= ~in_set_up(examples, run)
     if not triggered.any():
         reason = _never_given(on.covered) if is_replayed(relation) else "its context never came up in this run"
         return InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, reason), None
     broken = np.flatnonzero(triggered & ~examples.holds)
     if not broken.size:
         return InvariantVerdict(invariant, Verdict.HELD), None
-    broken = broken[np.argsort(examples.row[broken], kind="stable")]
+    broken = in_order(examples, broken)
     if reason := part.granted.get(invariant.id, "") or excuse(invariant, run, examples, broken, on.replayed):
         return InvariantVerdict(invariant, Verdict.HELD, reason), None
     if not part.later and (reason := without_effect(invariant, on.recorded, run)):
         return InvariantVerdict(invariant, Verdict.HELD, reason), None
-    violation = _violation(relation, replace(invariant, claim=claim), run, examples, broken)
+    violation = violation_of(relation, replace(invariant, claim=claim), run, examples, broken)
     return InvariantVerdict(invariant, Verdict.VIOLATED), replace(violation, invariant=invariant)
-
-
-def _judged(examples: Examples, run: Run) -> Bools:
-    """Which examples lie in what is judged, and not in what only says how the training began."""
-    found = np.ones(len(examples), dtype=bool)
-    for number, process in enumerate(run.processes):
-        if process.raw.stretch is not None:
-            mine = examples.process == number
-            found[mine] = process.judged(examples.row[mine])
-    return found
 
 
 def _never_given(covered: Coverage) -> str:
@@ -231,42 +218,3 @@ def _never_given(covered: Coverage) -> str:
     if covered.excuse:
         return f"{reason}: {covered.excuse}"
     return f"{reason}: the runs first differ in step {covered.parted.step}" if covered.parted is not None else reason
-
-
-def _speaks_of_set_up(invariant: Invariant) -> bool:
-    """Whether a rule was learned from forward passes in set-up, too: a model may be called once to show its shapes."""
-    stages = [item.values for item in invariant.when if isinstance(item, Clause) and item.field == "stage"]
-    return meaning_of(invariant).set_up or any("init" in values for values in stages)
-
-
-def _violation(relation: Relation, invariant: Invariant, run: Run, examples: Examples, broken: Ints) -> Violation:
-    processes = [run.processes[int(number)] for number in examples.process[broken]]
-    steps = np.array(
-        [process.step_number(int(row)) for process, row in zip(processes, examples.row[broken], strict=True)]
-    )
-    # What a person is told is the first step in which it happened, and all that broke there.
-    first_step = int(steps.min())
-    earliest = broken[steps == first_step]
-    place = int(earliest[0])
-    process, row = run.processes[int(examples.process[place])], int(examples.row[place])
-    finding = relation.finding(invariant, run, examples, earliest)
-    return Violation(
-        invariant=invariant,
-        title=finding.title,
-        golden=finding.golden,
-        candidate=finding.candidate,
-        step=first_step,
-        stage=process.stage_name(row),
-        ranks=finding.ranks or tuple(sorted({item.rank for item in processes})),
-        seq=int(process.events["seq"][row]) if len(process.events) else 0,
-        module=process.module_name(row) if len(process.events) else "",
-        variables=finding.variables or variable_names(run, examples, earliest),
-        source=process.source(row) if len(process.events) else "",
-        count=len(broken),
-        place=finding.place,
-        value=finding.value,
-        deviation=finding.deviation,
-        common_cause=finding.common_cause,
-        modules=finding.modules,
-        changed=finding.changed,
-    )

@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_traincheck.check.ran import Ran
 from pytest_traincheck.golden.format_1 import ids_of
 from pytest_traincheck.redaction import redacted
 from pytest_traincheck.relations import Deviation, Meaning, meaning_of
 from pytest_traincheck.rules.model import Invariant, Kind
+
+if TYPE_CHECKING:
+    from pytest_traincheck.check.audited import Audit
 
 JSON_FORMAT = 1
 """Version of the JSON contract (`--json`)."""
@@ -305,12 +308,15 @@ class CheckResult:
     """What must not be overlooked though no rule is broken."""
     ran: Ran | None = field(default=None, repr=False, compare=False)
     """What is known of the candidate's code that ran: for the changed lines, and in no report."""
+    audit: Audit | None = None
+    """What the candidate's run breaks of ready-made rules; None where that was not asked for."""
 
     @property
     def outcome(self) -> Outcome:
         if self.errors:
             return Outcome.ERROR
         failed = bool(self.incidents) or any(warning.fails for warning in self.warnings)
+        failed |= self.audit is not None and self.audit.outcome is not Outcome.PASS
         return Outcome.FAIL if failed else Outcome.PASS
 
     def count(self, verdict: Verdict) -> int:

@@ -28,6 +28,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     options.add_strict(parser)
     options.add_fail_fast(parser)
+    parser.add_argument("--audit", action="store_true", help="hold each run against ready-made rules, too")
     options.add_cache(parser)
     options.add_jobs(parser)
     options.add_config(parser)
@@ -40,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         config = options.configuration(arguments)
         config = replace(config, strict=config.strict or arguments.strict, fail_fast=arguments.fail_fast)
+        config = replace(config, audits=arguments.audit)
         specs = options.chosen(config, arguments.names)
     except INPUT_ERRORS as error:
         return output.refuse(arguments, [(" ".join(arguments.names), error)])

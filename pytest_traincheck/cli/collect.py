@@ -9,8 +9,9 @@ from pathlib import Path
 from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.cli import options, output
 from pytest_traincheck.cli.status import Status
-from pytest_traincheck.config import DEFAULT_TIMEOUT
+from pytest_traincheck.config import DEFAULT_TIMEOUT, ConfigError
 from pytest_traincheck.launch import run_directory
+from pytest_traincheck.launch.limit import limited
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.launch.run import RunRequest, RunStatus, execute
 from pytest_traincheck.observing import extensions
@@ -26,12 +27,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--seed", type=options.seed, metavar="N")
     parser.add_argument("--seed-arg", type=options.seed_argument, metavar="ARG", help="like '--seed {seed}'")
     parser.add_argument("--seed-env", metavar="NAME", help="environment variable that takes the seed")
+    options.add_seed_by(parser)
     parser.add_argument("--python", metavar="EXE", help="interpreter of the run")
     parser.add_argument("--timeout", type=options.seconds, default=DEFAULT_TIMEOUT, metavar="S", help="seconds")
+    options.add_steps(parser)
     parser.set_defaults(handle=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.seed_by is not None and arguments.seed is None:
+        raise ConfigError(f"--seed-by {arguments.seed_by} has no seed to begin with. Give one: --seed 0")
     run_dir = arguments.output.absolute()
     # Made here, so that a path which cannot be written is bad input and not a failed run.
     run_directory.require_usable(run_dir)
@@ -45,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         seed_arg=arguments.seed_arg,
         seed_env=arguments.seed_env,
+        seed_by=arguments.seed_by,
+        limit=limited(arguments.steps),
         python=arguments.python,
         timeout=arguments.timeout,
         side="collect",
@@ -63,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         error = RunError("", outcome.message, outcome.remedy, outcome.output)
         output.show(CheckResult("collect", errors=(error,), notes=notes))
         return Status.RUN_FAILED
-    asked = {key: getattr(arguments, key) for key in ("run", "seed", "seed_arg", "seed_env")}
+    asked = {key: getattr(arguments, key) for key in ("run", "seed", "seed_arg", "seed_env", "seed_by", "steps")}
     asked |= {key: redacted(asked[key]) for key in ("run", "seed_arg") if asked[key] is not None}
     text = json.dumps({**asked, "cwd": str(arguments.cwd)}, indent=1)
     (run_dir / run_directory.COLLECT_FILE).write_text(text + "\n", encoding="utf-8")

@@ -22,6 +22,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--candidate-run", type=options.command, metavar="CMD", help="what to run on the candidate")
     parser.add_argument("--seed-arg", type=options.seed_argument, metavar="ARG", help="like '--seed {seed}'")
     parser.add_argument("--seed-env", metavar="NAME", help="environment variable that takes the seed")
+    options.add_seed_by(parser)
     parser.add_argument("--seeds", type=options.seeds, default=DEFAULT_SEEDS, help="golden runs (default: 0,1,2)")
     parser.add_argument("--candidate-seed", type=options.seed, metavar="N", help="(default: the first of --seeds)")
     parser.add_argument("--golden-python", metavar="EXE", help="interpreter of the golden runs")
@@ -35,6 +36,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="untracked path of the working tree that a git ref sees too, like data (repeatable)",
     )
     parser.add_argument("--timeout", type=options.seconds, default=DEFAULT_TIMEOUT, metavar="S", help="seconds per run")
+    options.add_steps(parser)
     parser.add_argument("--name", type=options.name, help="name in reports (default: that of the script)")
     options.add_jobs(parser)
     options.add_strict(parser)
@@ -52,6 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
         candidate_run=arguments.candidate_run,
         seed_arg=arguments.seed_arg,
         seed_env=arguments.seed_env,
+        seed_by=arguments.seed_by,
+        steps=arguments.steps,
         seeds=arguments.seeds,
         candidate_seed=arguments.candidate_seed,
         golden_python=arguments.golden_python,

@@ -1,4 +1,4 @@
-"""`traincheck infer`: traces to a golden."""
+"""`traincheck infer`: traces to a golden, or those of many programs to a pack."""
 
 from __future__ import annotations
 
@@ -13,21 +13,64 @@ from pytest_traincheck.cli.status import Status
 from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.chance import chance, not_repeating
+from pytest_traincheck.infer.transferable import MIN_PROGRAMS
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.run_directory import COLLECT_FILE, RUN_FILE
+from pytest_traincheck.packs import store as packs
+from pytest_traincheck.packs.model import Level
 from pytest_traincheck.text import plural
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("infer", help="learn a golden from traces")
+    parser = commands.add_parser("infer", help="learn a golden, or a pack, from traces")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR", help="what `traincheck collect` recorded")
-    parser.add_argument("--output", required=True, type=options.output_file, metavar="FILE", help="golden file")
-    parser.add_argument("--name", metavar="NAME", help="pipeline (default: that of the file)")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="why; stored in the golden")
+    parser.add_argument(
+        "--output", required=True, type=options.output_file, metavar="FILE", help="golden file, or pack"
+    )
+    parser.add_argument("--name", metavar="NAME", help="pipeline or pack (default: that of the file)")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why; stored in the file")
+    group = parser.add_argument_group("packs")
+    group.add_argument(
+        "--transferable",
+        action="store_true",
+        help="learn a pack for `traincheck audit`: what right programs have in common. Each RUN_DIR is a program: one "
+        "run of it, or a directory with several",
+    )
+    group.add_argument("--laws-only", action="store_true", help="only rules that have a reason")
+    group.add_argument(
+        "--library", default="torch", metavar="NAME", help="whose users the pack is for (default: torch)"
+    )
+    group.add_argument(
+        "--min-programs",
+        type=options.count,
+        default=MIN_PROGRAMS,
+        metavar="N",
+        help=f"programs that must show a law with a reason (default: {MIN_PROGRAMS})",
+    )
     parser.set_defaults(handle=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    return _pack(arguments) if arguments.transferable else _golden(arguments)
+
+
+def _pack(arguments: argparse.Namespace) -> int:
+    from pytest_traincheck.infer import Terms, learn_pack
+    from pytest_traincheck.workflow.programs import load_programs
+
+    packs.require_replaceable(arguments.output)
+    name = arguments.name or arguments.output.name.removesuffix(packs.SUFFIX)
+    terms = Terms(arguments.library, arguments.laws_only, arguments.min_programs)
+    pack = learn_pack(load_programs(arguments.runs), name=name, terms=terms, reason=arguments.reason)
+    packs.write(arguments.output, pack)
+    print(
+        f"{name}: learned {plural(pack.count(Level.LAW), 'law')} and {plural(pack.count(Level.HABIT), 'habit')} from "
+        f"{plural(len(pack.programs), 'program')}, wrote {arguments.output}"
+    )
+    return Status.CLEAN
+
+
+def _golden(arguments: argparse.Namespace) -> int:
     from pytest_traincheck.check.unsaid import unsaid
     from pytest_traincheck.infer import learn
     from pytest_traincheck.trace import load_run
@@ -77,4 +120,6 @@ def _spec(name: str, facts: Mapping[str, Any]) -> PipelineSpec:
         cwd="." if Path(cwd).is_absolute() else cwd,
         seed_arg=text("seed_arg"),
         seed_env=text("seed_env"),
+        seed_by=text("seed_by"),
+        steps=facts["steps"] if isinstance(facts.get("steps"), int) else None,
     )

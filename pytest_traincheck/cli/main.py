@@ -12,6 +12,7 @@ from pathlib import Path
 from pytest_traincheck import __version__
 from pytest_traincheck.cli import (
     accept,
+    audit,
     bisect,
     check,
     collect,
@@ -35,7 +36,8 @@ from pytest_traincheck.launch.termination import exit_on_termination
 from pytest_traincheck.workflow import INPUT_ERRORS
 
 COMMANDS = (
-    compare, check, refresh, accept, diff, show, run, watch, collect, infer, trace, replay, bisect, selftest, upgrade
+    audit, compare, check, refresh, accept, diff, show, run, watch, collect, infer, trace, replay, bisect, selftest,
+    upgrade
 )  # fmt: skip
 
 _DESCRIPTION = """\

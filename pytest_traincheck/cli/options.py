@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_traincheck.config import Config, ConfigError, PipelineSpec, load, unusable_link
+from pytest_traincheck.config import SEED_BY_PROBE, Config, ConfigError, PipelineSpec, load, unusable_link
 from pytest_traincheck.jobs import Jobs, jobs_of
 from pytest_traincheck.plugins import PluginError
 from pytest_traincheck.report.errors import ReportError
@@ -42,6 +42,20 @@ def add_report_files(parser: argparse.ArgumentParser, *, of_checks: bool = False
 def add_artifacts(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     parser.add_argument(
         "--artifacts", type=Path, metavar="DIR", help="keep traces, output, golden, result and a bundle in DIR/PIPELINE"
+    )
+
+
+def add_seed_by(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seed-by",
+        choices=[SEED_BY_PROBE],
+        help="seed torch, numpy, random and the hash seed before the first line of the script",
+    )
+
+
+def add_steps(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--steps", type=count, metavar="N", help="end each run after so many optimizer steps on every rank"
     )
 
 
@@ -183,8 +197,8 @@ def with_seed_argument(words: Sequence[str]) -> list[str]:
 
 
 def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words of `traincheck run`, and those behind `--`: the command that is run, which has options of its own."""
-    if list(words[:1]) != ["run"] or "--" not in words:
+    """The words of `traincheck run` and `audit`, and those behind `--`: the command that is run, with its options."""
+    if list(words[:1]) not in (["run"], ["audit"]) or "--" not in words:
         return list(words), []
     place = list(words).index("--")
     return list(words[:place]), list(words[place + 1 :])

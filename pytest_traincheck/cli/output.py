@@ -10,10 +10,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from pytest_traincheck.check.audited import Audit
 from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.cli.status import Status, status_of
 from pytest_traincheck.cli.streams import command_out, complain, styled_output
 from pytest_traincheck.report import reporter
+from pytest_traincheck.report.audit.terminal import render_audit
 from pytest_traincheck.report.github_step import Mode, publish
 from pytest_traincheck.report.html import write_html
 from pytest_traincheck.report.json_report import write_json
@@ -26,6 +28,19 @@ def show(result: CheckResult) -> None:
     """Print one result; in colours when stdout is a terminal."""
     width = shutil.get_terminal_size((100, 24)).columns
     text = render_result(result, width=width)
+    if sys.stdout.isatty():
+        Console(file=styled_output(), width=width, highlight=False).print(text)
+    else:
+        print(text.plain)
+    if result.audit is not None:
+        print()
+        show_audit(result.audit)
+
+
+def show_audit(found: Audit) -> None:
+    """Print an audit; in colours when stdout is a terminal."""
+    width = shutil.get_terminal_size((100, 24)).columns
+    text = render_audit(found, width=width)
     if sys.stdout.isatty():
         Console(file=styled_output(), width=width, highlight=False).print(text)
     else:

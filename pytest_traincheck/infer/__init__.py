@@ -1,6 +1,6 @@
 """Learning: from golden runs to invariants."""
 
 from pytest_traincheck.infer.learn import learn
-from pytest_traincheck.infer.transferable import learn_transferable
+from pytest_traincheck.infer.transferable import Terms, learn_pack
 
-__all__ = ["learn", "learn_transferable"]
+__all__ = ["Terms", "learn", "learn_pack"]

@@ -10,18 +10,24 @@ from pathlib import Path
 
 from pytest_traincheck.frameworks.extensions import NONE, Extensions
 from pytest_traincheck.frameworks.extensions import VARIABLE as EXTENSIONS
+from pytest_traincheck.launch.limit import Limit
 
 BOOTSTRAP = Path(__file__).resolve().parent.parent / "probe" / "bootstrap"
 """Holds the `sitecustomize` through which the probe gets into every Python process."""
 
 TRACE_DIR = "TRAINCHECK_TRACE_DIR"
 SEED = "TRAINCHECK_SEED"
+SEED_BY = "TRAINCHECK_SEED_BY"
+"""Who seeds the generators, see `probe.seeds`."""
+HASH_SEED = "PYTHONHASHSEED"
 RUN_ID = "TRAINCHECK_RUN_ID"
 # Read by the probe's `own_tree`.
 OWN_TREE = "TRAINCHECK_OWN_TREE"
 FORBIDDEN_TREES = "TRAINCHECK_FORBIDDEN_TREES"
 SAMPLING = "TRAINCHECK_SAMPLING"
 """Which steps are observed, as JSON; see `Sampled`."""
+LIMIT = "TRAINCHECK_LIMIT"
+"""When the run is ended, as JSON; see `limit.Limit`."""
 MUTANT = "TRAINCHECK_MUTANT"
 """The kind of mistake that is planted into the run, see `pytest_traincheck.mutants`."""
 MUTANT_FILES = "TRAINCHECK_MUTANT_FILES"
@@ -52,12 +58,14 @@ def child_environment(
     interpreter: Path,
     seed: int | None = None,
     seed_env: str | None = None,
+    seed_by: str | None = None,
     source_root: Path | None = None,
     forbidden_roots: Sequence[Path] = (),
     mutant: str = "",
     mutant_files: Sequence[Path] = (),
     extensions: Extensions = NONE,
     sampled: Sampled | None = None,
+    limit: Limit | None = None,
 ) -> dict[str, str]:
     """`base` with what a run adds to it. `base` already holds the user's own variables for this run."""
     env = dict(base)
@@ -83,11 +91,18 @@ def child_environment(
     env.pop(SAMPLING, None)
     if sampled is not None:
         env[SAMPLING] = sampled.to_text()
+    env.pop(LIMIT, None)
+    if limit is not None:
+        env[LIMIT] = limit.to_text()
     env.pop(SEED, None)
+    env.pop(SEED_BY, None)
     if seed is not None:
         env[SEED] = str(seed)
         if seed_env is not None:
             env[seed_env] = str(seed)
+        if seed_by is not None:
+            env[SEED_BY] = seed_by
+            env[HASH_SEED] = str(seed % 2**32)
     return env
 
 

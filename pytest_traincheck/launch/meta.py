@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pytest_traincheck.launch import command as command_line
 from pytest_traincheck.redaction import redacted_words
@@ -30,10 +32,12 @@ def hide(run_dir: Path, tmp: Path | None) -> None:
         shown = [word if tmp is None else word.replace(str(tmp), command_line.TMP) for word in words]
         shown = redacted_words(shown)
         if shown != words:
-            _replace(path, json.dumps({**content, "argv": shown}, indent=1))
+            rewrite(path, {**content, "argv": shown})
 
 
-def _replace(path: Path, text: str) -> None:
+def rewrite(path: Path, content: Mapping[str, Any]) -> None:
+    """Put other content into what a process says of itself. What cannot be written is left."""
+    text = json.dumps(content, indent=1)
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".meta-")
     except OSError:

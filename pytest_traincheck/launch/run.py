@@ -6,6 +6,7 @@ import json
 import math
 import os
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -17,11 +18,13 @@ from typing import Any
 from pytest_traincheck.frameworks.extensions import NONE, Extensions
 from pytest_traincheck.launch import command as command_line
 from pytest_traincheck.launch import diagnosis, output, run_directory
+from pytest_traincheck.launch import limit as limits
 from pytest_traincheck.launch.command import CommandError
 from pytest_traincheck.launch.environment import Sampled, child_environment
 from pytest_traincheck.launch.footprint import Footprint, difference, snapshot
 from pytest_traincheck.launch.interpreter import require_python
 from pytest_traincheck.launch.isolation import find_breach
+from pytest_traincheck.launch.limit import Limit
 from pytest_traincheck.launch.meta import hide
 from pytest_traincheck.launch.process import Ended, run_tree
 from pytest_traincheck.launch.run_directory import (
@@ -71,6 +74,10 @@ class RunRequest:
     """What plug-ins want observed and looked through."""
     sampled: Sampled | None = None
     """Which steps are observed; None: every one."""
+    limit: Limit | None = None
+    """After how many steps or seconds the run is ended; None: it ends by itself."""
+    seed_by: str | None = None
+    """`probe`: the seed is what the generators of torch, numpy and Python begin with."""
 
 
 class RunStatus(str, Enum):
@@ -146,6 +153,9 @@ def _attempt(request: RunRequest, progress: Callable[[float], None] | None) -> t
             stdout = stack.enter_context((request.run_dir / STDOUT_FILE).open("w+b"))
             stderr = stack.enter_context((request.run_dir / STDERR_FILE).open("w+b"))
             write_run_file(request, prepared.shown, prepared.interpreter)
+            if request.limit is not None:
+                progress = limits.watched(request.limit, request.run_dir, progress)
+            begun = time.monotonic()
             try:
                 ended = run_tree(
                     prepared.argv,
@@ -156,6 +166,8 @@ def _attempt(request: RunRequest, progress: Callable[[float], None] | None) -> t
                     timeout=request.timeout,
                     progress=progress,
                 )
+            except limits.Overdue:
+                ended = Ended(None, time.monotonic() - begun, timed_out=True)
             except OSError as error:
                 write_run_file(request, prepared.shown, prepared.interpreter, RunStatus.NOT_STARTED)
                 raise cannot_start(prepared.argv[0], error) from error
@@ -219,12 +231,14 @@ def prepare(request: RunRequest, tmp: Path | None) -> Prepared:
         interpreter=interpreter,
         seed=request.seed,
         seed_env=request.seed_env,
+        seed_by=request.seed_by,
         source_root=request.source_root.resolve() if request.source_root is not None else None,
         forbidden_roots=request.forbidden_roots,
         mutant=request.mutant,
         mutant_files=request.mutant_files,
         extensions=request.extensions,
         sampled=request.sampled,
+        limit=request.limit,
     )
     program = command_line.resolve_program(command.argv[0], interpreter, request.cwd, env["PATH"])
     return Prepared((program, *command.argv[1:]), (program, *shown[1:]), env, interpreter)
@@ -250,9 +264,15 @@ def judge_ended(
     subject = f"the {request.side} run of `{redacted(request.command)}`"
     if request.seed is not None:
         subject += f" (seed {request.seed})"
-    message, remedy = "", ""
+    message, remedy, notes = "", "", []
+    judged = None
+    if status is not RunStatus.OK and request.limit is not None:
+        judged = limits.judge(request.limit, request.run_dir, timed_out=ended.timed_out)
+    if judged is not None and judged.counts:
+        status = RunStatus.OK
+        notes += [f"{subject} {judged.note}"] if judged.note else []
     if status is not RunStatus.OK:
-        what, cure = _reason(request, prepared, ended, stderr or "")
+        what, cure = (judged.what, judged.cure) if judged else _reason(request, prepared, ended, stderr or "")
         message = f"{subject} {what}"
         remedy = _sentence(cure)
         if stderr is not None:
@@ -265,7 +285,7 @@ def judge_ended(
         status = RunStatus.FAILED
         message = f"{subject} deleted {request.run_dir}, where its trace was"
         remedy = "Keep the directory of the runs outside of what the pipeline cleans up."
-    notes = tuple(f"{subject} left a process behind, which was ended: `{name}`" for name in ended.left_over)
+    notes += [f"{subject} left a process behind, which was ended: `{name}`" for name in ended.left_over]
     try:
         if request.run_dir.is_dir():
             write_run_file(request, prepared.shown, prepared.interpreter, status, ended)
@@ -275,7 +295,7 @@ def judge_ended(
             message or f"{subject} ended well, but {request.run_dir / RUN_FILE} cannot be written: {error.strerror}"
         )
         remedy = remedy or "Make room on that disk, and keep the pipeline from writing there."
-    return RunOutcome(request.run_dir, status, ended.exit_code, ended.seconds, message, remedy, shown, notes)
+    return RunOutcome(request.run_dir, status, ended.exit_code, ended.seconds, message, remedy, shown, tuple(notes))
 
 
 def _reason(request: RunRequest, prepared: Prepared, ended: Ended, stderr: str) -> tuple[str, str]:

@@ -23,6 +23,8 @@ FORMAT = 1
 _FILES = (STDOUT_FILE, STDERR_FILE, COLLECT_FILE, RUN_FILE)
 _KEYS = frozenset({"format", "side", "command", "argv", "cwd", "status"})
 _PROCESS = re.compile(r"proc-\d+-\d+")
+_MEETING = re.compile(r"limit-\d+")
+"""Where ranks wait for each other at the end of a run, see `probe.meeting`."""
 _TALLY = re.compile(r"mutants-[\w.-]+\.txt")
 _SIZE_LIMIT = 4 * 2**20
 
@@ -80,7 +82,7 @@ def clear_processes(run_dir: Path) -> None:
     """Make the directory, without what the probe recorded there. Raises `OSError`."""
     run_dir.mkdir(parents=True, exist_ok=True)
     for path in list(run_dir.iterdir()):
-        if _PROCESS.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+        if (_PROCESS.fullmatch(path.name) or _MEETING.fullmatch(path.name)) and path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
 
 

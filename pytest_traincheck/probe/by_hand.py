@@ -317,6 +317,8 @@ class ByHand:
         self._before = None
         recorder.values_moved = True
         recorder.evaluations.stepped()
+        if recorder.limit is not None:
+            recorder.limit.stepped(call.opt)
         if recorder.measures.wanted:
             if recorder.measures.stepped(call.opt):
                 recorder.variables.forget_samples()

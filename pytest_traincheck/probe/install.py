@@ -22,6 +22,7 @@ from . import storages
 from .context import unseen
 from .core.short_ways import writer
 from .in_place import Hooks
+from .limit import Limit, limit
 from .names import is_user_file
 from .patch import Patches
 from .recorder import Recorder
@@ -60,6 +61,8 @@ class Probe:
     def __init__(self, run_dir: Path, seed: str | None, extensions: Extensions) -> None:
         self.patches = Patches()
         self.recorder: Recorder | None = None
+        self.limit: Limit | None = None
+        """Set where the run ends after so many steps."""
         self.extensions = extensions
         self.observed: set[str] = set()
         """APIs that plug-ins named and that are observed."""
@@ -91,6 +94,7 @@ class Probe:
 
     def start(self) -> None:
         """Open the trace and observe every family of functions."""
+        self.limit = limit(self, self._run_dir)
         self._open([])
         for name in _FAMILIES:
             try:
@@ -105,6 +109,7 @@ class Probe:
         for code in self._codes:
             recorder.sources.stop_at(code)
         recorder.sampling = sampling(recorder, self.patches) if not known else None
+        recorder.limit = self.limit
         self.recorder = recorder
         self.write_meta()
 
@@ -125,6 +130,8 @@ class Probe:
             recorder.writer.meta |= {"unobserved": unobserved, **self._extended(recorder, unobserved)}
             if recorder.sampling is not None:
                 recorder.writer.meta["sampling"] = recorder.sampling.as_meta()
+            if self.limit is not None:
+                recorder.writer.meta["limit"] = self.limit.as_meta()
             recorder.writer.meta["modules"] = _user_modules(self._main) if finished else []
             if not finished:
                 recorder.writer.write_meta()
@@ -167,6 +174,8 @@ class Probe:
             with unseen(recorder, "ending"):
                 recorder.by_hand.finish()
                 recorder.measures.write_waiting(recorder.threads, ends=True)
+                if self.limit is not None:
+                    self.limit.finished()
             self.write_meta(finished=True)
             self.recorder = None
             recorder.writer.close(finished=True)
@@ -201,6 +210,8 @@ class Probe:
             self.patches.forked()
             if parent.sampling is not None:
                 parent.sampling.of_child()
+            if self.limit is not None:
+                self.limit = self.limit.of_child()
             storages.forked()
             self._open(parent.modules.live())
         except Exception:  # noqa: BLE001 - a child that cannot be observed must still run; it leaves no directory

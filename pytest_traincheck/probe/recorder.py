@@ -31,6 +31,7 @@ from .context import (
 )
 from .core.short_ways import of as short_ways
 from .evaluations import Evaluations
+from .limit import Limit
 from .measures import Measures
 from .modules import Modules, Root
 from .optimizers import Optimizers
@@ -68,6 +69,8 @@ class Recorder:
         self.sources.native = self.native
         self.sampling: Sampling | None = None
         """Set where not every step is observed."""
+        self.limit: Limit | None = None
+        """Set where the run ends after so many steps."""
         self.step_code: CodeType | None = None
         self.values_moved = False
         """Whether parameters may have moved, by hand, since evaluation last looked at them."""

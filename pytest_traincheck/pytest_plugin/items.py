@@ -19,10 +19,11 @@ from pytest_traincheck.pytest_plugin import wording
 from pytest_traincheck.pytest_plugin.checks import CHECKS
 from pytest_traincheck.pytest_plugin.failure import TraincheckFailure, representation
 from pytest_traincheck.pytest_plugin.learned import PROPERTY, refusal
-from pytest_traincheck.pytest_plugin.selection import COVERAGE, ERROR, RAN, REPORTED, reported_name
+from pytest_traincheck.pytest_plugin.selection import AUDIT, COVERAGE, ERROR, RAN, REPORTED, reported_name
 from pytest_traincheck.pytest_plugin.settings import settings_of
 from pytest_traincheck.relations import meaning_of
 from pytest_traincheck.relations.stored import read_golden
+from pytest_traincheck.report.audit.wording import counts
 from pytest_traincheck.report.shares import share, unchecked, unevaluated
 from pytest_traincheck.report.wording import diff_place, not_covered, warning
 from pytest_traincheck.rules.model import Invariant, Kind
@@ -38,6 +39,7 @@ class Plan:
 
     golden: str
     refresh: bool
+    audit: bool = False
 
 
 class GoldenFile(pytest.File):
@@ -64,6 +66,8 @@ class GoldenFile(pytest.File):
         yield RanItem.from_parent(self, name=RAN, known=frozenset(known))
         if live or replays:
             yield CoverageItem.from_parent(self, name=COVERAGE)
+        if self.plan.audit:
+            yield AuditItem.from_parent(self, name=AUDIT)
         if live:
             for kind in Kind:
                 yield KindItem.from_parent(self, name=kind.value, kind=kind, subjects=frozenset(lines))
@@ -214,6 +218,41 @@ class CoverageItem(PipelineItem):
             pytest.skip(f"warning: {warning(warnings[0])}")
         if reason := not_covered(result):
             pytest.skip(reason)
+
+
+class AuditItem(PipelineItem):
+    """The run breaks no law of a pack. Skipped where there are warnings only, so that they hide in no test that passed.
+
+    What breaks a law and no rule of the golden was most likely learned with the mistake.
+    """
+
+    def runtest(self) -> None:
+        result = self.check()
+        if result.outcome is Outcome.ERROR:
+            pytest.skip(f"the pipeline did not run: {result.errors[0].message}")
+        audit = result.audit
+        if audit is None:
+            pytest.skip("the run was ended at its first incident and not audited")
+        first = audit.findings[0] if audit.findings else None
+        self.properties(
+            rules=counts(audit),
+            laws=" ".join(dict.fromkeys(name for finding in audit.findings for name in finding.names)),
+            sentence=first.incident.cause.title if first is not None else "",
+            source=first.incident.cause.source if first is not None else "",
+        )
+        if audit.outcome is not Outcome.PASS:
+            self.user_properties.append((REPORTED, reported_name(self.spec.name, AUDIT)))
+            sentence = f"{first.rule.id}: {first.incident.cause.title}" if first else audit.errors[0].message
+            text = wording.audit_text(result)
+            raise TraincheckFailure(f"{text}\n\n{THE_GOLDEN}" if not result.incidents else text, sentence)
+        if first is not None:
+            pytest.skip(one_line(f"warning: {first.rule.id}: {first.incident.cause.title}"))
+
+
+THE_GOLDEN = (
+    "No rule of the golden is broken, so most likely the golden run did the same; `traincheck refresh` says which laws "
+    "the golden breaks."
+)
 
 
 class RulesItem(PipelineItem):

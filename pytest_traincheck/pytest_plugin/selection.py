@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_traincheck.check.result import CheckResult
+from pytest_traincheck.check.result import CheckResult, Outcome
 from pytest_traincheck.pytest_plugin import wording
 from pytest_traincheck.pytest_plugin.failure import TraincheckFailure, representation
 from pytest_traincheck.text import one_line, plural
@@ -27,6 +27,9 @@ COVERAGE = "coverage"
 """Name of the item that tells whether golden's comparisons took place, and what stands for an incident where they did
 not and that is a failure.
 """
+
+AUDIT = "audit"
+"""Name of the item that tells what an audit found, and what stands for that where it fails."""
 
 ERROR = "error"
 """Stands for an incident where the runs gave no result."""
@@ -68,6 +71,7 @@ def _names(result: CheckResult) -> set[str]:
         return {reported_name(result.pipeline, ERROR)}
     found = [incident.id for incident in result.incidents]
     found += [COVERAGE] if any(item.fails for item in result.warnings) else []
+    found += [AUDIT] if result.audit is not None and result.audit.outcome is not Outcome.PASS else []
     return {reported_name(result.pipeline, name) for name in found}
 
 
@@ -80,7 +84,10 @@ def failure_of(result: CheckResult, unreported: Sequence[str], path: Path, node:
     if ERROR in unreported:
         sentence = f"the pipeline did not run, and the item that says so was not selected: {RAN}"
         text = f"{sentence[0].upper()}{sentence[1:]}.\n\n{wording.errors_text(result)}"
-    elif set(unreported) == {COVERAGE}:
+    elif set(unreported) == {AUDIT}:
+        sentence = f"the audit found errors, and the item that says so was not selected: {AUDIT}"
+        text = f"{sentence[0].upper()}{sentence[1:]}.\n\n{wording.audit_text(result)}"
+    elif set(unreported) <= {AUDIT, COVERAGE}:
         sentence = f"too few comparisons took place, and the item that says so was not selected: {COVERAGE}"
         failing = [item for item in result.warnings if item.fails]
         text = f"{sentence[0].upper()}{sentence[1:]}.\n\n{wording.strict_text(failing, result)}"

@@ -54,6 +54,7 @@ def register(config: pytest.Config) -> None:
         _register_refresh(config, settings, config.rootpath / DEFAULT_STORE)
         return
     loaded = replace(loaded, strict=loaded.strict or settings.strict, fail_fast=settings.fail_fast)
+    loaded = replace(loaded, audits=settings.audit)
     selected = _selected(loaded, settings)
     config.stash[CHECKS] = checks_for(loaded, settings, learned_of(config), progress_of(config))
     wanted = _wanted(config, loaded, settings, selected)
@@ -210,7 +211,7 @@ class Session:
         self.collected.add(spec.name)
         path = golden_path(self.loaded.store, spec.name)
         file: GoldenFile = GoldenFile.from_parent(
-            parent, path=path, spec=spec, plan=Plan(self.golden, self.settings.refresh)
+            parent, path=path, spec=spec, plan=Plan(self.golden, self.settings.refresh, self.settings.audit)
         )
         return file
 

@@ -24,6 +24,7 @@ class Settings:
     no_cache: bool
     strict: bool
     fail_fast: bool
+    audit: bool
     refresh: bool
     acceptance: Acceptance
     pipelines: tuple[str, ...]
@@ -43,6 +44,7 @@ def settings_of(config: pytest.Config) -> Settings:
         no_cache=bool(config.getoption("traincheck_no_cache") or config.getini("traincheck_no_cache")),
         strict=bool(config.getoption("traincheck_strict") or config.getini("traincheck_strict")),
         fail_fast=bool(config.getoption("traincheck_fail_fast") or config.getini("traincheck_fail_fast")),
+        audit=bool(config.getoption("traincheck_audit") or config.getini("traincheck_audit")),
         refresh=bool(config.getoption("traincheck_refresh") or config.getini("traincheck_refresh")),
         acceptance=Acceptance(
             tuple(config.getoption("traincheck_accept") or ()), bool(config.getoption("traincheck_accept_all"))

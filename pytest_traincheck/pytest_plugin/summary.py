@@ -11,6 +11,7 @@ from rich.text import Text
 
 from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.printable import printable, without_commands
+from pytest_traincheck.report.audit.terminal import render_audit
 from pytest_traincheck.report.terminal import render_result
 from pytest_traincheck.report.wording import next_lines
 
@@ -33,6 +34,10 @@ def show(
     for result in results:
         rendered = render_result(result, width=writer.fullwidth, expected=result.pipeline in expected)
         reporter.write_line(_styled(rendered, writer.fullwidth, writer.hasmarkup))
+        if result.audit is not None:
+            found = render_audit(result.audit, width=writer.fullwidth)
+            reporter.write_line("")
+            reporter.write_line(_styled(found, writer.fullwidth, writer.hasmarkup))
         if lines := next_lines(result, writer.fullwidth):
             reporter.write_line(printable("\n".join(["", *lines])))
         reporter.write_line("")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pytest_traincheck.check.result import CheckResult, Incident, Violation, Warned
 from pytest_traincheck.printable import printable
+from pytest_traincheck.report.audit.terminal import render_finding_text
 from pytest_traincheck.report.terminal import render_incident_text
 from pytest_traincheck.report.wording import next_lines, warning
 
@@ -35,6 +36,15 @@ def strict_text(warnings: Sequence[Warned], result: CheckResult) -> str:
     """What fails under `strict`, and the commands that reproduce it and learn anew, where no incident has them."""
     commands = [] if result.incidents else next_lines(result)
     return "\n\n".join([*(warning(item) for item in warnings), *(["\n".join(commands)] if commands else [])])
+
+
+def audit_text(result: CheckResult) -> str:
+    """What an audit found, errors and warnings."""
+    audit = result.audit
+    if audit is None:
+        return ""
+    errors = [f"{error.message}\n{error.remedy}".strip() for error in audit.errors]
+    return printable("\n\n".join([*errors, *(render_finding_text(finding, width=WIDTH) for finding in audit.shown)]))
 
 
 def errors_text(result: CheckResult) -> str:

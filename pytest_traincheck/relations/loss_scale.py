@@ -66,7 +66,7 @@ class LossScale:
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
-            table = _ratios(process)
+            table = multiples(process)
             for per in PER:
                 ratios = table.ratio.get(per, np.empty(0))
                 ratios = ratios[np.isfinite(ratios)]
@@ -86,7 +86,7 @@ class LossScale:
         claim = invariant.claim
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "another number"
         first = run.processes[int(examples.process[int(broken[0])])] if len(broken) else run.processes[0]
-        passes = len(_ratios(first).rows) / max(first.windows, 1)
+        passes = len(multiples(first).rows) / max(first.windows, 1)
         averaged = passes > 1 and math.isclose(claim.factor * round(passes), 1.0, rel_tol=TOLERANCE)
         why = f", which averaged over the {round(passes)} micro-batches that a step accumulates" if averaged else ""
         now = f"from {seen} times that" if claim.factor == 1 else f"the factor is {seen}"
@@ -99,7 +99,7 @@ class LossScale:
         )
 
 
-class _Ratios:
+class Multiples:
     """Rows of backward passes, and by normalisation the ratio of what they start from to the losses before them."""
 
     def __init__(self, rows: Ints, ratio: Mapping[str, npt.NDArray[np.float64]]) -> None:
@@ -156,8 +156,8 @@ def _loss_calls(process: Process) -> Ints:
     return np.asarray(rows[(known & ~used_up) | np.isin(events["seq"][rows], summed)])
 
 
-def _ratios(process: Process) -> _Ratios:
-    def compute() -> _Ratios:
+def multiples(process: Process) -> Multiples:
+    def compute() -> Multiples:
         events = process.events
         roots, unscaled = _by_call(process, "backward.root"), _by_call(process, "scaler.unscaled")
         backward = process.rows_of_type("autograd")
@@ -188,7 +188,7 @@ def _ratios(process: Process) -> _Ratios:
                 for part in parts[mine]:  # not `sum`, whose last digit depends on the version of Python
                     total += part
                 ratio[per].append(root / total if total else math.nan)
-        return _Ratios(np.array(rows, dtype=np.int64), {per: np.array(values) for per, values in ratio.items()})
+        return Multiples(np.array(rows, dtype=np.int64), {per: np.array(values) for per, values in ratio.items()})
 
     return process.memo("loss ratios", compute)
 
@@ -228,7 +228,7 @@ def _looked_up(process: Process, calls: Ints, name: str) -> tuple[npt.NDArray[np
 
 
 def _examples(process: Process, position: int, claim: Multiple) -> Examples:
-    table = _ratios(process)
+    table = multiples(process)
     ratios = table.ratio.get(claim.per, np.empty(0))
     known = np.isfinite(ratios)
     rows, ratios = table.rows[known], ratios[known]

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pytest_traincheck.atomic import replace_file
 from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.report.errors import ReportError
+
+
+def json_text(content: Mapping[str, Any]) -> str:
+    """The text of a document; strings that are not valid Unicode stay escaped, so any parser takes it."""
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
 def write_report(path: Path, text: str, what: str) -> None:

@@ -6,11 +6,11 @@ Formats: "Workflow commands for GitHub Actions" (escaping of `::error`, ten erro
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 
 from pytest_traincheck.check.result import CheckResult, Incident, Outcome
 from pytest_traincheck.report import wording
+from pytest_traincheck.report.audit.github import annotation_lines as audit_lines
+from pytest_traincheck.report.github_command import Place, command, position
 from pytest_traincheck.report.markdown import fenced, inline
 from pytest_traincheck.text import one_line, plural
 
@@ -20,17 +20,8 @@ ANNOTATIONS_LIMIT = 10
 SUMMARY_LIMIT = 2**20
 """Bytes of the job summary of one step."""
 
-_MESSAGE_LIMIT = 4000
 _DIFF_WIDTH = 300
 _RESERVE = 300
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a pipeline ran: the top of the repository, and the directory that its source lines are relative to."""
-
-    top: Path
-    cwd: Path
 
 
 def annotation_lines(results: Sequence[CheckResult], places: Mapping[str, Place]) -> list[str]:
@@ -41,56 +32,39 @@ def annotation_lines(results: Sequence[CheckResult], places: Mapping[str, Place]
     errors = [line for result in results for line in _annotations(result, places.get(result.pipeline))]
     # GitHub counts warnings and errors apart.
     warnings = [line for result in results for line in _warning_lines(result, places.get(result.pipeline))]
+    for result in results:
+        if result.audit is not None:
+            found = audit_lines(result.audit, places.get(result.pipeline))
+            errors += [line for line in found if line.startswith("::error ")]
+            warnings += [line for line in found if not line.startswith("::error ")]
     warnings = warnings[:ANNOTATIONS_LIMIT]
     more = len(errors) - ANNOTATIONS_LIMIT
     if more <= 0:
         return [*errors, *warnings]
     note = f"{plural(more, 'more incident')}; the job summary and the reports list all of them."
-    return [*errors[:ANNOTATIONS_LIMIT], _command("notice", {"title": "traincheck"}, note), *warnings]
+    return [*errors[:ANNOTATIONS_LIMIT], command("notice", {"title": "traincheck"}, note), *warnings]
 
 
 def _annotations(result: CheckResult, place: Place | None) -> Iterator[str]:
     for error in result.errors:
         side = f"{error.side}: " if error.side else ""
         text = "\n".join(filter(None, [f"{side}{one_line(error.message)}", one_line(error.remedy)]))
-        yield _command("error", {"title": f"traincheck {one_line(result.pipeline)}: the pipeline did not run"}, text)
+        yield command("error", {"title": f"traincheck {one_line(result.pipeline)}: the pipeline did not run"}, text)
     for incident in result.incidents:
         root = incident.cause
-        where = {} if place is None else _position(root.source, place)
+        where = position(root.source, place)
         title = f"traincheck {one_line(result.pipeline)}: {one_line(root.invariant.subject)}"
         facts = [f"{label}: {text}" for label, text in wording.details(root)]
         facts.append(f"rule: {root.invariant.id} ({root.invariant.relation}, {incident.kind.value})")
-        yield _command("error", {**where, "title": title}, "\n".join([one_line(root.title), *facts]))
-
-
-def _position(source: str, place: Place) -> dict[str, str]:
-    """File and line from the top of the repository; nothing for a file outside of it."""
-    file, _, line = source.rpartition(":")
-    if not file or not line.isdecimal():
-        return {}
-    path = (place.cwd / file).resolve()
-    top = place.top.resolve()
-    return {"file": str(PurePosixPath(path.relative_to(top))), "line": line} if path.is_relative_to(top) else {}
+        yield command("error", {**where, "title": title}, "\n".join([one_line(root.title), *facts]))
 
 
 def _warning_lines(result: CheckResult, place: Place | None) -> Iterator[str]:
     """Warnings as annotations: as an error where the check fails for it."""
     for warning in result.warnings:
-        where = {} if place is None else _position(warning.source, place)
+        where = position(warning.source, place)
         title = f"traincheck {one_line(result.pipeline)}: {one_line(warning.kind)}"
-        yield _command("error" if warning.fails else "warning", {**where, "title": title}, one_line(warning.title))
-
-
-def _command(name: str, properties: Mapping[str, str], message: str) -> str:
-    """A workflow command on one line. In properties a colon and a comma end something, so they are escaped as well."""
-    escaped = ",".join(
-        f"{key}={_escaped(value).replace(':', '%3A').replace(',', '%2C')}" for key, value in properties.items()
-    )
-    return f"::{name} {escaped}::{_escaped(message[:_MESSAGE_LIMIT])}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        yield command("error" if warning.fails else "warning", {**where, "title": title}, one_line(warning.title))
 
 
 def summary(results: Sequence[CheckResult], room: int = SUMMARY_LIMIT) -> str:

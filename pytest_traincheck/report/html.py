@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from pytest_traincheck import __version__
 from pytest_traincheck.check.result import ChangedLines, CheckResult, InvariantVerdict, Outcome, SideInfo, Verdict
 from pytest_traincheck.report import wording
+from pytest_traincheck.report.audit import wording as audit_wording
 from pytest_traincheck.report.files import write_report
 from pytest_traincheck.rules.wording import conditions
 from pytest_traincheck.text import one_line, plural
@@ -86,6 +87,8 @@ def template_environment() -> jinja2.Environment:
         consequences=wording.consequences,
         diff_lines=_diff_lines,
         agreement=wording.agreement,
+        audit_counts=audit_wording.counts,
+        audit_details=audit_wording.details,
         coverage=wording.coverage,
         excused=wording.excused,
         facts=_facts,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pytest_traincheck.check.result import JSON_FORMAT, CheckResult, Outcome
-from pytest_traincheck.report.files import write_report
+from pytest_traincheck.report.audit.json_report import document as audited
+from pytest_traincheck.report.files import json_text, write_report
 
 _BEGINNING = re.compile(rb'\s*\{\s*"format":\s*\d+,\s*"verdict":|\s*$')
 _WORST_FIRST = (Outcome.ERROR.value, Outcome.FAIL.value, Outcome.PASS.value)
@@ -22,7 +22,7 @@ def document(results: Sequence[CheckResult]) -> dict[str, Any]:
     concatenated with the `pipeline` that they belong to, and every single document under `pipelines`. No result at
     all is an error: a check that checks nothing must not pass.
     """
-    singles = [result.to_json() for result in results]
+    singles = [_single(result) for result in results]
     if len(singles) == 1:
         return singles[0]
     verdicts = {single["verdict"] for single in singles} or {Outcome.ERROR.value}
@@ -51,6 +51,12 @@ def document(results: Sequence[CheckResult]) -> dict[str, Any]:
     }
 
 
+def _single(result: CheckResult) -> dict[str, Any]:
+    """The document of one result; with `audit` where its run was audited."""
+    audit = {} if result.audit is None else {"audit": audited(result.audit)}
+    return {**result.to_json(), **audit}
+
+
 _NOTHING_CHECKED = {
     "side": "",
     "message": "no pipeline was checked",
@@ -68,14 +74,9 @@ def is_report(path: Path) -> bool:
         return False
 
 
-def to_text(content: Mapping[str, Any]) -> str:
-    """The text of a document; strings that are not valid Unicode stay escaped, so any parser takes it."""
-    return json.dumps(content, indent=2, allow_nan=False) + "\n"
-
-
 def write_json(path: Path, results: Sequence[CheckResult]) -> None:
     """Write the document in one step. Raises `ReportError` when `path` cannot be written."""
-    write_report(path, to_text(document(results)), "JSON report")
+    write_report(path, json_text(document(results)), "JSON report")
 
 
 def _with_pipeline(singles: Iterable[Mapping[str, Any]], key: str) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import junit_xml
 
 from pytest_traincheck.check.result import CheckResult, Verdict
 from pytest_traincheck.report import wording
+from pytest_traincheck.report.audit.junit import audit_suite
 from pytest_traincheck.report.files import write_report
 from pytest_traincheck.report.junit_document import document, suite_element
 from pytest_traincheck.report.shares import PROPERTY as SHARE
@@ -27,7 +28,8 @@ COVERAGE = "coverage"
 
 def to_text(results: Sequence[CheckResult]) -> str:
     """The XML document."""
-    return document([_suite(result) for result in results])
+    audits = [audit_suite(result.audit) for result in results if result.audit is not None]
+    return document([*map(_suite, results), *audits])
 
 
 def write_junit(path: Path, results: Sequence[CheckResult]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.cells import chop_cells
 from rich.text import Text
@@ -13,7 +13,7 @@ from pytest_traincheck.report.hunk_lines import cut
 from pytest_traincheck.report.layout import wrap
 from pytest_traincheck.text import one_line, plural
 
-_Line = tuple[str, str]
+Line = tuple[str, str]
 """A line and its style; an empty style is the terminal's own."""
 
 _EXPECTED = "fails as expected (xfail)"
@@ -33,25 +33,30 @@ def render_result(result: CheckResult, width: int = 80, *, expected: bool = Fals
     for incident in result.incidents:
         lines += [("", ""), *_incident(incident, width)]
     for warning in result.warnings:
-        lines += [("", ""), *_labelled("warning", wording.warning(warning), width, _WARNING_STYLE)]
+        lines += [("", ""), *labelled("warning", wording.warning(warning), width, _WARNING_STYLE)]
     if result.verdicts or result.errors or result.notes or result.renamed:
         lines.append(("", ""))
     lines += _counts(result, width)
     agreement = wording.agreement(result)
     if agreement:
-        lines += _labelled("replay", agreement, width, "dim")
+        lines += labelled("replay", agreement, width, "dim")
     coverage = wording.coverage(result)
     if coverage:
-        lines += _labelled("coverage", coverage, width, "dim")
+        lines += labelled("coverage", coverage, width, "dim")
     for excused in wording.excused(result):
-        lines += _labelled("excused", excused, width, "dim")
+        lines += labelled("excused", excused, width, "dim")
     for error in result.errors:
-        lines += _error(error, width)
+        lines += error_lines(error, width)
     for note in result.notes:
-        lines += _labelled("note", one_line(note), width)
+        lines += labelled("note", one_line(note), width)
     if result.renamed:
-        lines += _labelled("renamed", one_line(wording.renamed(result)), width, "dim")
+        lines += labelled("renamed", one_line(wording.renamed(result)), width, "dim")
     lines += _timing(result, width)
+    return styled(lines)
+
+
+def styled(lines: Iterable[Line]) -> Text:
+    """Lines as one text."""
     text = Text(no_wrap=True, overflow="ignore")
     for number, (line, style) in enumerate(lines):
         # Pieces are appended as text, so square brackets in a title are never read as markup.
@@ -64,7 +69,7 @@ def render_incident_text(incident: Incident, width: int = 80) -> str:
     return "\n".join(line for line, _ in _incident(incident, width))
 
 
-def _verdict(result: CheckResult, width: int, *, expected: bool) -> Iterator[_Line]:
+def _verdict(result: CheckResult, width: int, *, expected: bool) -> Iterator[Line]:
     summary = wording.verdict_summary(result)
     word, style = (_EXPECTED, "bold yellow") if expected else (wording.verdict_word(result), _STYLES[result.outcome])
     head = f"{one_line(result.pipeline)}: {word}" + (f" - {summary}" if summary else "")
@@ -72,7 +77,7 @@ def _verdict(result: CheckResult, width: int, *, expected: bool) -> Iterator[_Li
         yield line, style
 
 
-def _incident(incident: Incident, width: int) -> Iterator[_Line]:
+def _incident(incident: Incident, width: int) -> Iterator[Line]:
     mark = f"{incident.number}. "
     indent = " " * len(mark)
     for line in wrap(one_line(incident.cause.title), width, indent=indent, first=mark):
@@ -100,7 +105,7 @@ def _incident(incident: Incident, width: int) -> Iterator[_Line]:
             yield f"{indent}- and {more} more", "dim"
 
 
-def _diff(diff: ChangedLines, width: int, indent: str) -> Iterator[_Line]:
+def _diff(diff: ChangedLines, width: int, indent: str) -> Iterator[Line]:
     """A few lines of the hunk, each cut to the width, see `cut`: a diff is read by its columns."""
     lead = indent + " " * _LABEL_WIDTH
     yield from (
@@ -114,15 +119,16 @@ def _diff(diff: ChangedLines, width: int, indent: str) -> Iterator[_Line]:
         yield f"{inner}({plural(more, 'more changed line')})", "dim"
 
 
-def _labelled(label: str, text: str, width: int, style: str = "") -> Iterator[_Line]:
+def labelled(label: str, text: str, width: int, style: str = "") -> Iterator[Line]:
+    """A text behind its label, which stands in the first column."""
     for line in wrap(text, width, indent=" " * _LABEL_WIDTH, first=f"{label}:".ljust(_LABEL_WIDTH)):
         yield line, style
 
 
-def _counts(result: CheckResult, width: int) -> Iterator[_Line]:
+def _counts(result: CheckResult, width: int) -> Iterator[Line]:
     if not result.verdicts:
         return
-    yield from _labelled("rules", wording.counts(result), width)
+    yield from labelled("rules", wording.counts(result), width)
     reasons = wording.reasons(result)
     for reason, count in reasons[:3]:
         for line in wrap(f"{count} {reason}", width, indent=" " * (_LABEL_WIDTH + 2), first=" " * _LABEL_WIDTH + "- "):
@@ -131,11 +137,12 @@ def _counts(result: CheckResult, width: int) -> Iterator[_Line]:
         yield " " * _LABEL_WIDTH + f"- and {plural(len(reasons) - 3, 'more reason')}", "dim"
 
 
-def _error(error: RunError, width: int) -> Iterator[_Line]:
+def error_lines(error: RunError, width: int) -> Iterator[Line]:
+    """What happened to a run, what to do now, and the last lines of its output."""
     side = f"{error.side}: " if error.side else ""
-    yield from _labelled("error", one_line(f"{side}{error.message}"), width, "bold magenta")
+    yield from labelled("error", one_line(f"{side}{error.message}"), width, "bold magenta")
     if error.remedy:
-        yield from _labelled("do", one_line(error.remedy), width)
+        yield from labelled("do", one_line(error.remedy), width)
     lines = wording.output_lines(error)
     if lines:
         yield "", ""
@@ -154,7 +161,7 @@ def _chopped(body: str, width: int, lead: str) -> list[str]:
     return [lead + piece for piece in chop_cells(body, max(1, width - len(lead)))] or [lead.rstrip()]
 
 
-def _timing(result: CheckResult, width: int) -> Iterator[_Line]:
+def _timing(result: CheckResult, width: int) -> Iterator[Line]:
     parts = [f"{label} {wording.seconds(value)}" for label, value in wording.timing(result)]
     if parts:
-        yield from _labelled("timing", ", ".join(parts), width, "dim")
+        yield from labelled("timing", ", ".join(parts), width, "dim")

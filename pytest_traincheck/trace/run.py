@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pytest_traincheck.disk import full_disk_in
 from pytest_traincheck.trace.errors import TraceError
+from pytest_traincheck.trace.limit import cut_at_limit
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.reader import RawTrace, has_rows, read_process
 
@@ -179,7 +180,7 @@ def reject_unreliable(raw: RawTrace, *, finished: bool = True) -> None:
             f"{first.get('error', '?')}; the run is unreliable: please report this as a bug of pytest-traincheck"
         )
     _reject_lost(raw)
-    if finished and not meta.get("finished", False):
+    if finished and not cut_at_limit(meta) and not meta.get("finished", False):
         raise TraceError(
             f"the training process of rank {rank} did not finish: {raw.path}; look at its output for the reason"
         )

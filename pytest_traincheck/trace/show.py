@@ -13,6 +13,7 @@ from pytest_traincheck.redaction import redacted_words
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.trace.labels import Labels
+from pytest_traincheck.trace.limit import cut_at_limit, left_at_limit
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.reader import read_process
 from pytest_traincheck.trace.run import described
@@ -42,6 +43,8 @@ def _summary(process: Process) -> str:
     calls = _often(process.api.take(process.is_call))
     changes = _often(Variables.of(process).kind.take(events["subject"][events["kind"] == fmt.CHANGE]))
     state = "finished" if meta.get("finished") else "did not finish"
+    if left_at_limit(meta) or cut_at_limit(meta):
+        state = "ended at its limit"
     lines = [
         f"process {meta.get('pid')} (rank {process.rank} of {process.world_size}), {state}: {len(events)} events, "
         f"{len(events) * fmt.EVENT.itemsize} bytes",

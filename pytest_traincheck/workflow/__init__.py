@@ -7,6 +7,7 @@ from pytest_traincheck.launch.bisection import BisectError
 from pytest_traincheck.launch.progress import QuietProgress
 from pytest_traincheck.launch.run_directory import ForeignDirectoryError
 from pytest_traincheck.launch.sides import SideError
+from pytest_traincheck.packs.errors import PackError
 from pytest_traincheck.plugins import PluginError
 from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.scratch import ScratchError
@@ -27,6 +28,7 @@ INPUT_ERRORS = (
     ConfigError,
     ForeignDirectoryError,
     GoldenError,
+    PackError,
     PluginError,
     ScratchError,
     SideError,

@@ -109,6 +109,8 @@ def _request(config: Config, spec: PipelineSpec, directory: str, artifacts: Path
         cwd=config.root,
         seed_arg=spec.seed_arg,
         seed_env=spec.seed_env,
+        seed_by=spec.seed_by,
+        steps=spec.steps,
         seeds=spec.seeds,
         golden_python=config.golden_python or config.python,
         candidate_python=config.candidate_python or config.python,

@@ -46,6 +46,8 @@ class CompareRequest:
     candidate_run: str | None = None
     seed_arg: str | None = None
     seed_env: str | None = None
+    seed_by: str | None = None
+    steps: int | None = None
     seeds: tuple[int, ...] = DEFAULT_SEEDS
     candidate_seed: int | None = None
     golden_python: str | None = None
@@ -154,6 +156,8 @@ def _plan(request: CompareRequest, name: str, side: CheckedOutSide, other: Check
         python=request.golden_python if golden else request.candidate_python,
         seed_arg=request.seed_arg,
         seed_env=request.seed_env,
+        seed_by=request.seed_by,
+        steps=request.steps,
         env=request.env,
         timeout=request.timeout,
         source_root=source_root,
@@ -171,6 +175,8 @@ def _spec(request: CompareRequest, plan: SidePlan) -> PipelineSpec:
         cwd=request.subdirectory,
         seed_arg=request.seed_arg,
         seed_env=request.seed_env,
+        seed_by=request.seed_by,
+        steps=request.steps,
         seeds=request.seeds,
         vary=request.vary,
         env=request.env,

@@ -13,8 +13,10 @@ from pytest_traincheck.workflow.overlap import Overlap
 
 if TYPE_CHECKING:
     from pytest_traincheck.check import CheckOutcome
+    from pytest_traincheck.check.audited import Audit
     from pytest_traincheck.launch.run import RunOutcome, RunRequest
     from pytest_traincheck.trace import Run
+    from pytest_traincheck.workflow.packs import AuditPlan
 
 Execute = Callable[["RunRequest", Callable[[float], None]], "RunOutcome"]
 
@@ -43,6 +45,12 @@ class CheckRun(Protocol):
     def __call__(self, golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome: ...
 
 
+class AuditBeside(Protocol):
+    """See `pytest_traincheck.workflow.audit.audit_beside`."""
+
+    def __call__(self, name: str, run: Run, plan: AuditPlan, cwd: Path) -> Audit: ...
+
+
 @dataclass(frozen=True)
 class Engine:
     """How runs are made, read, learned from and checked."""
@@ -53,6 +61,8 @@ class Engine:
     check_run: CheckRun
     repeats: bool = False
     """Whether a golden run is made once more with its seed, to see what of it comes again."""
+    audit: AuditBeside | None = None
+    """How runs are audited; None where they are not."""
     overlap: Overlap = field(default_factory=Overlap)
     """How many runs there are at a time."""
 
@@ -66,6 +76,7 @@ def default_engine(jobs: Jobs = 1) -> Engine:
     from pytest_traincheck.infer import learn
     from pytest_traincheck.launch.run import execute
     from pytest_traincheck.trace import load_run
+    from pytest_traincheck.workflow.audit import audit_beside
 
     # What draws from a generator that nobody has seeded, or from a clock, shows only in a run that is made twice.
-    return Engine(execute, load_run, learn, check_run, True, Overlap.of(jobs))
+    return Engine(execute, load_run, learn, check_run, True, audit_beside, Overlap.of(jobs))

@@ -63,6 +63,7 @@ def key_of(spec: PipelineSpec, commit: str, prefix: str, fingerprint: Mapping[st
         "commit": commit,
         "prefix": prefix,
         "pipeline": [spec.name, spec.run, spec.cwd, spec.seed_arg, spec.seed_env, spec.seeds, spec.vary],
+        "began": [spec.seed_by, spec.steps],
         "env": dict(spec.env),
         "fingerprint": fingerprint,
     }

@@ -18,6 +18,8 @@ def plan_of(config: Config, spec: PipelineSpec, side: CheckedOutSide, name: str)
         python=own or config.python,
         seed_arg=spec.seed_arg,
         seed_env=spec.seed_env,
+        seed_by=spec.seed_by,
+        steps=spec.steps,
         env=spec.env,
         timeout=spec.timeout,
         source_root=side.root,

@@ -11,6 +11,7 @@ from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, 
 from pytest_traincheck.config import Accept, Config
 from pytest_traincheck.golden.format_1 import ids_of
 from pytest_traincheck.rules.model import Invariant
+from pytest_traincheck.workflow.packs import AuditPlan, audit_plan
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Rules:
     """Whether coverage under golden's floor fails."""
     fail_fast: bool = False
     """Whether a run is ended at its first incident."""
+    audit: AuditPlan | None = None
+    """What runs of candidates are audited with; None where they are not."""
 
     def excuse(self, invariant: Invariant, value: str = "") -> str:
         """Why breaking this invariant, with this value in place of golden's, is no failure; empty when it is one."""
@@ -60,7 +63,8 @@ NO_RULES = Rules((), {}, datetime.date.min)
 def rules_of(config: Config) -> Rules:
     """The configured exceptions and policy, as of today."""
     today = datetime.datetime.now(datetime.timezone.utc).date()
-    return Rules(config.accept, config.policy, today, config.strict, config.fail_fast)
+    audit = audit_plan(config) if config.audits else None
+    return Rules(config.accept, config.policy, today, config.strict, config.fail_fast, audit)
 
 
 def matches(entry: Accept, invariant: Invariant) -> bool:

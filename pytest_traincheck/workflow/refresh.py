@@ -33,11 +33,14 @@ from pytest_traincheck.launch.sides import open_side, resolve_side, separation
 from pytest_traincheck.observing import extensions
 from pytest_traincheck.relations import relations
 from pytest_traincheck.relations.stored import read_golden
+from pytest_traincheck.report.wording import warning
 from pytest_traincheck.rules.model import Kind
+from pytest_traincheck.workflow.audit import laws_broken
 from pytest_traincheck.workflow.candidate import check_recorded, keep_artifacts
 from pytest_traincheck.workflow.changed_lines import since_golden
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.infer import learn_side, runs_of
+from pytest_traincheck.workflow.packs import audit_plan
 from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.policy import rules_of
 from pytest_traincheck.workflow.refresh_intent import Acceptance, Decision, decide
@@ -162,6 +165,9 @@ def relearn(
                 for run in seeded
             ]
             result = since_golden(merged(results), old.commit, path, plan.cwd)
+        if engine.audit is not None:
+            audit = engine.audit(spec.name, learned.runs[0].trace, audit_plan(config), plan.cwd)
+            result = replace(result, warnings=(*result.warnings, *laws_broken(audit)))
         keep_artifacts(space, result, learned.golden)
     return described(path, old, learned.golden, result=result, reason=reason, notes=(*notes, *learned.notes))
 
@@ -183,7 +189,7 @@ def described(
         difference = "" if old is None else render_diff(diff(old, new))
     files = {file: data for file, data in files.items() if not store.has_content(file, data)}
     # That the former golden was learned from too little is no matter any more.
-    gone = (wording for item in result.warnings if item.kind == "coverage" for wording in [item.title])
+    gone = (warning(item) for item in result.warnings if item.kind in ("coverage", "golden"))
     warnings = (*gone, *chance(new), *not_repeating(new), *unsaid(new), *_left_out(old), *_not_observed(old))
     return Relearned(new.pipeline, path, result, files, len(new.invariants), difference, reason, notes, warnings)
 

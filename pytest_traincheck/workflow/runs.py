@@ -15,6 +15,7 @@ from pytest_traincheck.golden import store
 from pytest_traincheck.launch.cache import cache_root
 from pytest_traincheck.launch.footprint import Footprint
 from pytest_traincheck.launch.git import place_in_repository
+from pytest_traincheck.launch.limit import limited
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
@@ -49,6 +50,11 @@ class SidePlan:
     python: str | None = None
     seed_arg: str | None = None
     seed_env: str | None = None
+    seed_by: str | None = None
+    steps: int | None = None
+    """After how many steps each run is ended; None: it ends by itself."""
+    seconds: float | None = None
+    """After how many seconds; None: not before `timeout`, which is a failure."""
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float = 300.0
     source_root: Path | None = None
@@ -165,6 +171,8 @@ def record(
         seed=seed,
         seed_arg=plan.seed_arg,
         seed_env=plan.seed_env,
+        seed_by=plan.seed_by,
+        limit=limited(plan.steps, plan.seconds),
         extra_args=extra_args,
         env=plan.env,
         python=plan.python,

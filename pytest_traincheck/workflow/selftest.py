@@ -98,6 +98,8 @@ def selftest(
             python=config.candidate_python or config.python,
             seed_arg=spec.seed_arg,
             seed_env=spec.seed_env,
+            seed_by=spec.seed_by,
+            steps=spec.steps,
             env=spec.env,
             timeout=spec.timeout,
             source_root=side.root,

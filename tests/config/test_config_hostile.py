@@ -31,7 +31,7 @@ KEYS = {
     "pipelines.p.run": "[pipelines.p]\nrun = VALUE\n",
     **{
         f"pipelines.p.{key}": f'[pipelines.p]\nrun = "true"\n{key} = VALUE\n'
-        for key in ("cwd", "seed_arg", "seed_env", "seeds", "vary", "env", "timeout", "unknown")
+        for key in ("cwd", "seed_arg", "seed_env", "seed_by", "seeds", "vary", "env", "timeout", "steps", "unknown")
     },
     "pipelines.p.env.A": '[pipelines.p]\nrun = "true"\n[pipelines.p.env]\nA = VALUE\n',
     "policy.Count": "[policy]\nCount = VALUE\n",

@@ -205,6 +205,10 @@ PIPELINE = '[pipelines.a]\nrun = "python a.py"\n'
         (PIPELINE + "seeds = [true]\n", "pipelines.a.seeds", "whole numbers"),
         (PIPELINE + "seeds = ['0']\n", "pipelines.a.seeds", "whole numbers"),
         (PIPELINE + "seeds = 3\n", "pipelines.a.seeds", "whole numbers"),
+        (PIPELINE + "seed_by = 'me'\n", "pipelines.a.seed_by", 'seed_by = "probe"'),
+        (PIPELINE + "steps = 0\n", "pipelines.a.steps", "steps = 8"),
+        (PIPELINE + "steps = true\n", "pipelines.a.steps", "steps = 8"),
+        (PIPELINE + "steps = '8'\n", "pipelines.a.steps", "steps = 8"),
         (PIPELINE + "timeout = 0\n", "pipelines.a.timeout", "above 0"),
         (PIPELINE + "timeout = nan\n", "pipelines.a.timeout", "above 0"),
         (PIPELINE + "timeout = inf\n", "pipelines.a.timeout", "above 0"),
@@ -263,7 +267,7 @@ def test_broken_files(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-KNOWN = {"run", "cwd", "seed_arg", "seed_env", "seeds", "vary", "env", "timeout"}
+KNOWN = {"run", "cwd", "seed_arg", "seed_env", "seed_by", "seeds", "vary", "env", "timeout", "steps", "link", "alone"}
 
 
 @settings(deadline=None)
@@ -299,7 +303,12 @@ def test_the_fingerprint_is_of_what_is_run() -> None:
         PipelineSpec("a", "python a.py", cwd="sub", env={"A": "1", "B": "2"}),
         PipelineSpec("a", "python a.py", seed_arg="--seed {seed}", env={"A": "1", "B": "2"}),
         PipelineSpec("a", "python a.py", seed_env="SEED", env={"A": "1", "B": "2"}),
+        PipelineSpec("a", "python a.py", seed_by="probe", env={"A": "1", "B": "2"}),
+        PipelineSpec("a", "python a.py", steps=8, env={"A": "1", "B": "2"}),
+        PipelineSpec("a", "python a.py", steps=9, env={"A": "1", "B": "2"}),
     ]
+    # Goldens that were learned before there was a limit keep their hash.
+    assert PipelineSpec("a", "python a.py").fingerprint() == "1595843fab70987b"
     assert all(spec.fingerprint() == each.fingerprint() for each in same)
     assert len({each.fingerprint() for each in [spec, *other]}) == 1 + len(other)
 

@@ -26,6 +26,7 @@ ERRORS = frozenset(
         "LinkError",
         "PluginError",
         "ScratchError",
+        "PackError",
     }
 )
 """Errors that a user reads. `_Place.error` and `_Table.error` build two of them from parts."""

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_traincheck.golden import decode as decoding
+from pytest_traincheck import json_lines as decoding
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.decode import decode
 from pytest_traincheck.golden.encode import encode

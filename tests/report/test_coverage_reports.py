@@ -9,6 +9,8 @@ from pathlib import Path
 
 from pytest_traincheck.check.result import CheckResult, Coverage, Outcome
 from pytest_traincheck.report import github, html, json_report, junit
+from pytest_traincheck.report.files import json_text
+from pytest_traincheck.report.github_command import Place
 from pytest_traincheck.report.terminal import render_result
 
 TITLE = "only 3 of 214 comparisons with the golden run took place; the runs differ."
@@ -54,7 +56,7 @@ def test_strict_fails(uncovered: CheckResult) -> None:
 
 
 def test_the_json_keeps_to_the_contract(uncovered: CheckResult) -> None:
-    content = json.loads(json_report.to_text(json_report.document([uncovered])))
+    content = json.loads(json_text(json_report.document([uncovered])))
     assert content["coverage"] == {
         "comparisons": 214,
         "made": 3,
@@ -133,7 +135,7 @@ def test_the_page_shows_a_card(uncovered: CheckResult) -> None:
 
 
 def test_github_shows_a_warning_or_under_strict_an_error(uncovered: CheckResult, tmp_path: Path) -> None:
-    places = {"mnist": github.Place(tmp_path, tmp_path)}
+    places = {"mnist": Place(tmp_path, tmp_path)}
     first, second = github.annotation_lines([uncovered], places)
     assert first == f"::warning file=train/data.py,line=31,title=traincheck mnist%3A coverage::{TITLE}"
     assert second.startswith("::warning title=traincheck mnist%3A golden::")

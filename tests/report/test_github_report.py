@@ -21,7 +21,7 @@ from pytest_traincheck.check.result import (
 )
 from pytest_traincheck.report import github
 from pytest_traincheck.report.errors import ReportError
-from pytest_traincheck.report.github import Place
+from pytest_traincheck.report.github_command import Place
 from pytest_traincheck.report.github_step import Mode, publish
 from pytest_traincheck.report.markdown import fenced, inline
 from pytest_traincheck.rules.claims import Foreign

@@ -85,6 +85,8 @@ def _load_probe(run_dir: str) -> None:
         except Exception as error:  # noqa: BLE001 - a probe that cannot start must not stop the user's program
             _note_failure(run_dir, error)
 
+    # Before the probe is there: it is not the program that seeds.
+    importlib.import_module(f"{_PACKAGE}.probe.seeds").seed_from_environment()
     imports.after_import("torch", install)
     # Before any of them is imported: one that imports torch itself would be in the middle of it afterwards.
     importlib.import_module(f"{_PACKAGE}.probe.expected").expect_from_environment()

@@ -41,6 +41,8 @@ class Backward(Named):
 
     def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
         if _outermost():
+            if recorder.limit is not None:
+                recorder.limit.backward()
             recorder.before_entry(state, ())  # the forward has looked at the names
             recorder.by_hand.backward_begins(state, args[0] if args else None)
             recorder.look(state, recorder.enclosing(state), gradients=True)

@@ -121,6 +121,8 @@ def _close_construct(recorder: Recorder, optimizer: Any, call: Call) -> None:
         call.opt = recorder.optimizers.info(optimizer).id
         recorder.optimizers.note_groups(optimizer, call.seq)
         recorder.end(state, call, None)
+        if recorder.limit is not None:
+            recorder.limit.made(recorder.optimizers.info(optimizer))
         recorder.sketches.met_optimizer(state)
         recorder.measures.met_optimizer()
 
@@ -132,6 +134,8 @@ class _Steps:
         self._probe = probe
 
     def before(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._probe.limit is not None:
+            self._probe.limit.gate(trains=True)
         recorder = None if is_compiling() else self._probe.recorder
         if recorder is None or recorder.threads.busy:
             return
@@ -148,6 +152,8 @@ class _Steps:
         self, recorder: Recorder, state: ThreadState, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         recorder.step_code = sys._getframe(2).f_code
+        if recorder.limit is not None:
+            recorder.limit.begins(recorder.optimizers.info(optimizer).id)
         if state.in_step and state.stack and state.stack[-1].api.type == "optimizer":
             depth = state.in_step
             recorder.drop_stale_step(state)
@@ -212,6 +218,8 @@ class _Steps:
                 self._after(recorder, state, optimizer)
                 if sampling is not None:
                     sampling.ended(state, recorder.optimizers.number(optimizer))
+                if recorder.limit is not None:
+                    recorder.limit.stepped(recorder.optimizers.number(optimizer))
 
     def _after(self, recorder: Recorder, state: ThreadState, optimizer: Any) -> None:
         state.closure = None

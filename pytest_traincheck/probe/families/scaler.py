@@ -36,7 +36,21 @@ class Unscale(Named):
             recorder.sketches.gradients(state, call)
 
 
-_KINDS = {"scale": Scale, "unscale_": Unscale}
+class Step(Named):
+    """A step that is asked for; whether it is taken is left to the scaler."""
+
+    trains = True
+
+    def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
+        self._before = recorder.limit.steps_in_all if recorder.limit is not None else 0
+
+    def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
+        limit = recorder.limit
+        if limit is not None and limit.steps_in_all == self._before and len(args) > 1:
+            limit.stepped(recorder.optimizers.number(args[1]))
+
+
+_KINDS = {"scale": Scale, "unscale_": Unscale, "step": Step}
 
 
 def install(probe: Probe) -> None:

@@ -47,7 +47,18 @@ def install(probe: Probe) -> None:
     for cls in list(vars(lr_scheduler).values()):
         if isinstance(cls, type) and issubclass(cls, _Scheduler):
             _observe_steps(probe, cls)
-    watch(probe, _Scheduler.__init__, lambda scheduler, *_, **__: _observe_steps(probe, type(scheduler)), light=True)
+    watch(
+        probe, _Scheduler.__init__, lambda scheduler, *args, **named: _made(probe, scheduler, args, named), light=True
+    )
+
+
+def _made(probe: Probe, scheduler: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Meet the class of a scheduler, and note the optimizer that it is made for."""
+    _observe_steps(probe, type(scheduler))
+    optimizer, recorder = args[0] if args else named.get("optimizer"), probe.recorder
+    if recorder is not None and recorder.measures.wanted and isinstance(optimizer, torch.optim.Optimizer):
+        number = recorder.optimizers.info(optimizer).id
+        recorder.measures.take(recorder.threads, "scheduler.made", None, opt=number)
 
 
 def _observe_steps(probe: Probe, cls: type) -> None:

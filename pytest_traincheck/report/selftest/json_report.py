@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_traincheck.check.result import incident_json
-from pytest_traincheck.report.files import write_report
+from pytest_traincheck.report.files import json_text, write_report
 from pytest_traincheck.report.json_report import document as check_document
-from pytest_traincheck.report.json_report import to_text
 from pytest_traincheck.report.selftest import wording
 from pytest_traincheck.selftest.result import Fate, Mutant, SelftestResult, counted, kill_rate
 
@@ -42,7 +41,7 @@ def document(results: Sequence[SelftestResult]) -> dict[str, Any]:
 
 def write_json(path: Path, results: Sequence[SelftestResult]) -> None:
     """Write the document in one step. Raises `ReportError` when `path` cannot be written."""
-    write_report(path, to_text(document(results)), "JSON report")
+    write_report(path, json_text(document(results)), "JSON report")
 
 
 def _single(result: SelftestResult) -> dict[str, Any]:

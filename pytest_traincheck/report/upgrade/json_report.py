@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_traincheck.check.library_call import LibraryCall
 from pytest_traincheck.report import json_report
-from pytest_traincheck.report.files import write_report
+from pytest_traincheck.report.files import json_text, write_report
 from pytest_traincheck.report.upgrade import wording
 from pytest_traincheck.report.upgrade.result import UpgradeResult
 
@@ -27,7 +27,7 @@ def document(results: Sequence[UpgradeResult]) -> dict[str, Any]:
 
 def write_json(path: Path, results: Sequence[UpgradeResult]) -> None:
     """Write the document in one step. Raises `ReportError` when `path` cannot be written."""
-    write_report(path, json_report.to_text(document(results)), "JSON report")
+    write_report(path, json_text(document(results)), "JSON report")
 
 
 def _upgrade(result: UpgradeResult) -> dict[str, Any]:

@@ -1,0 +1,7 @@
+"""What goes wrong with a pack."""
+
+from __future__ import annotations
+
+
+class PackError(ValueError):
+    """A pack cannot be read or written; the message says what happened, to which file, and what to do now."""

@@ -1,0 +1,1 @@
+"""Reports of an audit: functions of an `Audit`, one file a format."""

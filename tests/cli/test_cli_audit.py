@@ -1,0 +1,108 @@
+"""`traincheck audit` on real scripts, which have no golden and mostly no configuration."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_training import TRAIN
+
+from pytest_traincheck.cli import main
+
+pytestmark = pytest.mark.slow
+
+LEFT_OVER = "gradients-left-over"
+ENDLESS = TRAIN.replace("range(args.steps)", "range(10**9)")
+WRONG = ENDLESS.replace("    optimizer.zero_grad()\n", "")
+ALLOW = f"[[audit.allow]]\nlaw = '{LEFT_OVER}'\nreason = 'a sum over all batches is wanted'\nowner = 'team'\n"
+
+
+def audit(directory: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (directory / "train.py").write_text(script)
+    words = [sys.executable, "-m", "pytest_traincheck", "audit", "--json", "found.json", *arguments]
+    return subprocess.run([*words, "--", "python", "train.py"], cwd=directory, capture_output=True, text=True)
+
+
+def document(directory: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((directory / "found.json").read_text())
+    return content
+
+
+def test_right_code_passes_after_eight_steps_of_many(tmp_path: Path) -> None:
+    done = audit(tmp_path, ENDLESS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = document(tmp_path)
+    assert (found["verdict"], found["steps"], found["incidents"]) == ("pass", 8, [])
+    assert found["laws"]["held"] > 10
+    assert found["laws"]["broken"] == 0
+    assert "8 training steps, torch" in done.stdout
+
+
+def test_a_mistake_is_told_in_every_format(tmp_path: Path) -> None:
+    done = audit(tmp_path, WRONG, "--junit", "j.xml", "--html", "h.html", "--github", "on", "--steps", "3")
+    assert done.returncode == 1, done.stdout + done.stderr
+    incident = document(tmp_path)["incidents"][0]
+    assert (incident["level"], incident["law"], incident["step"]) == ("error", LEFT_OVER, 1)
+    assert incident["source"] == "train.py:15"
+    assert incident["why"]
+    assert incident["link"].startswith("https://docs.pytorch.org/")
+    assert f"1. error {LEFT_OVER}: " in done.stdout
+    assert f'[[tool.traincheck.audit.allow]] law = "{LEFT_OVER}"' in done.stdout
+    assert f"::error title=traincheck audit%3A {LEFT_OVER}::" in done.stdout
+    cases = ElementTree.parse(tmp_path / "j.xml").iter("testcase")
+    assert [case.get("name") for case in cases if case.find("failure") is not None] == [LEFT_OVER]
+    assert LEFT_OVER in (tmp_path / "h.html").read_text()
+    assert document(tmp_path)["steps"] == 3
+
+
+def test_what_is_allowed_passes_and_is_told(tmp_path: Path) -> None:
+    (tmp_path / "traincheck.toml").write_text(f"[audit]\nsteps = 3\n{ALLOW}")
+    done = audit(tmp_path, WRONG)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = document(tmp_path)
+    assert found["steps"] == 3
+    assert found["silenced"][0]["law"] == LEFT_OVER
+    assert "a sum over all batches is wanted (team)" in " ".join(done.stdout.split())
+
+
+def test_a_script_that_trains_nothing_is_an_error(tmp_path: Path) -> None:
+    done = audit(tmp_path, "import torch\nx = torch.ones(2, requires_grad=True)\nx.sum().backward()\n")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "no optimizer stepped" in document(tmp_path)["errors"][0]["message"]
+    done = audit(tmp_path, "raise SystemExit('no data')\n")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "no data" in done.stdout
+
+
+def test_a_company_makes_its_own_pack_and_pins_it(tmp_path: Path) -> None:
+    runs = []
+    for name, rate in (("a", 0.1), ("b", 0.2), ("c", 0.3)):
+        (tmp_path / f"{name}.py").write_text(TRAIN.replace("lr=0.1", f"lr={rate}"))
+        runs.append(tmp_path / "runs" / name)
+        words = ["collect", "--run", f"python {name}.py", "--output", str(runs[-1]), "--cwd", str(tmp_path)]
+        assert main(words) == 0
+    own = tmp_path / "own.jsonl"
+    assert main(["infer", "--transferable", *map(str, runs), "--output", str(own), "--laws-only"]) == 0
+    (tmp_path / "traincheck.toml").write_text("[audit]\npacks = ['own.jsonl']\n")
+    assert audit(tmp_path, WRONG, "--pack", "own.jsonl").returncode == 1
+    assert [pack["name"] for pack in document(tmp_path)["packs"]] == ["own"]
+    assert audit(tmp_path, ENDLESS).returncode == 0
+    assert "own" in [pack["name"] for pack in document(tmp_path)["packs"]]
+
+
+def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["audit"]) == 2
+    assert "there is no command to audit" in capsys.readouterr().err
+    assert main(["audit", "--pack", "unknown", "--", "python", "train.py"]) == 2
+    assert "There is no pack 'unknown'" in capsys.readouterr().err
+    (tmp_path / "broken.jsonl").write_text("{}\n")
+    assert main(["audit", "--pack", "broken.jsonl", "--", "python", "train.py"]) == 2
+    assert "not the header of a pack" in capsys.readouterr().err
+    assert main(["infer", "--transferable", str(tmp_path), "--output", "p.jsonl"]) == 2
+    assert "holds no trace" in capsys.readouterr().err

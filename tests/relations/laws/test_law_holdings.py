@@ -1,0 +1,60 @@
+"""What optimizers hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from law_verdict import Verdict, verdict
+from training_story import Loop, Story, Training
+
+if TYPE_CHECKING:
+    from training_story import Recorder
+
+def two(second: tuple[str, ...]) -> Story:
+    """Two optimizers that step in turn; what the second one holds."""
+
+    def story(t: Training) -> None:
+        model = t.model()
+        every = list(model.parameters.values())
+        one = t.adamw(every[:2])
+        other = t.adamw([model.parameters[name] for name in second])
+        for _ in range(3):
+            t.zero_model(model)
+            t.forward(model)
+            t.backward(model)
+            t.step(one)
+            t.step(other)
+
+    return story
+
+
+LOOPS = [
+    ("Unheld", Loop(), "holds"),
+    ("Unheld", Loop(frozen=("fc1.weight",)), "holds"),
+    ("Unheld", Loop(held=("fc1.weight", "fc1.bias")), "broken"),
+    ("Unheld", Loop(backward=False), "silent"),
+    ("Unreached", Loop(), "holds"),
+    ("Unreached", Loop(unreached=("fc2.weight",)), "broken"),
+    ("Unreached", Loop(steps=1, unreached=("fc2.weight",)), "silent"),
+    ("Idle", Loop(), "holds"),
+    ("Idle", Loop(unreached=("fc1.weight", "fc1.bias", "fc2.weight")), "broken"),
+    ("Unmoved", Loop(), "holds"),
+    ("Unmoved", Loop(stuck=("fc2.weight",)), "broken"),
+    ("Unmoved", Loop(stuck=("fc1.bias",)), "holds"),
+    ("Unmoved", Loop(lr=0.0), "silent"),
+]
+STORIES = [
+    ("HeldTwice", two(("fc2.weight",)), "holds"),
+    ("HeldTwice", two(("fc1.weight", "fc2.weight")), "broken"),
+]
+
+
+@pytest.mark.parametrize(("name", "loop", "said"), LOOPS)
+def test_of_loops(name: str, loop: Loop, said: Verdict, recorder: Recorder) -> None:
+    assert verdict(name, recorder.record(loop)) == said
+
+
+@pytest.mark.parametrize(("name", "story", "said"), STORIES)
+def test_of_stories(name: str, story: Story, said: Verdict, recorder: Recorder) -> None:
+    assert verdict(name, recorder.tell(story)) == said
