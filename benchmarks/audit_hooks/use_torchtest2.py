@@ -41,7 +41,15 @@ class Torchtest:
                 self.stop()
             return backward(loss, *args, **kwargs)
 
-        torch.Tensor.backward = watched_backward
+        scale = torch.amp.GradScaler.scale
+
+        def watched_scale(scaler, outputs):
+            if self.tape is not None and not self.idle and isinstance(outputs, torch.Tensor):
+                self.tape.loss = outputs  # the loss of a user is the one that is not scaled yet
+                self.stop()
+            return scale(scaler, outputs)
+
+        torch.Tensor.backward, torch.amp.GradScaler.scale = watched_backward, watched_scale
 
     def before(self, module, args, kwargs):
         root = self.watched.root(module)

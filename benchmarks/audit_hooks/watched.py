@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 from torch.nn.modules.module import Module
+from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim.optimizer import Optimizer
 
 
@@ -54,7 +55,11 @@ class Watched:
         Optimizer.__init__, Module.__call__ = init, call
 
     def trains(self, module):
-        """Whether it has parameters that are to be trained, or that an optimizer holds."""
+        """Whether it has parameters that are to be trained, or that an optimizer holds. A parametrization is called where
+        a weight is read: by no loop.
+        """
+        if isinstance(module, ParametrizationList):
+            return False
         return any(each.requires_grad for each in module.parameters()) or any(
             shared(module, optimizer) for optimizer in self.optimizers
         )
