@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 from dataclasses import asdict
@@ -22,7 +23,7 @@ from pathlib import Path
 import unseen
 from audit_page import Case, page
 from audit_tools import TOOLS, Remark, Said, Server, Tool
-from measure import FIXTURES
+from measure import FIXTURES, machine
 from planted import Bug, apply_patch, load_bugs, load_number_bugs, load_pipelines, tree_of
 
 CORPORA = ("second", "third", "fourth", "late")
@@ -76,6 +77,16 @@ def run_case(tool: Tool, case: Case, scratch: Path, server: Server, timeout: flo
     kept.with_suffix(".part").replace(kept)
 
 
+def _facts(python: Path) -> str:
+    """The machine, and the versions of what is installed there."""
+    asked = "import importlib.metadata as m; print(*(f'{d.name} {d.version}' for d in m.distributions()), sep='\\n')"
+    done = subprocess.run([str(python), "-c", asked], capture_output=True, text=True, check=True)
+    named = ("torch-audit", "torchtest2", "torchtest", "torchfix", "lightning", "transformers")
+    versions = sorted({line for line in done.stdout.splitlines() if line.split()[0].lower() in named}, key=str.lower)
+    facts = {name: value for name, value in machine(python).items() if not name.startswith("load")}
+    return ", ".join([*(f"{name} {value}" for name, value in facts.items()), *versions])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", choices=TOOLS, help="run this tool on what it has not been run on yet")
@@ -106,6 +117,7 @@ def main() -> int:
         print(file=sys.stderr)
     results = {name: {case.name: said(tool, case, scratch) for case in cases} for name, tool in TOOLS.items()}
     text = page(cases, {name: {k: v for k, v in of.items() if v is not None} for name, of in results.items()})
+    text += f"\nMeasured on: {_facts(arguments.python.absolute())}.\n"
     before = arguments.before.read_text(encoding="utf-8").rstrip() + "\n\n" if arguments.before else ""
     if arguments.write:
         arguments.write.write_text(before + text, encoding="utf-8")

@@ -55,8 +55,8 @@ class Watched:
         Optimizer.__init__, Module.__call__ = init, call
 
     def trains(self, module):
-        """Whether it has parameters that are to be trained, or that an optimizer holds. A parametrization is called where
-        a weight is read: by no loop.
+        """Whether it has parameters that are to be trained, or that an optimizer holds. A parametrization is called
+        where a weight is read: by no loop.
         """
         if isinstance(module, ParametrizationList):
             return False
