@@ -6,12 +6,14 @@ put there by `audit_hooks/sitecustomize.py`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import signal
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +25,8 @@ from measure import own_package
 from planted import Pipeline
 
 HOOKS = Path(__file__).resolve().parent / "audit_hooks"
-LEVELS = ("info", "warning", "error")
+_PATIENCE = 40.0
+"""Seconds for a launcher to end its workers: it waits for 30 before it kills them."""
 
 
 @dataclass(frozen=True)
@@ -128,25 +131,28 @@ def _environment(extra: Mapping[str, str]) -> dict[str, str]:
 def execute(words: Sequence[str], tree: Path, extra: Mapping[str, str], timeout: float) -> tuple[int, str, float]:
     """A process of its own: status (124 when it ran past its limit), everything printed, seconds."""
     begin = time.perf_counter()
-    process = subprocess.Popen(
-        words,
-        cwd=tree,
-        env=_environment(extra),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=timeout)
-        status = process.returncode
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        status = 124
-    return status, output, time.perf_counter() - begin
+    with tempfile.TemporaryFile() as printed:
+        process = subprocess.Popen(
+            words,
+            cwd=tree,
+            env=_environment(extra),
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # `torchrun` ends its workers then, which are sessions of their own
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_PATIENCE)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            status = 124
+        printed.seek(0)
+        return status, printed.read().decode(errors="replace"), time.perf_counter() - begin
 
 
 def _problem(status: int, output: str, timeout: float) -> str:
