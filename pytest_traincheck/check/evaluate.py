@@ -31,7 +31,7 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
-from pytest_traincheck.relations import Relation, laws, relations
+from pytest_traincheck.relations import Relation, laws, meaning_of, relations
 from pytest_traincheck.relations.base import filled, is_measured, is_replayed
 from pytest_traincheck.relations.context import LAST_STEP, TIME
 from pytest_traincheck.replay import Comparison, compare_run
