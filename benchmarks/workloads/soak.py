@@ -1,7 +1,7 @@
 """A tiny regression that trains for as long as it is told, resumes on the way, and may be told to go wrong at a step.
 
-`RESUME_AT` is the step at which model and optimizer are made anew and loaded, with `RESUME_IN=process` by another process;
-`WRONG` names what goes wrong there (`resume`) or at the step `WRONG_AT`.
+`RESUME_AT` is the step at which model and optimizer are made anew and loaded, with `RESUME_IN=process` by another
+process; `WRONG` names what goes wrong there (`resume`) or at the step `WRONG_AT`.
 """
 
 from __future__ import annotations

@@ -72,6 +72,7 @@ def test_options_exist(page: Path) -> None:
     # of pytest, torchrun, pip, and of the pipelines in the examples
     known |= {"--junitxml", "--lf", "--collect-only", "--dist", "--nproc-per-node", "--run", "--steps", "--batch-size"}
     known |= {"--unshallow", "--all", "--detach", "--write-faults", "--deselect", "--hf-token", "--pad-token"}
+    known |= {"--save", "--resume", "--ckpt"}
     for benchmark in ("detection.py", "histories.py", "unseen.py"):
         known |= set(OPTION.findall((ROOT / "benchmarks" / benchmark).read_text(encoding="utf-8")))
     # What was tried with commands of users stands in the generated part of a page.

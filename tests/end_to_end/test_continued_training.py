@@ -124,7 +124,7 @@ def test_a_right_resume_is_silent(project: Path, tmp_path: Path, words: tuple[st
     ("lost", "relation", "step", "says"),
     [
         ("optimizer", "Carried", 40, "without any state"),
-        ("scheduler", "Schedule", 41, "begins anew"),
+        ("scheduler", "Schedule", 41, "begins again"),
         ("rate", "Schedule", 40, "not restored"),
         ("average", "Between", 40, "`Sequential#1.0.weight`"),
         ("statistics", "Between", 40, "`Sequential.1.running_mean`"),
