@@ -38,6 +38,8 @@ class Saved:
     """The last change of each variable until then."""
     tail: Rows
     """What came behind it, and belongs to the next step: a scheduler is stepped, an average follows."""
+    asked: bool = True
+    """Whether the training saved something then; it has ended otherwise."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,9 @@ class Ending:
 
     @property
     def steps(self) -> int:
-        """Steps of the latest state."""
-        return max((saved.steps for saved in self.ranks[0].saved), default=0)
+        """Steps of the latest state that was saved; of the last one where none was."""
+        asked = [saved.steps for saved in self.ranks[0].saved if saved.asked]
+        return max(asked or (saved.steps for saved in self.ranks[0].saved), default=0)
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,9 @@ def noted(known: Sequence[Saved], new: Saved) -> tuple[Saved, ...]:
     Of several after the same step the last counts. Where there are too many, every other one of the older half goes:
     what a training goes on from is mostly among the latest.
     """
+    asked = new.asked or any(saved.asked for saved in known if saved.steps == new.steps)
     found = [saved for saved in known if saved.steps != new.steps]
-    found.append(new)
+    found.append(replace(new, asked=asked))
     if len(found) > MOST:
         older, recent = found[:-RECENT], found[-RECENT:]
         found = [*older[::2], *recent]

@@ -40,7 +40,8 @@ def write(path: Path, ending: Ending) -> None:
             arrays[f"tail-{number}-{place}"] = saved.tail
         ranks.append({
             "rank": left.rank, "meta": dict(left.meta), "head_steps": left.head_steps, "last": left.last,
-            "joins": list(left.joins), "saved": [[saved.steps, saved.seq, saved.begin] for saved in left.saved],
+            "joins": list(left.joins),
+            "saved": [[saved.steps, saved.seq, saved.begin, saved.asked] for saved in left.saved],
         })  # fmt: skip
     record = {
         "format": FORMAT, "ranks": ranks, "same_spec": ending.same_spec, "other_length": ending.other_length,
@@ -97,8 +98,9 @@ def _left(path: Path, number: int, rank: Mapping[str, Any], arrays: Mapping[str,
             _natural(begin),
             _rows(path, arrays[f"saved-{number}-{place}"], tables),
             _rows(path, arrays[f"tail-{number}-{place}"], tables),
+            bool(asked),
         )
-        for place, (steps, seq, begin) in enumerate(rank["saved"])
+        for place, (steps, seq, begin, asked) in enumerate(rank["saved"])
     )
     return Left(
         _natural(rank["rank"]),

@@ -101,7 +101,9 @@ class Follower:
     @property
     def over(self) -> bool:
         """Whether every training process said that it ended, and there was one."""
-        done = all(rank.source.done for group in self._groups for rank in group.ranks)
+        # A process that was killed says nothing; that another one goes on with its training says enough.
+        last = self._groups[-1:] if self.resumes else self._groups
+        done = all(rank.source.done for group in last for rank in group.ranks)
         return bool(self._groups) and done and not self._launches.waits(self._known.values())
 
     @property

@@ -89,7 +89,7 @@ class Rank:
     def left(self, ends: np.ndarray, numbers: np.ndarray, head_steps: int) -> Left:
         """What it leaves when it ends now."""
         last = max(end_of(self.rows), end_of(self.head), self.begin)
-        saved = noted(self.saved, self._at(last, ends, numbers))
+        saved = noted(self.saved, replace(self._at(last, ends, numbers), asked=False))
         head, joins = self.head if len(self.head) else self.rows, getattr(self.source, "joins", ())
         return Left(self.number, self.source.meta, self.source.tables, head, head_steps, last, saved, joins)
 

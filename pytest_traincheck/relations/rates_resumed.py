@@ -28,7 +28,7 @@ def _second(row: int, left: float, now: float | None, was: float | None) -> list
     """A scheduler that was not restored shows when it sets the rate for the first time."""
     if now is None or was is None or not math.isclose(now, was, rel_tol=1e-6) or math.isclose(now, left, rel_tol=1e-3):
         return []
-    text = f"{GOES_ON} with {text_of(now)}, as it began, and was left with {text_of(left)}: the schedule begins anew"
+    text = f"{GOES_ON} with {text_of(now)}, as it began, and was left with {text_of(left)}: the schedule begins again"
     return [Resumed(row, True, text)]
 
 
@@ -54,7 +54,7 @@ def rates_at_resumes(process: Process, label: str, group: int) -> list[Resumed]:
         alike, anew = math.isclose(now, left, rel_tol=1e-6), math.isclose(now, began, rel_tol=1e-6)
         scheduled = bool(np.isin(process.events["opt"][process.rows_of_type("scheduler")], called).any())
         wrong = not alike and (scheduled or anew)
-        how = ", with which it began: the schedule begins anew" if anew else ": the schedule was not restored"
+        how = ", with which it began: the schedule begins again" if anew else ": the schedule was not restored"
         text = f"{GOES_ON} with {text_of(now)}, and was left with {text_of(left)}{how if wrong else ''}"
         found.append(Resumed(step.row, wrong, text))
         if not wrong and len(after) > 1 and len(taken[0]) > 1 and not math.isclose(left, began, rel_tol=1e-6):
