@@ -55,23 +55,21 @@ class RateNotZero(Law):
                     f"a learning rate of {seen(examples, broken[0])}")  # fmt: skip
 
 
-class GroupNotEmpty(Law):
-    """A group of an optimizer holds no parameters."""
+class OptimizerNotEmpty(Law):
+    """An optimizer steps that holds no parameters at all. One empty group among others does no harm."""
 
-    name = "GroupNotEmpty"
+    name = "OptimizerNotEmpty"
     subject = "torch.optim.Optimizer.param_groups"
-    says = "No group of an optimizer is empty"
-    expected = "parameters in every group"
+    says = "An optimizer that steps holds parameters"
+    expected = "parameters in the groups of the optimizer"
     because = Reason(
-        "empty-parameter-group",
-        "A group without parameters was made by a filter that nothing passes: its settings apply to nothing, and what "
-        "it was meant for is in another group, or in none.",
+        "empty-optimizer",
+        "An optimizer all of whose groups are empty was made with a filter that nothing passes: its steps do nothing.",
         _GROUPS,
         "Compare names as `named_parameters()` has them: full names with dots, and the library's own words for norms.",
-        "Groups that are filled later.",
     )
-    right = 'no_decay = [p for n, p in model.named_parameters() if n.endswith("bias")]'
-    wrong = 'no_decay = [p for n, p in model.named_parameters() if n == "bias"]'
+    right = 'SGD([{"params": [p for n, p in model.named_parameters() if n.startswith("head.")]}], lr=0.1)'
+    wrong = 'SGD([{"params": [p for n, p in model.named_parameters() if n == "head"]}], lr=0.1)'
     place = Place.HELD
     deviation = Deviation.LACKING
 
@@ -81,7 +79,8 @@ class GroupNotEmpty(Law):
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
         return Told(
-            f"A group of `{process.names.optimizers[int(process.events['opt'][row])]}` is empty.", "an empty group"
+            f"`{process.names.optimizers[int(process.events['opt'][row])]}` steps and holds no parameters.",
+            "no parameters in any group",
         )
 
 
@@ -171,10 +170,10 @@ def _hyper(process: Process) -> Iterator[tuple[int, Mapping[int, Mapping[str, An
 
 def _groups(process: Process, position: int) -> Examples:
     rows, holds = [], []
-    for number, hyper, _, groups in _hyper(process):
-        for index in hyper:
+    for number, hyper, members, _ in _hyper(process):
+        if hyper:
             rows.append(construction_row(process, number))
-            holds.append(bool((groups == index).any()))
+            holds.append(bool(len(members)))
     return table(process, position, holds, rows) if rows else EMPTY
 
 
