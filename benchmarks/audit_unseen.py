@@ -115,8 +115,8 @@ def page(results: Sequence[Audited]) -> str:
     blocks = [
         f"{len(levels) - levels.count('')} of {len(wrong)} mistakes are found: {levels.count('error')} by an error, "
         f"{levels.count('warning')} by a warning alone; the first finding names the cause of {causes.count('exact')} "
-        f"by the words written down for it. In {len(right)} right runs, {sum(map(_is_odd, right))} of which look wrong on "
-        f"purpose, there are {sum(row[2] == 'error' for row in alarms)} errors and "
+        f"by the words written down for it. In {len(right)} right runs, {sum(map(_is_odd, right))} of which look wrong "
+        f"on purpose, there are {sum(row[2] == 'error' for row in alarms)} errors and "
         f"{sum(row[2] == 'warning' for row in alarms)} warnings.",
         "## Mistakes",
         markdown_table(["mistake", "what was planted", "found by", "cause", "first finding"], rows),
