@@ -6,7 +6,7 @@ A test becomes a row of the page with a mark:
 
 `tried` and `happens` may hold `{id}`, the id of a parametrised case, and `{name}` for any parameter that is a string;
 cases may also carry marks of their own (`pytest.param(..., marks=pytest.mark.fault(...))`). Rows of one text are one.
-The page is written anew by `python -m pytest --collect-only -q --write-faults docs/faults.md`.
+The page is written anew by `python -m pytest --collect-only -q --write-faults=docs/faults.md`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ AREAS = {
 }
 """The sections of the page, in order: how a mark names one, and what it promises."""
 
-BEGIN = "<!-- What follows is written by `pytest --collect-only -q --write-faults docs/faults.md`. -->"
+BEGIN = "<!-- What follows is written by `pytest --collect-only -q --write-faults=docs/faults.md`. -->"
 
 
 @dataclass(frozen=True)

@@ -121,8 +121,12 @@ def _diff(diff: ChangedLines, width: int, indent: str) -> Iterator[Line]:
 
 def labelled(label: str, text: str, width: int, style: str = "") -> Iterator[Line]:
     """A text behind its label, which stands in the first column."""
-    for line in wrap(text, width, indent=" " * _LABEL_WIDTH, first=f"{label}:".ljust(_LABEL_WIDTH)):
+    for line in wrap(text, width, indent=" " * _LABEL_WIDTH, first=_lead(label)):
         yield line, style
+
+
+def _lead(label: str) -> str:
+    return (f"{label}:" if label else "").ljust(_LABEL_WIDTH)
 
 
 def _counts(result: CheckResult, width: int) -> Iterator[Line]:

@@ -52,7 +52,8 @@ def test_a_mistake_is_told_in_every_format(tmp_path: Path) -> None:
     assert incident["why"]
     assert incident["link"].startswith("https://docs.pytorch.org/")
     assert f"1. error {LEFT_OVER}: " in done.stdout
-    assert f'[[tool.traincheck.audit.allow]] law = "{LEFT_OVER}"' in done.stdout
+    said = " ".join(done.stdout.split())
+    assert f'[[tool.traincheck.audit.allow]] law = "{LEFT_OVER}" reason = "..."' in said
     assert f"::error title=traincheck audit%3A {LEFT_OVER}::" in done.stdout
     cases = ElementTree.parse(tmp_path / "j.xml").iter("testcase")
     assert [case.get("name") for case in cases if case.find("failure") is not None] == [LEFT_OVER]

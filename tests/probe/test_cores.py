@@ -61,6 +61,18 @@ def step():
     optimizer.step()
 """
 STORIES = {
+    "a model of one result": """
+        model = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(11):
+            model.train()
+            optimizer.zero_grad()
+            F.cross_entropy(model(torch.randn(4, 8)), torch.tensor([0, 1, 2, 0])).backward()
+            optimizer.step()
+            model.eval()
+            with torch.no_grad():
+                model(torch.randn(4, 8))
+    """,
     "long": """
         for _ in range(14):
             step()

@@ -69,7 +69,9 @@ def audit() -> Audit:
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_terminal(audit: Audit, width: int) -> None:
     text = render_audit(audit, width=width).plain
-    assert all(cell_len(line) <= width for line in text.splitlines())
+    # A link that is broken into lines cannot be followed.
+    lines = [line for line in text.splitlines() if "https://" not in line]
+    assert all(cell_len(line) <= width for line in lines)
     assert "\x1b" not in text
     flat = " ".join(text.split())
     assert "FAILED - 1 error, 1 warning, 4 of 5 rules came up, 1 held" in flat

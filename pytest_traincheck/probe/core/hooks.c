@@ -219,7 +219,8 @@ static PyObject *module_leave(Hook *self, PyObject *const *given, Py_ssize_t cou
     if (count == 2 && names == NULL && PyTuple_CheckExact(given[0])) {
         Call *call = (Call *)PyTuple_GetItem(given[0], 1);
         Core *core = core_of(self->probe, &state, &recorded);
-        int done = core != NULL && call != NULL && Py_TYPE(call) == CallType &&
+        /* More is looked at where a whole model returns. */
+        int done = core != NULL && call != NULL && Py_TYPE(call) == CallType && !(call->flags & ENTRY) &&
                    truth(core->sketches, name_wanted) == 0 &&
                    !(call->flags & TRAINING && truth(core->measures, name_early) != 0) && undisturbed() &&
                    end(core, state, call, given[1]) == DONE;

@@ -22,7 +22,7 @@ _DETAIL_STYLES = {"do": "green"}
 
 
 def render_audit(audit: Audit, width: int = 80) -> Text:
-    """The audit as styled text with no line wider than `width` cells; `.plain` is the same without styles."""
+    """The audit as styled text with no line wider than `width` cells but links; `.plain` is the same without styles."""
     lines: list[Line] = [
         (line, _STYLES[audit.outcome])
         for line in wrap(f"audit of `{one_line(audit.name)}`: {wording.verdict(audit)}", width, indent="  ", first="")
@@ -31,7 +31,7 @@ def render_audit(audit: Audit, width: int = 80) -> Text:
         lines += [("", ""), *_finding(finding, width)]
     lines.append(("", ""))
     if audit.findings:
-        lines += labelled("silence", wording.silencing(audit.findings[0]), width, "dim")
+        lines += _silencing(audit.findings[0], width)
     left_out = len(audit.findings) - len(audit.shown)
     if left_out:
         lines += labelled("more", f"{left_out} more, which come later or weigh less; --json has all of them", width)
@@ -54,8 +54,15 @@ def render_audit(audit: Audit, width: int = 80) -> Text:
 
 def render_finding_text(finding: AuditFinding, width: int = 80) -> str:
     """One finding as plain text, with how to silence it, for a test failure."""
-    lines = [*_finding(finding, width), *labelled("silence", wording.silencing(finding), width)]
+    lines = [*_finding(finding, width), *_silencing(finding, width)]
     return "\n".join(line for line, _ in lines)
+
+
+def _silencing(finding: AuditFinding, width: int) -> Iterator[Line]:
+    first, *others = wording.silencing(finding).splitlines()
+    yield from labelled("silence", first, width, "dim")
+    for line in others:
+        yield from labelled("", line, width, "dim")
 
 
 def _finding(finding: AuditFinding, width: int) -> Iterator[Line]:
@@ -66,9 +73,8 @@ def _finding(finding: AuditFinding, width: int) -> Iterator[Line]:
         yield line, _LEVEL_STYLES[finding.level]
     for label, text in wording.details(finding):
         if label == "link":
-            # Behind a label it would not fit on a line, and could not be followed.
-            for line in wrap(text, width, indent=indent, first=indent):
-                yield line, "dim"
+            # Broken into lines it could not be followed.
+            yield indent + text, "dim"
             continue
         lead = indent + f"{label}:".ljust(_LABEL_WIDTH)
         for line in wrap(text, width, indent=indent + " " * _LABEL_WIDTH, first=lead):

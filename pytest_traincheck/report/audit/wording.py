@@ -55,9 +55,8 @@ def details(finding: AuditFinding) -> list[tuple[str, str]]:
 
 
 def silencing(finding: AuditFinding) -> str:
-    """What somebody writes who means it."""
-    names = " or ".join(f'law = "{name}"' for name in finding.names)
-    return f'{SILENCING} {names}, reason = "..."'
+    """What somebody writes who means it: three lines of TOML, for `pyproject.toml`."""
+    return f'{SILENCING}\nlaw = "{finding.names[0]}"\nreason = "..."'
 
 
 def others(finding: AuditFinding) -> list[str]:
