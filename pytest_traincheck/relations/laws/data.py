@@ -88,7 +88,7 @@ class OrderDiffers(Law):
     expected = "another order in each epoch"
     because = Reason(
         "same-order-in-each-epoch",
-        "A `DistributedSampler` shuffles by its seed and the epoch that it was told. Without `set_epoch` each epoch "
+        "A `DistributedSampler` shuffles by its seed and the epoch that it was given. Without `set_epoch` each epoch "
         "has the order of the first, and so has a loader whose generator is seeded again.",
         _SAMPLER,
         "Call `sampler.set_epoch(epoch)` before each epoch.",

@@ -106,7 +106,6 @@ class Fed(Law):
         "one whose turn it is not takes what the loss of the other one leaves.",
         _STEP,
         "Let each optimizer step for its own loss alone: `optimizer_d.step()` after the loss of the discriminator.",
-        "Optimizers that all step for each loss, whichever parameters it reaches.",
     )
     right = "loss_d.backward()\noptimizer_d.step()\nloss_g.backward()\noptimizer_g.step()"
     wrong = "loss_d.backward()\noptimizer_d.step()\noptimizer_g.step()  # the loss of the generator comes later"
@@ -128,8 +127,8 @@ class Fed(Law):
 
 
 def _fed(process: Process, position: int) -> Examples:
-    """One example for each step of an optimizer that has new gradients in some step. Gradients that are 0 all along may
-    have been computed.
+    """One example for each step of an optimizer from the first one on that has new gradients. Gradients that are 0 all
+    along may have been computed.
     """
     variables = Variables.of(process)
     lines = variables.step_table
@@ -143,7 +142,10 @@ def _fed(process: Process, position: int) -> Examples:
     np.logical_or.at(fed, of, added)
     np.logical_or.at(unsure, of, (gradient > 0) & (variables.state(gradient, begin) == fmt.ZERO))
     owner = process.events["opt"][rows]
-    known = np.isin(owner, owner[fed]) & (fed | ~unsure)
+    known = fed | ~unsure
+    for number in np.unique(owner).tolist():
+        mine = np.flatnonzero(owner == number)
+        known[mine] &= np.logical_or.accumulate(fed[mine])
     return table(process, position, fed[known], rows[known]) if known.any() else EMPTY
 
 

@@ -29,18 +29,17 @@ _OF_LAYERS = ("bias", "weight")
 
 
 class RateNotZero(Law):
-    """The learning rate of a group is 0 in all steps."""
+    """The learning rate of an optimizer is 0 in all steps. A group may be frozen by its rate, where others are not."""
 
     name = "RateNotZero"
     subject = "torch.optim.Optimizer.lr"
-    says = "The learning rate of each group of an optimizer is above 0 in some step, and never below"
+    says = "The learning rate of an optimizer is above 0 in some step and some group, and never below"
     expected = "a learning rate above 0"
     because = Reason(
         "learning-rate-zero",
         "With a learning rate of 0 steps change nothing; with one below 0 they climb the loss.",
         _OPTIM,
         "Look at the warm-up: one that is never stepped, or that counts in whole numbers, stays at 0.",
-        "A group that is frozen by its rate.",
     )
     right = "LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warmup))"
     wrong = "LambdaLR(optimizer, lambda step: step // warmup)"
@@ -154,8 +153,9 @@ def _rates(process: Process, position: int) -> Examples:
     known = {key: rates for key, rates in found.items() if len(rates) >= _LEAST}
     if not known:
         return EMPTY
-    holds = [max(rates) > 0 and min(rates) >= 0 for rates in known.values()]
-    texts = ["0" if min(rates) == 0 else "below 0" for rates in known.values()]
+    moved = {number for (number, _), rates in known.items() if max(rates) > 0}
+    holds = [number in moved and min(rates) >= 0 for (number, _), rates in known.items()]
+    texts = ["0" if min(rates) >= 0 else "below 0" for rates in known.values()]
     return table(process, position, holds, [first[number] for number, _ in known], None, None, labels_of(texts))
 
 

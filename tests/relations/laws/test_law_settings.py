@@ -46,6 +46,18 @@ def empty(*held: int) -> Story:
     return story
 
 
+def frozen(*rates: float) -> Story:
+    """Groups with these learning rates."""
+
+    def story(t: Training) -> None:
+        model = t.model()
+        parameters = list(model.parameters.values())
+        groups = [parameters[:1], parameters[1:]]
+        stepped(t, model, t.optimizer("torch.optim.AdamW", groups, [{"lr": rate} for rate in rates]))
+
+    return story
+
+
 def cycled(by_step: bool) -> Story:
     """A one-cycle schedule, stepped with each step or once."""
 
@@ -69,6 +81,9 @@ LOOPS = [
     ("ScheduledByBatch", Loop(), "silent"),
 ]
 STORIES = [
+    ("RateNotZero", frozen(0.0, 0.1), "holds"),
+    ("RateNotZero", frozen(0.0, 0.0), "broken"),
+    ("RateNotZero", frozen(0.1, -0.1), "broken"),
     ("OptimizerNotEmpty", empty(3, 0), "holds"),
     ("OptimizerNotEmpty", empty(0, 0), "broken"),
     ("DecayWithoutVectors", decayed(norm=0.0), "holds"),
