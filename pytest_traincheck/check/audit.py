@@ -15,6 +15,7 @@ from pytest_traincheck.packs.model import Level, Pack, PackRule
 from pytest_traincheck.packs.versions import libraries, reaches
 from pytest_traincheck.relations import laws, relation_named
 from pytest_traincheck.relations.claims import ClaimError
+from pytest_traincheck.relations.meaning import Place
 from pytest_traincheck.relations.stored import claim_of
 from pytest_traincheck.rules.claims import to_json
 from pytest_traincheck.trace import Run
@@ -110,10 +111,23 @@ def _findings(judged: _Judged) -> tuple[AuditFinding, ...]:
         rules = [judged.rules[id(violation.invariant)] for violation in incident.violations]
         first = next((place for place, rule in enumerate(rules) if rule.level is Level.LAW), 0)
         found.append(AuditFinding(_led_by(incident, first), rules[first], _others(rules, first)))
-    found.sort(key=lambda item: (item.rule.level is not Level.LAW, item.incident.number))
+    found.sort(key=_weight)
     return tuple(
         replace(item, incident=replace(item.incident, number=number)) for number, item in enumerate(found, start=1)
     )
+
+
+_OF_EACH_STEP = frozenset(
+    {Place.HELD, Place.FORWARD, Place.LOSS, Place.BACKWARD, Place.ACCUMULATION, Place.EXCHANGE, Place.STEP,
+     Place.DIVERGED, Place.ARRIVAL, Place.USE, Place.UPDATE, Place.AGREEMENT}
+)  # fmt: skip
+"""What each step consists of: where that is wrong, training goes somewhere else. The rest makes it weaker."""
+
+
+def _weight(finding: AuditFinding) -> tuple[bool, bool, int]:
+    """Laws first, then what makes training wrong altogether, then as causes and consequences are told."""
+    cause = finding.incident.cause
+    return finding.rule.level is not Level.LAW, cause.meaning.place not in _OF_EACH_STEP, finding.incident.number
 
 
 def _others(rules: Sequence[PackRule], first: int) -> tuple[PackRule, ...]:

@@ -145,7 +145,7 @@ class InputsChange(Law):
     because = Reason(
         "input-hardly-changes",
         "An input that is nearly the same in each step while the others change was drawn from a generator that begins "
-        "anew each time, or is not filled at all.",
+        "again each time, or is not filled at all.",
         "https://docs.pytorch.org/docs/stable/generated/torch.Generator.html",
         "Make the generator once, outside of the loop.",
         "Positions, masks and other inputs that are fixed or mostly alike.",

@@ -1,6 +1,6 @@
 """Checkpoints: a training that resumes takes up everything, and what is read is used.
 
-A training that goes on without the state of its optimizer or of its scheduler begins anew in disguise.
+A training that goes on without the state of its optimizer or of its scheduler begins again in disguise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CheckpointWhole(Law):
     because = Reason(
         "checkpoint-incomplete",
         "A training that resumes without the state of its optimizer loses its momentum; without that of its scheduler "
-        "the learning rate begins anew, often with a warm-up.",
+        "the learning rate begins again, often with a warm-up.",
         _RESUME,
         "Save `optimizer.state_dict()` and `scheduler.state_dict()` beside the model's.",
         "Schedules that follow from the number of the step.",
@@ -60,7 +60,7 @@ class OptimizerLoaded(Law):
     expected = "the optimizer goes on with its state"
     because = Reason(
         "optimizer-state-not-loaded",
-        "Moments and step counts that begin anew make the first steps after resuming too long.",
+        "Moments and step counts that begin again make the first steps after resuming too long.",
         _RESUME,
         'Call `optimizer.load_state_dict(checkpoint["optimizer"])`.',
         "Fine-tuning from a checkpoint.",
@@ -87,7 +87,7 @@ class ReadIsLoaded(Law):
     expected = "what is read is loaded"
     because = Reason(
         "read-and-not-loaded",
-        "`torch.load` returns the weights and changes no model. One that is made anew afterwards is random.",
+        "`torch.load` returns the weights and changes no model. One that is made afterwards is random.",
         _SERIAL,
         "Call `model.load_state_dict(torch.load(path))` on the model that is used.",
     )

@@ -74,7 +74,7 @@ class ClipsNothing(Law):
         "A norm of exactly 0 in every step means that the clipping function was given nothing: an iterator that is "
         "used up, parameters of another model, or gradients that are not computed yet.",
         _CLIP,
-        "Hand over `model.parameters()` anew in each step, or a list; a generator is empty after its first use.",
+        "Hand over `model.parameters()` in each step, or a list; a generator is empty after its first use.",
     )
     right = "clip_grad_norm_(model.parameters(), 1.0)"
     wrong = "parameters = model.parameters()\nfor batch in loader:\n    ...\n    clip_grad_norm_(parameters, 1.0)"

@@ -12,7 +12,7 @@ from pytest_traincheck.relations.averages import Averages, Keeps
 from pytest_traincheck.relations.base import EMPTY, Examples, listed, variable_names
 from pytest_traincheck.relations.context import module_roots, trained_roots
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, table
-from pytest_traincheck.relations.laws.places import weights
+from pytest_traincheck.relations.laws.places import loaded, weights
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.trace import Process, Run
@@ -208,12 +208,6 @@ def _first_contents(process: Process, ids: Ints) -> Ints:
     return np.where(rows >= 0, process.events["digest"][np.maximum(rows, 0)], 0).astype(np.int64)
 
 
-def _loaded(process: Process) -> Ints:
-    """Variables that some load has given."""
-    rows = process.measures("load.given")
-    return np.unique(process.events["args"][rows[process.events["value"][rows] > 0]]).astype(np.int64)
-
-
 def _ever_moved(process: Process, ids: Ints) -> Bools:
     return Variables.of(process).changed(ids, np.zeros(len(ids), dtype=np.int64), np.full(len(ids), _EVER))
 
@@ -228,7 +222,7 @@ def _teachers(process: Process, position: int) -> Examples:
         return EMPTY
     drawn = process.measures("parameter.initialised")
     made = process.events["args"][drawn[process.events["value"][drawn] > 0]].astype(np.int64)
-    contents, saved = _first_contents(process, ids), _loaded(process)
+    contents, saved = _first_contents(process, ids), loaded(process)
     backward = process.events["seq"][process.rows_of_type("autograd")]
     called = roots[process.events["mod"][entries]]
     rows, holds = [], []
@@ -268,7 +262,7 @@ def _followers(process: Process, position: int) -> Examples:
     names = {number: _endings(process, number) for number in ids.tolist()}
     trained = list(ids[variables.held[ids] & moves].tolist())
     early = variables.first_seen(ids) < start
-    idle = ids[~variables.held[ids] & moves & early & ~np.isin(ids, _loaded(process))].tolist()
+    idle = ids[~variables.held[ids] & moves & early & ~np.isin(ids, loaded(process))].tolist()
     initial = _ever_held(process, trained)
     sources = {ending for number in trained for ending in names[number]}
     chosen = [number for number in idle if names[number] & sources]
@@ -285,11 +279,13 @@ def _ever_held(process: Process, variables: list[int]) -> set[int]:
     return set(events["digest"][mine].astype(np.int64).tolist())
 
 
-def _endings(process: Process, number: int) -> set[tuple[str, tuple[int, ...]]]:
-    """What two parameters of copies have in common: the name below the model, or below a part of it, and the shape."""
+def _endings(process: Process, number: int) -> set[tuple[str, str, tuple[int, ...]]]:
+    """What two parameters of copies have in common: the name below the model, or below a part of it, and the shape. In
+    another type the same weights have another hash, and nothing is known of them.
+    """
     symbol = Variables.of(process).symbols[number]
-    name, shape = str(symbol.get("name", "")), tuple(symbol.get("shape") or ())
-    found = {(name, shape)}
+    name, kind, shape = str(symbol.get("name", "")), str(symbol.get("dtype", "")), tuple(symbol.get("shape") or ())
+    found = {(name, kind, shape)}
     if "." in name:
-        found.add((name.partition(".")[2], shape))
+        found.add((name.partition(".")[2], kind, shape))
     return found

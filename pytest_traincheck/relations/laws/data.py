@@ -62,7 +62,7 @@ class EpochsDiffer(Law):
     expected = "random streams go on from epoch to epoch"
     because = Reason(
         "epochs-draw-alike",
-        "Workers that are started anew for each epoch and seeded by their number alone repeat the augmentations of the "
+        "Workers that are started for each epoch and seeded by their number alone repeat the augmentations of the "
         "first epoch in all others.",
         _WORKERS,
         "Seed from `torch.initial_seed()`, which differs from epoch to epoch, and not from the worker's number.",
@@ -88,8 +88,8 @@ class OrderDiffers(Law):
     expected = "another order in each epoch"
     because = Reason(
         "same-order-in-each-epoch",
-        "A `DistributedSampler` shuffles by its seed and the epoch that it was told. Without `set_epoch` each epoch "
-        "has the order of the first, and so has a loader whose generator is seeded anew.",
+        "A `DistributedSampler` shuffles by its seed and the epoch that it was given. Without `set_epoch` each epoch "
+        "has the order of the first, and so has a loader whose generator is seeded again.",
         _SAMPLER,
         "Call `sampler.set_epoch(epoch)` before each epoch.",
         "An order that is fixed on purpose.",
@@ -103,7 +103,7 @@ class OrderDiffers(Law):
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         return Told("The loader that shuffles yields the same batches in the same order as in the epoch before: "
-                    "`set_epoch` is missing, or a seed is set anew.", "the same order in each epoch")  # fmt: skip
+                    "`set_epoch` is missing, or a seed is set again.", "the same order in each epoch")  # fmt: skip
 
 
 class Shuffles(Law):
@@ -254,9 +254,17 @@ def _orders(process: Process, position: int) -> Examples:
 
 
 def _shuffled(process: Process, position: int) -> Examples:
-    """One example for a process: whether any loader that it trains with draws its examples in random order."""
+    """One example for a process: whether any loader that it trains with draws its examples in random order. A single
+    batch has no order.
+    """
     rows, training = _loads(process)
-    found = _by_line(process, rows[training])
+    rows = rows[training]
+    ended = (process.events["flags"][rows] & fmt.RAISED) != 0
+    follows = np.zeros(len(rows), dtype=bool)
+    for line in np.unique(process.events["src"][rows]).tolist():
+        mine = np.flatnonzero(process.events["src"][rows] == line)
+        follows[mine] = (~ended[mine][1:] & ~ended[mine][:-1]).any()
+    found = _by_line(process, rows[follows])
     if not found:
         return EMPTY
     row = next((row for row, shuffles in found.items() if not shuffles), next(iter(found)))

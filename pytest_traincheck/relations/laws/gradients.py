@@ -11,13 +11,17 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_traincheck.relations.accumulate import FRESH, Accumulate, Consumed, Used
-from pytest_traincheck.relations.base import Examples, listed, variable_names
-from pytest_traincheck.relations.laws.law import Law, Told, in_step, transferable
+from pytest_traincheck.relations.base import EMPTY, Examples, listed, variable_names
+from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, table, transferable
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Deviation, Place
-from pytest_traincheck.trace import Run
+from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.gradients import Gradients
+from pytest_traincheck.trace.variables import Variables
 
 _ZERO_GRAD = "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html"
+_STEP = "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.step.html"
 _SHARE = 0.25
 """Share of the steps in which passes are thrown away that is no end of an epoch any more."""
 _BACKWARD = "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.backward.html"
@@ -87,6 +91,62 @@ class ThrownAway(Law):
             f"uses them, first {in_step(run, examples, broken)}: `zero_grad` is misplaced, or a step is missing.",
             "gradients of a backward pass are cleared before any step uses them",
         )
+
+
+class Fed(Law):
+    """An optimizer steps although no backward pass has given its parameters gradients since its last step."""
+
+    name = "Fed"
+    subject = "torch.optim.Optimizer.step"
+    says = "Before each step of an optimizer that uses gradients a backward pass gives its parameters new ones"
+    expected = "new gradients for each step"
+    because = Reason(
+        "step-without-gradients",
+        "A step without new gradients repeats the last one or does nothing. Where two optimizers step together, the "
+        "one whose turn it is not takes what the loss of the other one leaves.",
+        _STEP,
+        "Let each optimizer step for its own loss alone: `optimizer_d.step()` after the loss of the discriminator.",
+    )
+    right = "loss_d.backward()\noptimizer_d.step()\nloss_g.backward()\noptimizer_g.step()"
+    wrong = "loss_d.backward()\noptimizer_d.step()\noptimizer_g.step()  # the loss of the generator comes later"
+    place = Place.ACCUMULATION
+    depth = 2
+    deviation = Deviation.TOO_OFTEN
+
+    def places(self, run: Run) -> Examples:
+        return each_process(run, _fed)
+
+    def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
+        process, row = first_of(run, examples, broken)
+        name = process.names.optimizers[int(process.events["opt"][row])]
+        return Told(
+            f"`{name}` steps {len(broken)} times (first {in_step(run, examples, broken)}) although "
+            "no backward pass has given its parameters gradients since its step before.",
+            "steps without new gradients",
+        )
+
+
+def _fed(process: Process, position: int) -> Examples:
+    """One example for each step of an optimizer from the first one on that has new gradients. Gradients that are 0 all
+    along may have been computed.
+    """
+    variables = Variables.of(process)
+    lines = variables.step_table
+    if not len(lines.variable):
+        return EMPTY
+    gradient = variables.companion("gradient")[variables.first_name[lines.variable]]
+    begin, end, previous = (lines.column(name) for name in ("begin", "end", "previous_end"))
+    added = Gradients.of(process).additions(gradient, previous, end) > 0
+    rows, of = np.unique(lines.column("row"), return_inverse=True)
+    fed, unsure = (np.zeros(len(rows), dtype=bool) for _ in range(2))
+    np.logical_or.at(fed, of, added)
+    np.logical_or.at(unsure, of, (gradient > 0) & (variables.state(gradient, begin) == fmt.ZERO))
+    owner = process.events["opt"][rows]
+    known = fed | ~unsure
+    for number in np.unique(owner).tolist():
+        mine = np.flatnonzero(owner == number)
+        known[mine] &= np.logical_or.accumulate(fed[mine])
+    return table(process, position, fed[known], rows[known]) if known.any() else EMPTY
 
 
 def _often(run: Run, examples: Examples) -> Examples:

@@ -13,6 +13,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, listed, variable_n
 from pytest_traincheck.relations.context import requires_grad, variable_context
 from pytest_traincheck.relations.covered import ONE_OPTIMIZER, Covered, HeldAs, construction_row
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, table, transferable
+from pytest_traincheck.relations.laws.places import loaded
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.trace import Process, Run
@@ -68,7 +69,6 @@ class Unheld(Law):
         "Hand all trainable parameters to an optimizer. Layers in a plain list or dictionary belong into "
         "`nn.ModuleList` or `nn.ModuleDict`: `parameters()` does not see them otherwise. Freeze what shall "
         "not be trained.",
-        "A model that gradients only pass through, and that is not frozen to save a line.",
     )
     right = "self.layers = nn.ModuleList(layers)\noptimizer = AdamW(model.parameters())"
     wrong = "self.layers = layers  # a plain list\noptimizer = AdamW(model.parameters())"
@@ -98,7 +98,6 @@ class HeldTwice(Law):
         "other.",
         _OPTIM,
         "Split the parameters by name into disjoint groups.",
-        "Two optimizers that take turns over the same parameters, each with its own loss.",
     )
     right = "head = Adam(model.head.parameters())\nbody = Adam(model.body.parameters())"
     wrong = "head = Adam(model.head.parameters())\nbody = Adam(model.parameters())"
@@ -124,7 +123,7 @@ def _of_trained(run: Run, wrong: str) -> Examples:
         kept[mine] = reached(process, examples.variable[mine])
     holds = ~examples.observed.isin([wrong])
     if wrong == "none":
-        holds |= _held_elsewhere(run, examples)
+        holds |= _held_elsewhere(run, examples) | _only_passed(run, examples)
     else:
         holds |= ~_take_turns(run, examples)
     return transferable(
@@ -147,6 +146,18 @@ def _held_elsewhere(run: Run, examples: Examples) -> Bools:
         for process, variable in zip(examples.process, examples.variable, strict=True)
     ]
     return np.array(found, dtype=bool)
+
+
+def _only_passed(run: Run, examples: Examples) -> Bools:
+    """Which parameters belong to a model that was loaded and of which no optimizer holds anything: gradients pass
+    through it, as through one that a loss compares features of.
+    """
+    found = np.zeros(len(examples), dtype=bool)
+    for number, process in enumerate(run.processes):
+        mine, variables = examples.process == number, Variables.of(process)
+        given, roots = loaded(process), variables.root[examples.variable[mine]]
+        found[mine] = np.isin(roots, variables.root[given]) & ~np.isin(roots, variables.root[variables.held])
+    return found
 
 
 def _take_turns(run: Run, examples: Examples) -> Bools:

@@ -92,7 +92,7 @@ class LoadsBuffers(Law):
     expected = "buffers are saved and loaded"
     because = Reason(
         "buffers-not-loaded",
-        "Running statistics of BatchNorm are buffers. A checkpoint of `parameters()` alone begins them anew, and the "
+        "Running statistics of BatchNorm are buffers. A checkpoint of `parameters()` alone begins them again, and the "
         "model is another one in eval mode.",
         _STATE,
         "Save `model.state_dict()`.",
@@ -149,7 +149,7 @@ class LoadedStays(Law):
         "An initialisation after loading throws away what was loaded.",
         _LOAD,
         "Initialise first, and load last.",
-        "Layers that are drawn anew on purpose, as a head for other classes.",
+        "Layers that are drawn again on purpose, as a head for other classes.",
     )
     right = "model.apply(init)\nmodel.load_state_dict(state)"
     wrong = "model.load_state_dict(state)\nmodel.apply(init)"

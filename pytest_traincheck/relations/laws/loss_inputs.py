@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from pytest_traincheck.relations.accumulate import Accumulate, Used
 from pytest_traincheck.relations.base import EMPTY, Examples
 from pytest_traincheck.relations.batches import batches
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, seen, table
@@ -162,7 +163,6 @@ class SameShape(Law):
         "with every target, and the best that the model can do is to predict their mean.",
         f"{_GENERATED}MSELoss.html",
         "Bring both to one shape, as with `output.squeeze(-1)`.",
-        "Broadcasting on purpose, such as one target for a whole picture.",
     )
     right = "loss = F.mse_loss(model(x).squeeze(-1), y)"
     wrong = "loss = F.mse_loss(model(x), y)  # (n, 1) and (n,)"
@@ -265,11 +265,17 @@ def _shapes(process: Process, position: int) -> Examples:
         shapes = [_shape(values.get(name)) for name in ("input", "target")]
         if shapes[0] is not None and shapes[1] is not None:
             rows.append(row)
-            holds.append(shapes[0] == shapes[1])
+            holds.append(not _both_grow(shapes[0], shapes[1]))
             texts.append(f"an input of shape {shapes[0]} and a target of shape {shapes[1]}")
     if not rows:
         return EMPTY
     return table(process, position, holds, rows, None, {"api": process.api.take(np.array(rows))}, labels_of(texts))
+
+
+def _both_grow(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether both of two shapes are broadcast. A target that is smaller alone may be meant for all of the input."""
+    together = np.broadcast_shapes(one, other)
+    return together not in (one, other)
 
 
 def _reductions(process: Process, position: int) -> Examples:
@@ -299,27 +305,27 @@ class AccumulatedMean(Law):
     depth = 2
 
     def places(self, run: Run) -> Examples:
-        return each_process(run, _accumulated)
+        return each_process(run, lambda process, position: _accumulated(run, process, position))
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         return Told(f"Gradients of several micro-batches are accumulated, and {seen(examples, broken[0])}.",
                     seen(examples, broken[0]))  # fmt: skip
 
 
-def _accumulated(process: Process, position: int) -> Examples:
+def _accumulated(run: Run, process: Process, position: int) -> Examples:
     """One example for each step that accumulates passes from one line, each of one mean loss, divided by their number
     or by 1 or by its square. Other multiples say that something else is done.
     """
     table_of = multiples(process)
     ratios = dict(zip(table_of.rows.tolist(), table_of.ratio["mean"].tolist(), strict=True))
-    passes: dict[tuple[int, int], list[int]] = {}
-    for row in table_of.rows.tolist():
-        passes.setdefault((int(process.window[row]), int(process.events["src"][row])), []).append(row)
+    examples = Accumulate().examples(Used(), run)
+    lost = examples.row[~examples.holds & (examples.process == position)]
+    passes = _summed(process, table_of.rows[~np.isin(table_of.rows, lost)])
     rows, holds, texts = [], [], []
-    several = {window for (window, _), mine in passes.items() if len(mine) > 1}
+    several = {window for (window, *_), mine in passes.items() if len(mine) > 1}
     if 2 * len(several) < process.windows:
         return EMPTY  # Now and then two passes meet in one step, as at the end of an epoch.
-    for (window, _), mine in passes.items():
+    for (window, *_), mine in passes.items():
         count = len(mine)
         mean = ratios[mine[0]]
         if count < 2 or window >= process.windows or any(abs(ratios[row] - mean) > _EXACT * abs(mean) for row in mine):
@@ -333,6 +339,19 @@ def _accumulated(process: Process, position: int) -> Examples:
     if not rows:
         return EMPTY
     return table(process, position, holds, rows, None, None, labels_of(texts))
+
+
+def _summed(process: Process, rows: Ints) -> dict[tuple[int, int, int], list[int]]:
+    """Backward passes by their window, the step of any optimizer that comes next, and their line: those between two
+    steps. Those of a closure that an optimizer calls are no parts of one sum.
+    """
+    begins = np.array([step.begin for step in process.steps], dtype=np.int64)
+    rows = rows[~process.inside("optimizer")[rows]]
+    following = np.searchsorted(begins, process.events["seq"][rows].astype(np.int64))
+    found: dict[tuple[int, int, int], list[int]] = {}
+    for row, step in zip(rows.tolist(), following.tolist(), strict=True):
+        found.setdefault((int(process.window[row]), step, int(process.events["src"][row])), []).append(row)
+    return found
 
 
 _EXACT = 1e-3

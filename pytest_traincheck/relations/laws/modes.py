@@ -85,7 +85,7 @@ class NoDropoutInEvaluation(Law):
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
         return Told(f"Dropout is active where `{process.module_name(row)}` is called without gradients: `eval()` is "
-                    "missing, or the function is not told of it.", "dropout in evaluation")  # fmt: skip
+                    "missing, or the function does not know of it.", "dropout in evaluation")  # fmt: skip
 
 
 class NoBatchStatisticsInEvaluation(Law):

@@ -31,6 +31,12 @@ def weights(process: Process, ids: Ints | None = None) -> Ints:
     return np.asarray(ids[np.array(large, dtype=bool)])
 
 
+def loaded(process: Process) -> Ints:
+    """Variables that some load has given."""
+    rows = process.measures("load.given")
+    return np.unique(process.events["args"][rows[process.events["value"][rows] > 0]]).astype(np.int64)
+
+
 def digests(process: Process, variable: Ints, seq: Ints) -> Ints:
     """What each variable held at a time, as a hash; 0 where it was not seen by then."""
     rows = Variables.of(process).last(variable, seq)

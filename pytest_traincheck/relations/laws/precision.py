@@ -14,7 +14,7 @@ from pytest_traincheck.relations.meaning import Place
 from pytest_traincheck.relations.vocabulary import is_loss
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Labels
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN
 from pytest_traincheck.trace.variables import Variables
 
@@ -122,7 +122,6 @@ class LossFinite(Law):
         "A loss of NaN or infinity makes all gradients NaN, and every parameter with the next step.",
         _NUMERICS,
         "Look for logarithms and roots of 0, divisions by a count of 0, and learning rates that are too high.",
-        "Steps that a gradient scaler skips.",
     )
     right = "loss = F.cross_entropy(logits, y)"
     wrong = "loss = -(y * logits.softmax(-1).log()).sum()"
@@ -261,9 +260,18 @@ def _finite(process: Process, position: int) -> Examples:
     losses = {name for name in process.api.values if is_loss(name)}
     rows = calls_of(process, losses)
     rows = rows[(process.stage[rows] == TRAIN) & (process.grad_mode[rows] == 1)]
-    if not len(rows):
-        return EMPTY
-    return table(process, position, (process.events["flags"][rows] & fmt.NONFINITE_RESULT) == 0, rows)
+    infinite = (process.events["flags"][rows] & fmt.NONFINITE_RESULT) != 0
+    known = ~infinite | ~_may_be_skipped(process, rows)
+    return table(process, position, ~infinite[known], rows[known]) if known.any() else EMPTY
+
+
+def _may_be_skipped(process: Process, rows: Ints) -> Bools:
+    """Which losses lie in a step that a gradient scaler skips where gradients are not finite: before the next step that
+    it is asked for.
+    """
+    scaler = process.rows_of_type("scaler")
+    asked = scaler[[process.api[row].endswith("GradScaler.step") for row in scaler.tolist()]]
+    return process.window[rows] <= (process.window[asked].max() if len(asked) else -1)
 
 
 def _finite_gradients(process: Process, position: int) -> Examples:

@@ -15,10 +15,11 @@ from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints
+from pytest_traincheck.trace.limit import cut_at_limit, left_at_limit
 
 _ADJUST = "https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
 _LEAST = 3
-"""Steps of an optimizer after which a scheduler is missed."""
+"""Steps of an optimizer, or passes over the data, after which a scheduler is missed: the first ones may warm up."""
 
 
 class SchedulerFirst(Law):
@@ -62,7 +63,6 @@ class SchedulerTwice(Law):
         "of the training.",
         _ADJUST,
         "Call `scheduler.step()` in one place. Frameworks that step schedulers themselves do not want a call of yours.",
-        "Several schedulers of one class that are chained on one optimizer, and steps that a gradient scaler skipped.",
     )
     right = "optimizer.step()\nscheduler.step()"
     wrong = "for part in parts:\n    loss(part).backward()\n    scheduler.step()\noptimizer.step()"
@@ -94,7 +94,7 @@ class SchedulerIdle(Law):
         "close to 0 where it begins with a warm-up.",
         _ADJUST,
         "Call `scheduler.step()` after `optimizer.step()`, or once an epoch where the schedule counts epochs.",
-        "Runs that end before the first epoch does.",
+        "Schedules that begin after a warm-up of many epochs.",
     )
     right = "scheduler = StepLR(optimizer, 10)\nfor batch in loader:\n    optimizer.step()\n    scheduler.step()"
     wrong = "scheduler = StepLR(optimizer, 10)\nfor batch in loader:\n    optimizer.step()"
@@ -176,8 +176,10 @@ def _following_calls(process: Process, position: int) -> Examples:
 
 def _made(process: Process, position: int) -> Examples:
     """One example for each optimizer that a scheduler was made for, where one would have been stepped by now: it was,
-    or the optimizer has gone on after the end of a pass over the data, or there are no passes.
+    or the optimizer has gone on after some passes over the data, or there are no passes. What a training that was left
+    at its limit would have done later is not known.
     """
+    left = left_at_limit(process.raw.meta) or cut_at_limit(process.raw.meta)
     marks = process.measures("scheduler.made")
     made = set(process.events["opt"][marks].tolist())
     stepped = set(process.events["opt"][process.rows_of_type("scheduler")].tolist())
@@ -187,7 +189,8 @@ def _made(process: Process, position: int) -> Examples:
     for number, times in _times(process).items():
         if not number or number not in made | stepped:
             continue
-        over = not len(loads) or bool(len(ended) and (times > ended.min()).any())
+        passes = int((ended < times.max()).sum())
+        over = not left and (not len(loads) or passes >= _LEAST)
         if number in stepped or (over and len(times) >= _LEAST):
             rows.append(next(step.row for step in process.steps if step.optimizer == number))
             holds.append(number in stepped)

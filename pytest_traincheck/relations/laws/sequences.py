@@ -147,7 +147,7 @@ class CheckpointDraws(Law):
     says = "A checkpoint with dropout in it preserves the random state"
     expected = "`preserve_rng_state=True`"
     because = Reason(
-        "checkpoint-draws-anew",
+        "checkpoint-draws-again",
         "A checkpoint is computed a second time for its gradients. With `preserve_rng_state=False` its dropout masks "
         "are others then, and the gradients belong to no forward pass.",
         "https://docs.pytorch.org/docs/stable/checkpoint.html",

@@ -29,18 +29,17 @@ _OF_LAYERS = ("bias", "weight")
 
 
 class RateNotZero(Law):
-    """The learning rate of a group is 0 in all steps."""
+    """The learning rate of an optimizer is 0 in all steps. A group may be frozen by its rate, where others are not."""
 
     name = "RateNotZero"
     subject = "torch.optim.Optimizer.lr"
-    says = "The learning rate of each group of an optimizer is above 0 in some step, and never below"
+    says = "The learning rate of an optimizer is above 0 in some step and some group, and never below"
     expected = "a learning rate above 0"
     because = Reason(
         "learning-rate-zero",
         "With a learning rate of 0 steps change nothing; with one below 0 they climb the loss.",
         _OPTIM,
         "Look at the warm-up: one that is never stepped, or that counts in whole numbers, stays at 0.",
-        "A group that is frozen by its rate.",
     )
     right = "LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warmup))"
     wrong = "LambdaLR(optimizer, lambda step: step // warmup)"
@@ -55,23 +54,21 @@ class RateNotZero(Law):
                     f"a learning rate of {seen(examples, broken[0])}")  # fmt: skip
 
 
-class GroupNotEmpty(Law):
-    """A group of an optimizer holds no parameters."""
+class OptimizerNotEmpty(Law):
+    """An optimizer steps that holds no parameters at all. One empty group among others does no harm."""
 
-    name = "GroupNotEmpty"
+    name = "OptimizerNotEmpty"
     subject = "torch.optim.Optimizer.param_groups"
-    says = "No group of an optimizer is empty"
-    expected = "parameters in every group"
+    says = "An optimizer that steps holds parameters"
+    expected = "parameters in the groups of the optimizer"
     because = Reason(
-        "empty-parameter-group",
-        "A group without parameters was made by a filter that nothing passes: its settings apply to nothing, and what "
-        "it was meant for is in another group, or in none.",
+        "empty-optimizer",
+        "An optimizer all of whose groups are empty was made with a filter that nothing passes: its steps do nothing.",
         _GROUPS,
         "Compare names as `named_parameters()` has them: full names with dots, and the library's own words for norms.",
-        "Groups that are filled later.",
     )
-    right = 'no_decay = [p for n, p in model.named_parameters() if n.endswith("bias")]'
-    wrong = 'no_decay = [p for n, p in model.named_parameters() if n == "bias"]'
+    right = 'SGD([{"params": [p for n, p in model.named_parameters() if n.startswith("head.")]}], lr=0.1)'
+    wrong = 'SGD([{"params": [p for n, p in model.named_parameters() if n == "head"]}], lr=0.1)'
     place = Place.HELD
     deviation = Deviation.LACKING
 
@@ -81,7 +78,8 @@ class GroupNotEmpty(Law):
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
         return Told(
-            f"A group of `{process.names.optimizers[int(process.events['opt'][row])]}` is empty.", "an empty group"
+            f"`{process.names.optimizers[int(process.events['opt'][row])]}` steps and holds no parameters.",
+            "no parameters in any group",
         )
 
 
@@ -155,8 +153,9 @@ def _rates(process: Process, position: int) -> Examples:
     known = {key: rates for key, rates in found.items() if len(rates) >= _LEAST}
     if not known:
         return EMPTY
-    holds = [max(rates) > 0 and min(rates) >= 0 for rates in known.values()]
-    texts = ["0" if min(rates) == 0 else "below 0" for rates in known.values()]
+    moved = {number for (number, _), rates in known.items() if max(rates) > 0}
+    holds = [number in moved and min(rates) >= 0 for (number, _), rates in known.items()]
+    texts = ["0" if min(rates) >= 0 else "below 0" for rates in known.values()]
     return table(process, position, holds, [first[number] for number, _ in known], None, None, labels_of(texts))
 
 
@@ -171,10 +170,10 @@ def _hyper(process: Process) -> Iterator[tuple[int, Mapping[int, Mapping[str, An
 
 def _groups(process: Process, position: int) -> Examples:
     rows, holds = [], []
-    for number, hyper, _, groups in _hyper(process):
-        for index in hyper:
+    for number, hyper, members, _ in _hyper(process):
+        if hyper:
             rows.append(construction_row(process, number))
-            holds.append(bool((groups == index).any()))
+            holds.append(bool(len(members)))
     return table(process, position, holds, rows) if rows else EMPTY
 
 

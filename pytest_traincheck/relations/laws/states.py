@@ -1,6 +1,6 @@
 """The state of optimizers: momentum, moments and history go from step to step.
 
-An optimizer that is made anew in the loop, or whose state is cleared, begins again with each step.
+An optimizer that is made again and again in the loop, or whose state is cleared, begins again with each step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class StateKept(Law):
     expected = "state is carried on"
     because = Reason(
         "optimizer-state-lost",
-        "Momentum, moments and step counts that begin anew make of Adam or L-BFGS little more than a signed gradient.",
+        "Momentum, moments and step counts that begin again make of Adam or L-BFGS little more than a signed gradient.",
         _OPTIM,
         "Make the optimizer once, before the loop.",
         "A restart that is meant.",
@@ -42,7 +42,7 @@ class StateKept(Law):
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
         return Told(f"`{process.api[row]}` finds no state of its step before, first {in_step(run, examples, broken)}: "
-                    "it was made anew, or cleared.", "state is lost between steps")  # fmt: skip
+                    "it was made again, or cleared.", "state is lost between steps")  # fmt: skip
 
 
 class OptimizerOnce(Law):
@@ -53,11 +53,11 @@ class OptimizerOnce(Law):
     says = "An optimizer makes more than one step before another one takes over its parameters"
     expected = "one optimizer for the whole training"
     because = Reason(
-        "optimizer-made-anew",
-        "An optimizer that is made anew for each step forgets its momentum, moments and history in between.",
+        "optimizer-made-each-step",
+        "An optimizer that is made for each step forgets its momentum, moments and history in between.",
         _OPTIM,
         "Make the optimizer once, before the loop.",
-        "Inner loops that begin anew, as in meta-learning.",
+        "Inner loops that begin again, as in meta-learning.",
     )
     right = "optimizer = LBFGS(model.parameters())\nfor batch in loader: ..."
     wrong = "for batch in loader:\n    optimizer = LBFGS(model.parameters())"
@@ -65,14 +65,14 @@ class OptimizerOnce(Law):
     deviation = Deviation.TOO_OFTEN
 
     def places(self, run: Run) -> Examples:
-        return each_process(run, _made_anew)
+        return each_process(run, _made_again)
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         return Told(f"A new optimizer takes over the parameters of another one after a single step, first "
                     f"{in_step(run, examples, broken)}.", "an optimizer for each step")  # fmt: skip
 
 
-def _made_anew(process: Process, position: int) -> Examples:
+def _made_again(process: Process, position: int) -> Examples:
     """One example for each optimizer that makes a step while none that holds the same parameters has made more."""
     variables = Variables.of(process)
     held: dict[int, frozenset[int]] = {}

@@ -100,3 +100,13 @@ def test_of_loops(name: str, loop: Loop, said: Verdict, recorder: Recorder) -> N
 @pytest.mark.parametrize(("name", "story", "said"), STORIES)
 def test_of_stories(name: str, story: Story, said: Verdict, recorder: Recorder) -> None:
     assert verdict(name, recorder.tell(story)) == said
+
+
+def test_in_another_type_nothing_is_known_of_what_a_copy_begins_with(recorder: Recorder) -> None:
+    def story(t: Training) -> None:
+        followed(equal=False)(t)
+        for symbol in t.symbols:
+            if symbol["k"] == "var" and symbol["kind"] == "parameter" and symbol["root"] > 1:
+                symbol["dtype"] = "bfloat16"
+
+    assert verdict("CopyBeginsEqual", recorder.tell(story)) == "silent"

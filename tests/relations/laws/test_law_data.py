@@ -40,6 +40,21 @@ def loaded(*, shuffled: float = 1.0, orders: str = "abcd", evaluation: float = 0
     return story
 
 
+def in_one_batch(t: Training) -> None:
+    """All data of an epoch are one batch."""
+    model = t.model()
+    optimizer = t.adamw(list(model.parameters.values()))
+    for _ in range(3):
+        with t.call("torch.utils.data.DataLoader.__next__", type="data", digest=1, line=7):
+            t.measure("batch.shuffled", 0.0)
+        t.zero_grad(optimizer)
+        t.forward(model)
+        t.backward(model)
+        t.step(optimizer)
+        with t.call("torch.utils.data.DataLoader.__next__", type="data", raised=True, line=7):
+            pass
+
+
 def worked(t: Training, *, states: tuple[int, int], iterators: tuple[int, int], numbers: tuple[int, int]) -> None:
     """A training process and two workers of it that begin with these random states."""
     Loop().tell(t)
@@ -76,6 +91,7 @@ STORIES = [
     ("OrderDiffers", loaded(orders="abab", shuffled=0.0), "silent"),
     ("Shuffles", loaded(), "holds"),
     ("Shuffles", loaded(shuffled=0.0), "broken"),
+    ("Shuffles", in_one_batch, "silent"),
     ("EvaluationInOrder", loaded(), "holds"),
     ("EvaluationInOrder", loaded(evaluation=1.0), "broken"),
     ("NewBatches", loaded(), "holds"),

@@ -30,6 +30,25 @@ def two(second: tuple[str, ...]) -> Story:
     return story
 
 
+def passed(*, loaded: bool) -> Story:
+    """Gradients reach a second model that no optimizer holds, which was loaded or not."""
+
+    def story(t: Training) -> None:
+        model, other = t.model(), t.model("Features")
+        if loaded:
+            t.load(other, model)
+        optimizer = t.adamw(list(model.parameters.values()))
+        for _ in range(3):
+            t.zero_model(model)
+            t.forward(model)
+            t.forward(other)
+            t.backward(model)
+            t.backward(other)
+            t.step(optimizer)
+
+    return story
+
+
 LOOPS = [
     ("Unheld", Loop(), "holds"),
     ("Unheld", Loop(frozen=("fc1.weight",)), "holds"),
@@ -48,6 +67,8 @@ LOOPS = [
 STORIES = [
     ("HeldTwice", two(("fc2.weight",)), "holds"),
     ("HeldTwice", two(("fc1.weight", "fc2.weight")), "broken"),
+    ("Unheld", passed(loaded=True), "holds"),
+    ("Unheld", passed(loaded=False), "broken"),
 ]
 
 

@@ -36,6 +36,21 @@ def targets(negative: float) -> Story:
     return story
 
 
+def in_closure(t: Training) -> None:
+    """An optimizer that asks for the loss several times in one step."""
+    model = t.model()
+    optimizer = t.adamw(list(model.parameters.values()))
+
+    def closure() -> None:
+        for _ in range(4):
+            t.forward(model)
+            t.loss(value=0.5)
+            t.backward(model, within=lambda: t.measure("backward.root", 0.5))
+
+    for _ in range(6):
+        t.step(optimizer, closure=closure)
+
+
 def accumulated(passes: int, divided_by: float) -> Story:
     """A loop in which so many passes of a loss of 0.5 meet in each step."""
 
@@ -55,6 +70,7 @@ LOOPS = [
     ("BinaryTargets", Loop(), "silent"),
     ("SameShape", Loop(loss=F + "mse_loss", loss_args={"input": tensor(8), "target": tensor(8)}), "holds"),
     ("SameShape", Loop(loss=F + "mse_loss", loss_args={"input": tensor(8, 1), "target": tensor(8)}), "broken"),
+    ("SameShape", Loop(loss=F + "mse_loss", loss_args={"input": tensor(8, 4), "target": tensor(1)}), "holds"),
     ("SameShape", Loop(), "silent"),
     ("DivergenceMean", Loop(loss=F + "kl_div", loss_args={"reduction": "batchmean"}), "holds"),
     ("DivergenceMean", Loop(loss=F + "kl_div"), "broken"),
@@ -76,6 +92,7 @@ STORIES = [
     ("AccumulatedMean", accumulated(4, 1.0), "broken"),
     ("AccumulatedMean", accumulated(4, 16.0), "broken"),
     ("AccumulatedMean", accumulated(4, 3.0), "silent"),
+    ("AccumulatedMean", in_closure, "silent"),
 ]
 
 

@@ -64,6 +64,16 @@ def backwards(*, retain: bool = False, below: bool = False) -> Story:
     return story
 
 
+def scaled(t: Training) -> None:
+    """Losses that are not finite, in steps that a gradient scaler may skip."""
+
+    def asked(_: int) -> None:
+        with t.call("torch.amp.GradScaler.step", type="scaler"):
+            pass
+
+    Measured(value=float("nan"), step=asked).tell(t)
+
+
 def halved(t: Training) -> None:
     """A loop over weights in half precision."""
     Loop().tell(t)
@@ -85,6 +95,7 @@ LOOPS = [
     ("KeepsNoGraph", Loop(backward=False), "silent"),
 ]
 STORIES = [
+    ("LossFinite", scaled, "silent"),
     ("WeightsInFull", halved, "broken"),
     ("ForwardUnderAutocast", products("bfloat16", "bfloat16"), "holds"),
     ("ForwardUnderAutocast", products("bfloat16", "float32"), "broken"),

@@ -59,3 +59,12 @@ def test_of_loops(name: str, loop: Loop, said: Verdict, recorder: Recorder) -> N
 @pytest.mark.parametrize(("name", "story", "said"), STORIES)
 def test_of_stories(name: str, story: Story, said: Verdict, recorder: Recorder) -> None:
     assert verdict(name, recorder.tell(story)) == said
+
+
+@pytest.mark.parametrize("how", ["ended", "cut"])
+def test_what_a_training_would_have_done_after_its_limit_is_not_known(how: str, recorder: Recorder) -> None:
+    run = recorder.tell(scheduled(step=False))
+    for process in run.processes:
+        process.raw.meta["limit"] = {how: True}
+
+    assert verdict("SchedulerIdle", run) == "silent"

@@ -36,13 +36,24 @@ def stepped(t: Training, model: Model, optimizer: Optimizer, times: int = 4) -> 
         t.step(optimizer)
 
 
-def empty(second: bool) -> Story:
-    """A second group, with or without parameters."""
+def empty(*held: int) -> Story:
+    """Groups of an optimizer that hold so many parameters."""
 
     def story(t: Training) -> None:
         model = t.model()
-        every = list(model.parameters.values())
-        stepped(t, model, t.adamw(every[:2] if second else every, every[2:] if second else []))
+        stepped(t, model, t.adamw(*(list(model.parameters.values())[:number] for number in held)))
+
+    return story
+
+
+def frozen(*rates: float) -> Story:
+    """Groups with these learning rates."""
+
+    def story(t: Training) -> None:
+        model = t.model()
+        parameters = list(model.parameters.values())
+        groups = [parameters[:1], parameters[1:]]
+        stepped(t, model, t.optimizer("torch.optim.AdamW", groups, [{"lr": rate} for rate in rates]))
 
     return story
 
@@ -65,13 +76,16 @@ LOOPS = [
     ("RateNotZero", Loop(), "holds"),
     ("RateNotZero", Loop(lr=0.0), "broken"),
     ("RateNotZero", Loop(steps=2, lr=0.0), "silent"),
-    ("GroupNotEmpty", Loop(), "holds"),
+    ("OptimizerNotEmpty", Loop(), "holds"),
     ("DecayWithoutVectors", Loop(), "silent"),
     ("ScheduledByBatch", Loop(), "silent"),
 ]
 STORIES = [
-    ("GroupNotEmpty", empty(second=True), "holds"),
-    ("GroupNotEmpty", empty(second=False), "broken"),
+    ("RateNotZero", frozen(0.0, 0.1), "holds"),
+    ("RateNotZero", frozen(0.0, 0.0), "broken"),
+    ("RateNotZero", frozen(0.1, -0.1), "broken"),
+    ("OptimizerNotEmpty", empty(3, 0), "holds"),
+    ("OptimizerNotEmpty", empty(0, 0), "broken"),
     ("DecayWithoutVectors", decayed(norm=0.0), "holds"),
     ("DecayWithoutVectors", decayed(norm=0.1), "broken"),
     ("ScheduledByBatch", cycled(by_step=True), "holds"),
