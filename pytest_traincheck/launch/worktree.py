@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ from pytest_traincheck.scratch import (
 
 _KIND = "worktree"
 _PREFIX = f"{PREFIX}{_KIND}-"
+_TRIES = 20
+_PAUSE_S = 0.1
 
 
 class WorktreeError(RuntimeError):
@@ -42,8 +45,7 @@ def temporary_worktree(repository: Path, commit: str, *, checkout: bool = True) 
             tree = holder / repository.name
             try:
                 try:
-                    files = "--checkout" if checkout else "--no-checkout"
-                    git(repository, "worktree", "add", "--quiet", "--detach", files, str(tree), commit)
+                    _add(repository, tree, commit, "--checkout" if checkout else "--no-checkout")
                     if checkout:
                         fill_submodules(repository, tree, commit)
                 except GitError as error:
@@ -55,6 +57,22 @@ def temporary_worktree(repository: Path, commit: str, *, checkout: bool = True) 
                 _remove(repository, tree)
     except ScratchError as error:
         raise WorktreeError(str(error)) from error
+
+
+def _add(repository: Path, tree: Path, commit: str, files: str) -> None:
+    """`git worktree add`, again where git has read the books on another worktree that was being made or removed.
+
+    Git takes no lock for these: whoever lists the worktrees meanwhile may find half a record and give up.
+    """
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            git(repository, "worktree", "add", "--quiet", "--detach", files, str(tree), commit)
+        except GitError as error:
+            if not tries_left or f"{os.sep}worktrees{os.sep}" not in str(error) or str(tree) in str(error):
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            return
 
 
 def sweep_temporary() -> None:

@@ -198,6 +198,28 @@ def test_many_at_once(repository: Path, scratch: Path, git: Git) -> None:
     assert_nothing_left(repository, scratch, git)
 
 
+def test_trees_made_while_others_are_removed(repository: Path, scratch: Path, git: Git) -> None:
+    """Git reads the books on all worktrees, also on one that is half made or half gone, and then makes none."""
+    source = resolve_side("v1", repository)
+    failed: list[str] = []
+
+    def use() -> None:
+        for _ in range(50):
+            try:
+                with open_side(source):
+                    pass
+            except SideError as error:
+                failed.append(str(error))
+
+    threads = [threading.Thread(target=use) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert_nothing_left(repository, scratch, git)
+
+
 HOLD = """
 import signal, sys, time
 from pathlib import Path

@@ -114,6 +114,7 @@ model(torch.ones(2, 4)).square().mean().backward()
 optimizer.step()
 caught = 0
 for turn in range(60):
+    torch.set_grad_enabled(True)  # torch may have been about to do so
     signal.setitimer(signal.ITIMER_REAL, 0.002 + 0.0005 * turn)
     try:
         while True:
