@@ -81,10 +81,11 @@ class Backwards:
         for slot in walks.gradients(slots, full, emit, present, readables, self._lock):
             yield [slot], self.gradients([slot.tensor() if slot.grad is not None else None])
 
-    def all_same(self, slots: list[Slot]) -> bool:
-        """Whether it is sure that no gradient seems to have changed; false where this thread may not read them."""
-        with self._lock:
-            return self._reads_all() and walks.gradients_same(slots)
+    def nothing_new(self, slots: list[Slot], values: bool, gradients: bool) -> bool:
+        """Whether it is sure that no value, and no gradient, seems to have changed; false where this thread may not
+        read gradients. Only with the compiled core, in which no other thread can begin a pass meanwhile.
+        """
+        return bool(native.nothing_new(slots, values, gradients, self._leaves, self._several))
 
     def _reads_all(self) -> bool:
         """Whether this thread is the only one that works with gradients."""

@@ -118,8 +118,7 @@ class unseen:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         self._function.__exit__(None, None, None)
         if error is not None:
-            left_in_the_middle(self._recorder.threads, self._grad)
-            self._recorder.failed(self._where, error)
+            self._recorder.abandon(self._recorder.threads, None, self._grad, self._where, error)
         return True
 
 
@@ -152,6 +151,10 @@ class quiet:
         self._state.busy = False
 
 
+if native is not None:
+    unseen = native.unseen  # type: ignore[misc]
+    quiet = native.quiet  # type: ignore[misc]
+
 _GUARDS: tuple[Callable[[], Any], ...] = (
     torch._C._DisableAutocast,
     torch._C.DisableTorchFunction,
@@ -181,9 +184,12 @@ _profiling: Callable[[], bool] = torch._C._autograd._profiler_enabled
 _record_functions: Callable[[bool], None] = torch._C._autograd._enable_record_function
 
 
+_transforming: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+
+
 def unobservable() -> bool:
     """Whether tensors must not be looked at now: a functorch transform is active or a CUDA graph is being captured."""
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if _transforming() is not None:
         return True
     if not _CUDA or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return False

@@ -53,6 +53,8 @@ _bytes_at: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_s
     ("PyBytes_FromStringAndSize", ctypes.pythonapi)
 )
 _FEW = 4096
+_SINGLY = 16
+"""So many numbers of the CPU are read one by one, which takes less than to put them into one tensor."""
 _ARRAYS = {torch.float32: "f", torch.float64: "d"}
 _MAX_VIEWS = 10_000
 _views: dict[tuple[int, int], tuple[torch.Tensor | None, torch.Tensor | None]] = {}
@@ -344,7 +346,7 @@ def norms(tensors: list[torch.Tensor]) -> list[float]:
 
 def _norms_of_device(tensors: list[torch.Tensor]) -> list[float]:
     found = torch._foreach_norm(tensors)
-    if len({norm.dtype for norm in found}) > 1:
+    if (len(found) <= _SINGLY and found[0].is_cpu) or len({norm.dtype for norm in found}) > 1:
         return [float(norm) for norm in found]
     values: list[float] = torch.stack(found).tolist()
     return values

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from . import summary
+from .core import native
 from .digest import VALUE, number
 from .names import class_name, library_of
 from .symbols import Symbols
@@ -90,8 +91,10 @@ class Optimizers:
         """Write `group` symbols for groups that are new or have other members or hyper-parameters than before."""
         info = self.info(optimizer)
         generation = self._variables._generation
-        noted = [_objects(group) for group in optimizer.param_groups]
         then, before = info.noted
+        if native is not None and then == generation and native.same_groups(optimizer.param_groups, before, _APART):
+            return
+        noted = [_objects(group) for group in optimizer.param_groups]
         if then == generation and len(noted) == len(before) and all(map(_are_same, noted, before)):
             return
         info.noted = generation, noted

@@ -31,6 +31,7 @@ from .context import (
     quiet,
     unobservable,
 )
+from .core import native
 from .core.short_ways import of as short_ways
 from .evaluations import Evaluations
 from .limit import Limit
@@ -221,6 +222,9 @@ class Recorder:
         """What writes changes that happened in `parent` (none: outside every call); `clock`: at which times, where that
         is not now.
         """
+        if self.native is not None and clock is None and parent is not None and state.thread:
+            known: Emit = self.native.emit(self.clock, state.thread, parent.seq, parent.ctx, parent.src)
+            return known
         clock = clock or self.clock
         if not state.thread:
             self.name_thread(state)
@@ -260,6 +264,8 @@ class Recorder:
 
         `among` says which roots may have gained or lost entries since the last time; `None`: any.
         """
+        if native is not None and native.names_settled(self.modules, self.variables, among):
+            return
         self.variables.refresh(among)
         if self.variables.unseen and not unobservable():
             with quiet(state):

@@ -14,6 +14,7 @@ import torch
 from . import digest as content
 from . import loose, numerics, walks
 from .backwards import Backwards
+from .core import native
 from .modules import Modules, Root
 from .storages import Remembered, remembered
 from .summary import dtype_name
@@ -317,10 +318,9 @@ class Variables:
 
     def nothing_new(self, values: bool, gradients: bool) -> bool:
         """Whether it is sure that nothing suggests a change of values, or of gradients. False: it is not known."""
-        slots = self.slots()
-        if values and not walks.values_same(slots):
+        if native is None or (gradients and self.gradients_dirty):
             return False
-        return not gradients or (not self.gradients_dirty and self._backwards.all_same(slots))
+        return self._backwards.nothing_new(self.slots(), values, gradients)
 
     def look_at(self, slots: Iterable[Slot], emit: Emit) -> None:
         """Some of them, as they are now."""

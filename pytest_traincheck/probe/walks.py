@@ -46,18 +46,6 @@ def values(
                     place = native.values(slots, place, what, emit, outside, own, optimized)
 
 
-def values_same(slots: list[Slot]) -> bool:
-    """Whether it is sure that no value seems to have changed."""
-    if native is None:
-        return False
-    return bool(native.values(slots, 0, VALUES, None, None, _NOBODY, _NOBODY) == len(slots))
-
-
-def gradients_same(slots: list[Slot]) -> bool:
-    """Whether it is sure that no gradient seems to have changed. Only where this thread may read all of them."""
-    return native is not None and bool(native.gradients(slots, 0, False, None, None, None) == len(slots))
-
-
 def gradients(
     slots: list[Slot],
     full: bool,

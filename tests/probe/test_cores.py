@@ -143,6 +143,47 @@ STORIES = {
             except Enough:
                 pass
     """,
+    "what changes late": """
+        class Empty(nn.Module):
+            def forward(self, x):
+                return x
+        small = nn.Sequential(nn.Linear(8, 6), nn.Linear(6, 3))
+        empty = Empty()
+        optimizer = torch.optim.SGD(small.parameters(), lr=0.01, momentum=0.9)
+        def changed(number):
+            if number == 12:
+                optimizer.param_groups[0]["momentum"] = 0.5
+            elif number == 13:
+                optimizer.param_groups[0]["betas"] = [0.9, 0.99]
+            elif number == 14:
+                optimizer.param_groups[0]["betas"][0] = 0.8
+            elif number == 15:
+                optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3))], "lr": 0.1})
+            elif number == 16:
+                small.append(nn.Linear(3, 3))
+                optimizer.add_param_group({"params": small[2].parameters()})
+            elif number == 17:
+                small[0].weight = nn.Parameter(torch.ones(6, 8))
+            elif number == 18:
+                del optimizer.param_groups[1], small[2]
+            elif number == 19:
+                empty.weight = nn.Parameter(torch.ones(2))
+            elif number == 20:
+                small[0].weight.grad = torch.ones(6, 8)
+            elif number == 21:
+                small[1].bias.data.add_(1)
+            elif number == 22:
+                small[0].requires_grad_(False)
+            elif number == 23:
+                optimizer.param_groups[0]["params"].reverse()
+            elif number == 24:
+                small[0].register_buffer("mask", torch.ones(2))
+        for number in range(28):
+            optimizer.zero_grad(set_to_none=number % 2 == 0)
+            changed(number)
+            F.mse_loss(empty(small(torch.randn(4, 8))), torch.ones(4, 3)).backward()
+            optimizer.step()
+    """,
     "fork": """
         for _ in range(9):
             step()

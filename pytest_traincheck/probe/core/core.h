@@ -14,12 +14,16 @@
 #define Py_LIMITED_API 0x030A0000
 #include <Python.h>
 #include <structmember.h>
+#include <pythread.h>
 #include <stdint.h>
 #include <string.h>
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 2
+#define INTERFACE 3
+
+/* What keeps the probe's own work apart, in the order in which it is entered. */
+enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
 
 /* What a short way says: done, or that Python has to do it; no exception is set in either case. */
 enum { MISSED = 0, DONE = 1 };
@@ -108,7 +112,9 @@ extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *VarType,
     each(recorder) each(native) each(state) each(waits) each(wanted) each(early) each(dtype) each(shape) \
     each(is_cpu) each(device) each(requires_grad) each(f_back) each(f_lasti) each(ref) each(wrapper) each(root) \
     each(api) each(mod) each(training) each(plainly_trained) each(__dict__) each(layout) each(nbytes) each(_version) \
-    each(_parameters) each(_buffers) each(_modules) each(is_leaf) each(grad) each(is_nested) each(is_quantized)
+    each(_parameters) each(_buffers) each(_modules) each(is_leaf) each(grad) each(is_nested) each(is_quantized) \
+    each(__enter__) each(__exit__) each(threads) each(abandon) each(_pending) each(_empty) each(_roots) \
+    each(generation) each(_generation) each(unseen) each(members) each(params)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -119,6 +125,7 @@ typedef struct {
     PyObject *any_autocast, *grad_enabled, *inference, *graph_task, *function_modes;
     PyObject *is_autocast, *autocast_dtype, *cpu;
     PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference; /* for looks */
+    PyObject *guards[GUARDS], *set_grad, *profiling, *record_functions;
     PyObject *is_wrapped, *is_functional, *storage_offset, *untyped_storage, *ref, *float32, *float64;
 } Torch;
 extern Torch torch;
@@ -166,8 +173,17 @@ PyObject *looks_same(PyObject *module, PyObject *const *given, Py_ssize_t count)
 /* walks.c */
 PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t count);
-PyObject *shape_of(PyObject *module, PyObject *members);
+int all_same(PyObject *slots, int gradients);
 PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count);
+
+/* guards.c */
+int add_guards(PyObject *module);
+
+/* settled.c */
+PyObject *shape_of(PyObject *module, PyObject *members);
+PyObject *names_settled(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *same_groups(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *nothing_new(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* hooks.c */
 PyObject *function_hooks(PyObject *module, PyObject *given);

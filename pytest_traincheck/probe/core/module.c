@@ -56,6 +56,12 @@ static int ask_torch(void)
     FIND(ref, "weakref", "ref");
     FIND(float32, "torch", "float32");
     FIND(float64, "torch", "float64");
+    FIND(guards[DISABLED_AUTOCAST], "torch", "_C._DisableAutocast");
+    FIND(guards[DISABLED_FUNCTIONS], "torch", "_C.DisableTorchFunction");
+    FIND(guards[DISABLED_DISPATCH], "torch", "_C._DisableTorchDispatch");
+    FIND(set_grad, "torch", "_C._set_grad_enabled");
+    FIND(profiling, "torch", "_C._autograd._profiler_enabled");
+    FIND(record_functions, "torch", "_C._autograd._enable_record_function");
     FIND(compiling, "torch.compiler", "__dict__");
     if ((torch.flag = PyUnicode_InternFromString("_is_compiling_flag")) == NULL) return -1;
     if ((torch.cpu = PyUnicode_InternFromString("cpu")) == NULL) return -1;
@@ -87,6 +93,9 @@ static PyMethodDef methods[] = {
     {"gradients", (PyCFunction)(void (*)(void))walk_gradients, METH_FASTCALL, NULL},
     {"shape", shape_of, METH_O, NULL},
     {"call_key", (PyCFunction)(void (*)(void))call_key, METH_FASTCALL, NULL},
+    {"names_settled", (PyCFunction)(void (*)(void))names_settled, METH_FASTCALL, NULL},
+    {"same_groups", (PyCFunction)(void (*)(void))same_groups, METH_FASTCALL, NULL},
+    {"nothing_new", (PyCFunction)(void (*)(void))nothing_new, METH_FASTCALL, NULL},
     {"measured", (PyCFunction)(void (*)(void))walk_measured, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -112,7 +121,7 @@ PyMODINIT_FUNC PyInit__core(void)
 #define INTERN(name) if ((name_##name = PyUnicode_InternFromString(#name)) == NULL) goto failed;
     NAMES(INTERN)
     if (ask_torch() < 0 || add_constants(module) < 0 || add_objects(module) < 0 || add_rows(module) < 0 ||
-        add_fields(module) < 0 || add_core(module) < 0 || add_hooks(module) < 0)
+        add_fields(module) < 0 || add_guards(module) < 0 || add_core(module) < 0 || add_hooks(module) < 0)
         goto failed;
     Py_INCREF(module);
     return module;

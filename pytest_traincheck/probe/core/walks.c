@@ -325,35 +325,16 @@ PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t cou
     return PyLong_FromSsize_t(index);
 }
 
-/* `shape(members)`: as `Root.current_shape`; None where Python has to count. */
-PyObject *shape_of(PyObject *module, PyObject *members)
+/* Whether it is sure that no value, or no gradient, seems to have changed. */
+int all_same(PyObject *slots, int gradients)
 {
-    PyObject *kinds[3] = {name__parameters, name__buffers, name__modules};
-    Py_ssize_t index, total = 0, length = PyList_CheckExact(members) ? PyList_Size(members) : -1;
-    int kind;
-    (void)module;
-    if (length < 0) Py_RETURN_NONE;
-    for (index = 0; index < length; index++) {
-        PyObject *ref = PyList_GetItem(members, index), *owner, *entries;
-        if ((PyObject *)Py_TYPE(ref) != torch.ref) Py_RETURN_NONE;
-        owner = PyObject_CallNoArgs(ref);
-        if (owner == NULL) return NULL;
-        if (owner == Py_None) {
-            Py_DECREF(owner);
-            return PyLong_FromLong(-2);
-        }
-        entries = PyObject_GenericGetAttr(owner, name___dict__);
-        Py_DECREF(owner);
-        for (kind = 0; entries != NULL && kind < 3; kind++) {
-            PyObject *held = PyDict_GetItemWithError(entries, kinds[kind]);
-            if (held == NULL || !PyDict_CheckExact(held)) break;
-            total += PyDict_Size(held);
-        }
-        Py_XDECREF(entries);
-        if (entries == NULL || kind < 3) {
-            PyErr_Clear();
-            Py_RETURN_NONE;
-        }
+    Py_ssize_t index, length = PyList_Size(slots);
+    int found = DONE;
+    for (index = 0; found == DONE && index < length; index++) {
+        PyObject *slot = PyList_GetItem(slots, index);
+        if (!PyObject_TypeCheck(slot, SlotType)) return 0;
+        found = gradients ? gradient_of((Slot *)slot, 0, NULL, Py_None, Py_None)
+                          : value_of((Slot *)slot, VALUES, NULL, NULL, NULL, NULL);
     }
-    return PyLong_FromSsize_t(total);
+    return found == DONE;
 }

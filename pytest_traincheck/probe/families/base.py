@@ -204,24 +204,18 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
     depth = 4 if kind.own_frame else 3
 
     def enter(*args: Any, **kwargs: Any) -> Call | None:
-        recorder = probe.recorder
-        if recorder is None:
-            return None
-        state = recorder.threads
-        if state.busy or is_compiling():
-            return None
-        return begin(recorder, state, args, kwargs)
+        return begin(args, kwargs)
 
     def enter_packed(first: Any, rest: tuple[Any, ...], named: dict[str, Any] | None) -> Call | None:
+        return begin((first, *rest), named or {})
+
+    def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         recorder = probe.recorder
         if recorder is None:
             return None
-        state = recorder.threads
+        state = recorder.thread_states.state
         if state.busy or is_compiling():
             return None
-        return begin(recorder, state, (first, *rest), named or {})
-
-    def begin(recorder: Recorder, state: ThreadState, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         open_calls = len(state.stack)
         try:
             if (family.rare or family.trains) and not _observed(recorder, state, family, args):
@@ -234,12 +228,12 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
     def leave(call: Call, result: Any) -> None:
         recorder = probe.recorder
         if recorder is not None:
-            _close(recorder, recorder.threads, family, call, result)
+            _close(recorder, recorder.thread_states.state, family, call, result)
 
     def raised(call: Call) -> None:
         recorder = probe.recorder
         if recorder is not None:
-            _close_raised(recorder, recorder.threads, call)
+            _close_raised(recorder, recorder.thread_states.state, call)
 
     entering = enter_packed if kind.packed else enter
     if native is not None and family.simple is not None:
@@ -280,7 +274,7 @@ def watch(
     def making(kind: Kind) -> Hooks:
         def enter(*args: Any, **kwargs: Any) -> Any:
             recorder = probe.recorder
-            if recorder is None or recorder.threads.busy or (not compiling and is_compiling()):
+            if recorder is None or recorder.thread_states.state.busy or (not compiling and is_compiling()):
                 return None
             with unseen(recorder, f"before {name}"):
                 return entered(*args, **kwargs)

@@ -51,7 +51,7 @@ def _observe_calls(probe: Probe) -> None:
         recorder = probe.recorder
         if recorder is None:
             return None
-        state = recorder.threads
+        state = recorder.thread_states.state
         if state.busy or is_compiling():
             return None
         open_calls, open_modules = len(state.stack), state.modules
@@ -76,14 +76,14 @@ def _observe_calls(probe: Probe) -> None:
     def leave(token: tuple[torch.nn.Module, Call], result: Any) -> None:
         recorder = probe.recorder
         if recorder is not None:
-            _close(recorder, recorder.threads, token[0], token[1], result)
+            _close(recorder, recorder.thread_states.state, token[0], token[1], result)
 
     def raised(token: tuple[torch.nn.Module, Call]) -> None:
         recorder = probe.recorder
         if recorder is not None:
             with unseen(recorder, "closing a module's call"):
-                recorder.threads.modules -= token[1].opens
-                recorder.end_raised(recorder.threads, token[1])
+                recorder.thread_states.state.modules -= token[1].opens
+                recorder.end_raised(recorder.thread_states.state, token[1])
 
     hooks = Hooks(enter, leave, raised)
     if native is not None:

@@ -81,7 +81,7 @@ def _observe_construction(probe: Probe) -> None:
         recorder = None if is_compiling() else probe.recorder
         if recorder is None:
             return None
-        if recorder.sampling is not None and not recorder.sampling.rare(recorder.threads, CONSTRUCT):
+        if recorder.sampling is not None and not recorder.sampling.rare(recorder.thread_states.state, CONSTRUCT):
             return None
         call = _open_construct(recorder, args, kwargs, optimizer)
         return None if call is None else (optimizer, call)
@@ -94,7 +94,7 @@ def _observe_construction(probe: Probe) -> None:
         recorder = probe.recorder
         if recorder is not None:
             with unseen(recorder, "constructing an optimizer"):
-                recorder.end_raised(recorder.threads, token[1])
+                recorder.end_raised(recorder.thread_states.state, token[1])
 
     patch = probe.patches.observe(torch.optim.Optimizer.__init__, lambda _: Hooks(enter, leave, raised), light=True)
     if isinstance(patch, InPlace):
@@ -103,7 +103,7 @@ def _observe_construction(probe: Probe) -> None:
 
 def _open_construct(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any], optimizer: Any) -> Call | None:
     with unseen(recorder, "constructing an optimizer"):
-        state = recorder.threads
+        state = recorder.thread_states.state
         recorder.variables.refresh()
         defaults = kwargs.get("defaults", args[1] if len(args) > 1 else None)
         hyper = {name: key_of(value, 1) for name, value in defaults.items()} if isinstance(defaults, dict) else {}
@@ -117,7 +117,7 @@ def _as_named(_: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _close_construct(recorder: Recorder, optimizer: Any, call: Call) -> None:
-    state = recorder.threads
+    state = recorder.thread_states.state
     with unseen(recorder, "constructing an optimizer"):
         call.opt = recorder.optimizers.info(optimizer).id
         recorder.optimizers.note_groups(optimizer, call.seq)
@@ -138,7 +138,7 @@ class _Steps:
         if self._probe.limit is not None:
             self._probe.limit.gate(trains=True)
         recorder = None if is_compiling() else self._probe.recorder
-        if recorder is None or recorder.threads.busy:
+        if recorder is None or recorder.thread_states.state.busy:
             return
         if recorder.sampling is not None:
             recorder.sampling.goes_on()
@@ -147,7 +147,7 @@ class _Steps:
         if self._probe.patches.suspended:
             return
         with unseen(recorder, "before an optimizer step"):
-            self._before(recorder, recorder.threads, optimizer, args, kwargs)
+            self._before(recorder, recorder.thread_states.state, optimizer, args, kwargs)
 
     def _before(
         self, recorder: Recorder, state: ThreadState, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -203,7 +203,7 @@ class _Steps:
         recorder = None if is_compiling() else self._probe.recorder
         if recorder is None:
             return
-        state = recorder.threads
+        state = recorder.thread_states.state
         sampling = recorder.sampling
         if sampling is not None and sampling.asleep:
             with unseen(recorder, "after a step that is not observed"):

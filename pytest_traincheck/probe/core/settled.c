@@ -1,0 +1,218 @@
+/* What has to be sure before nothing is done: that names, groups of optimizers and tensors are as they were. Each says no
+ * where it cannot tell, and Python finds out. */
+
+#include "core.h"
+
+/* How many parameters, buffers and modules a module has itself; -1 where Python has to count. */
+static long long entries_of(PyObject *module)
+{
+    PyObject *kinds[3] = {name__parameters, name__buffers, name__modules};
+    PyObject *entries = PyObject_GenericGetAttr(module, name___dict__);
+    long long total = 0;
+    int kind;
+    for (kind = 0; entries != NULL && kind < 3; kind++) {
+        PyObject *held = PyDict_GetItemWithError(entries, kinds[kind]);
+        if (held == NULL || !PyDict_CheckExact(held)) break;
+        total += PyDict_Size(held);
+    }
+    Py_XDECREF(entries);
+    if (kind == 3) return total;
+    PyErr_Clear();
+    return -1;
+}
+
+/* What a weak reference points to, a new reference: 1, 0 where it has died, -1 where it is none. */
+static int pointed_to(PyObject *ref, PyObject **object)
+{
+    *object = (PyObject *)Py_TYPE(ref) == torch.ref ? PyObject_CallNoArgs(ref) : NULL;
+    if (*object == NULL) {
+        PyErr_Clear();
+        return -1;
+    }
+    if (*object != Py_None) return 1;
+    Py_CLEAR(*object);
+    return 0;
+}
+
+/* As `Root.current_shape`: -2 where a module has died, -1 where Python has to count. */
+static long long shape(PyObject *members)
+{
+    Py_ssize_t index, length = PyList_CheckExact(members) ? PyList_Size(members) : -1;
+    long long total = length < 0 ? -1 : 0;
+    for (index = 0; index < length; index++) {
+        PyObject *module;
+        long long entries;
+        int alive = pointed_to(PyList_GetItem(members, index), &module);
+        if (alive <= 0) return alive < 0 ? -1 : -2;
+        entries = entries_of(module);
+        Py_DECREF(module);
+        if (entries < 0) return -1;
+        total += entries;
+    }
+    return total;
+}
+
+/* `shape(members)`: None where Python has to count. */
+PyObject *shape_of(PyObject *module, PyObject *members)
+{
+    long long found = shape(members);
+    (void)module;
+    if (found == -1) Py_RETURN_NONE;
+    return PyLong_FromLongLong(found);
+}
+
+/* An attribute that is a whole number, or `missing`. */
+static long long number_in(PyObject *object, PyObject *name, long long missing)
+{
+    PyObject *found = PyObject_GetAttr(object, name);
+    long long number = found == NULL ? -1 : PyLong_AsLongLong(found);
+    Py_XDECREF(found);
+    if (number == -1 && PyErr_Occurred()) {
+        PyErr_Clear();
+        return missing;
+    }
+    return number;
+}
+
+static int has_its_shape(PyObject *root)
+{
+    PyObject *members = PyObject_GetAttr(root, name_members);
+    long long now = members == NULL ? -1 : shape(members);
+    Py_XDECREF(members);
+    if (members == NULL) PyErr_Clear();
+    return now >= 0 && now == number_in(root, name_shape, -1);
+}
+
+/* Whether these roots, or all, have as many entries as before. */
+static int roots_settled(PyObject *modules, PyObject *among)
+{
+    PyObject *roots, *key, *root;
+    Py_ssize_t place = 0, index;
+    int settled = 1;
+    if (PyTuple_CheckExact(among)) {
+        for (index = 0; settled && index < PyTuple_Size(among); index++)
+            settled = has_its_shape(PyTuple_GetItem(among, index));
+        return settled;
+    }
+    roots = among == Py_None ? PyObject_GetAttr(modules, name__roots) : NULL;
+    if (roots == NULL || !PyDict_CheckExact(roots)) {
+        PyErr_Clear();
+        Py_XDECREF(roots);
+        return 0;
+    }
+    while (settled && PyDict_Next(roots, &place, &key, &root)) {
+        Py_INCREF(root);
+        settled = has_its_shape(root);
+        Py_DECREF(root);
+    }
+    Py_DECREF(roots);
+    return settled;
+}
+
+/* Whether modules that held no tensors have as many entries as before. */
+static int empty_ones_settled(PyObject *modules)
+{
+    PyObject *empty = PyObject_GetAttr(modules, name__empty);
+    Py_ssize_t index, length = empty != NULL && PyList_CheckExact(empty) ? PyList_Size(empty) : -1;
+    int settled = length >= 0;
+    for (index = 0; settled && index < length; index++) {
+        PyObject *module, *entry = PyList_GetItem(empty, index);
+        int alive = PyTuple_CheckExact(entry) ? pointed_to(PyTuple_GetItem(entry, 0), &module) : -1;
+        settled = alive >= 0;
+        if (alive > 0) {
+            settled = entries_of(module) == PyLong_AsLongLong(PyTuple_GetItem(entry, 1));
+            Py_DECREF(module);
+        }
+    }
+    Py_XDECREF(empty);
+    PyErr_Clear();
+    return settled;
+}
+
+/* `names_settled(modules, variables, among)`: whether `Recorder.before_entry` has nothing to do. */
+PyObject *names_settled(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    PyObject *pending;
+    int settled;
+    (void)module;
+    if (count != 3) {
+        PyErr_SetString(PyExc_TypeError, "names_settled() takes modules, variables and roots");
+        return NULL;
+    }
+    pending = PyObject_GetAttr(given[0], name__pending);
+    settled = pending != NULL && PyList_CheckExact(pending) && PyList_Size(pending) == 0 &&
+              truth(given[1], name_unseen) == 0 &&
+              number_in(given[0], name_generation, -3) == number_in(given[1], name__generation, -4) &&
+              roots_settled(given[0], given[2]) && empty_ones_settled(given[0]);
+    Py_XDECREF(pending);
+    PyErr_Clear();
+    return PyBool_FromLong(settled);
+}
+
+/* Groups of optimizers */
+
+static int same_members(PyObject *group, PyObject *ids)
+{
+    PyObject *members = PyDict_GetItemWithError(group, name_params);
+    Py_ssize_t index, length;
+    if (members == NULL || !PyList_CheckExact(members) || !PyTuple_CheckExact(ids)) return 0;
+    length = PyList_Size(members);
+    if (PyTuple_Size(ids) != length) return 0;
+    for (index = 0; index < length; index++)
+        if (PyLong_AsVoidPtr(PyTuple_GetItem(ids, index)) != PyList_GetItem(members, index)) return 0;
+    return 1;
+}
+
+/* Whether a group consists of these objects, as `optimizers._objects` gives them. */
+static int same_group(PyObject *group, PyObject *before, PyObject *apart)
+{
+    PyObject *values, *name, *value;
+    Py_ssize_t place = 0, index = 0;
+    if (!PyDict_CheckExact(group) || !PyTuple_CheckExact(before) || PyTuple_Size(before) != 2) return 0;
+    values = PyTuple_GetItem(before, 1);
+    if (!PyTuple_CheckExact(values) || !same_members(group, PyTuple_GetItem(before, 0))) return 0;
+    while (PyDict_Next(group, &place, &name, &value)) {
+        int left_out = PyUnicode_CheckExact(name) ? PySet_Contains(apart, name) : -1;
+        if (left_out < 0) return 0;
+        if (left_out) continue;
+        if (index + 2 > PyTuple_Size(values) || PyTuple_GetItem(values, index) != name ||
+            PyTuple_GetItem(values, index + 1) != value)
+            return 0;
+        index += 2;
+    }
+    return index == PyTuple_Size(values);
+}
+
+/* `same_groups(groups, before, apart)`: whether groups consist of what they did, but for the names that are looked at
+ * apart. */
+PyObject *same_groups(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    Py_ssize_t index, length;
+    int same = count == 3 && PyList_CheckExact(given[0]) && PyList_CheckExact(given[1]);
+    (void)module;
+    length = same ? PyList_Size(given[0]) : 0;
+    same = same && PyList_Size(given[1]) == length;
+    for (index = 0; same && index < length; index++)
+        same = same_group(PyList_GetItem(given[0], index), PyList_GetItem(given[1], index), given[2]);
+    PyErr_Clear();
+    return PyBool_FromLong(same);
+}
+
+/* `nothing_new(slots, values, gradients, leaves, several)`: as `Variables.nothing_new`. Gradients are read only where this
+ * thread is the only one that works with them; no other one can begin to before this returns. */
+PyObject *nothing_new(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    int same = count == 5 && PyList_CheckExact(given[0]) && PyDict_CheckExact(given[3]);
+    (void)module;
+    if (same && given[1] == Py_True) same = all_same(given[0], 0);
+    if (same && given[2] == Py_True) {
+        if (PyDict_Size(given[3]) > 0) {
+            PyObject *thread = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
+            same = thread != NULL && given[4] == Py_False && PyDict_Contains(given[3], thread) == 1;
+            Py_XDECREF(thread);
+        }
+        same = same && all_same(given[0], 1);
+    }
+    PyErr_Clear();
+    return PyBool_FromLong(same);
+}
