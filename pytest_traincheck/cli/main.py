@@ -19,6 +19,7 @@ from pytest_traincheck.cli import (
     compare,
     diff,
     infer,
+    listing,
     options,
     refresh,
     replay,
@@ -36,8 +37,8 @@ from pytest_traincheck.launch.termination import exit_on_termination
 from pytest_traincheck.workflow import INPUT_ERRORS
 
 COMMANDS = (
-    audit, compare, check, refresh, accept, diff, show, run, watch, collect, infer, trace, replay, bisect, selftest,
-    upgrade
+    audit, compare, check, refresh, accept, listing, diff, show, run, watch, collect, infer, trace, replay, bisect,
+    selftest, upgrade
 )  # fmt: skip
 
 _DESCRIPTION = """\

@@ -31,10 +31,20 @@ def remember(config: Config, result: CheckResult) -> None:
 
 def recall(config: Config, pipeline: str) -> Mapping[str, Any] | None:
     """The JSON object of the last check of a pipeline; None when there was none, or it cannot be read."""
+    found = recall_with_time(config, pipeline)
+    return None if found is None else found[1]
+
+
+def recall_with_time(config: Config, pipeline: str) -> tuple[float, Mapping[str, Any]] | None:
+    """As `recall`, behind the time of that check in seconds since the epoch."""
     entry = _cache().find(_key(config, pipeline))
-    if entry is None:
+    content = None if entry is None else read(entry / _FILE)
+    if entry is None or content is None:
         return None
-    return read(entry / _FILE)
+    try:
+        return (entry / _FILE).stat().st_mtime, content
+    except OSError:
+        return None
 
 
 def read(path: Path) -> Mapping[str, Any] | None:
