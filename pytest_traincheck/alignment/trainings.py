@@ -6,7 +6,7 @@ so, and a candidate is taken for the same: one that has lost everything on the w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pytest_traincheck.alignment.succession import successions
 from pytest_traincheck.trace.as_one import as_one, follows, goes_on
@@ -62,7 +62,7 @@ def succeeded(run: Run) -> Run:
     if not any(process.raw.joins for process in run.processes):
         return run
     known = [_first_names(process) for process in run.processes]
-    models = {root: {} for roots, _ in known for root in roots}
+    models: dict[str, Mapping[str, Sequence[int]]] = {root: {} for roots, _ in known for root in roots}
     optimizers = {label: None for _, labels in known for label in labels}
     roots, _ = successions(run, models, optimizers)
     renamed = run.renamed(roots, {})
