@@ -12,8 +12,9 @@ pytestmark = pytest.mark.slow
 
 COMMAND = """\
 set -e
-python train.py --steps 4 --save c.pt "$@"
-python train.py --steps 8 --resume c.pt "$@"
+place=$(mktemp -d)
+python train.py --steps 4 --save $place/c.pt "$@"
+python train.py --steps 8 --resume $place/c.pt "$@"
 """
 
 
