@@ -82,6 +82,22 @@ def test_what_goes_wrong_in_the_second_process_is_told_at_the_step_of_the_whole_
     assert found.steps == 60
 
 
+def test_a_process_that_waits_for_what_it_goes_on_with_is_not_held_in_memory(
+    recorder: Recorder, golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_traincheck.online.seen.ROWS", 100)
+    path = tell(recorder, [Part(0, 60), Part(60, 120)])
+    follower = Follower(path, golden, same_spec=False, piece=67)
+    held = 0
+    while not follower.advance(ended=True) and follower.behind:
+        waiting = [len(seen.rows()) for seen in follower._known.values() if seen.rank is None]
+        held = max([held, *waiting])
+    found = follower.finish()
+    assert not found.incidents
+    assert found.steps == 120
+    assert 0 < held <= 200
+
+
 def test_what_went_wrong_in_steps_that_are_taken_once_more_stays_told(recorder: Recorder, golden: Golden) -> None:
     told, found = follow(
         tell(recorder, [Part(0, 30, killed=True, wrong=27, saves=[20]), Part(20, 60)]), golden, piece=67
