@@ -55,6 +55,6 @@ def test_what_was_not_restored_is_told_at_the_first_step(
 ) -> None:
     done = traincheck(project, "check", "tiny", "--json", str(tmp_path / "out.json"), LOST=lost)
     assert done.returncode == 1, done.stdout + done.stderr
-    incidents = json.loads((tmp_path / "out.json").read_text())["results"][0]["incidents"]
+    incidents = json.loads((tmp_path / "out.json").read_text())["incidents"]
     causes = [(item["relation"], item["step"]) for item in incidents]
     assert causes == [(relation, step)], done.stdout
