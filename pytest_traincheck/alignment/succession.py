@@ -36,9 +36,10 @@ class _Span:
 def successions(run: Run, models: Models, optimizers: Mapping[str, object]) -> tuple[dict[str, str], dict[str, str]]:
     """Roots and optimizers of a run by the name of what they take the place of; `models` and `optimizers` are golden's.
 
-    Every process must say the same: ranks resume together.
+    Every process must say the same: ranks resume together. Where some go on with another process, only they have a say.
     """
-    found = [_successions(process, models, optimizers) for process in run.processes]
+    told = [process for process in run.processes if process.raw.joins] or run.processes
+    found = [_successions(process, models, optimizers) for process in told]
     if not found or any(each != found[0] for each in found):
         return {}, {}
     return found[0]

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pytest_traincheck.check.decisions import decided_together, handed_on
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.relations import relation_named
+from pytest_traincheck.relations.counted import RESTORE
 from pytest_traincheck.relations.meaning import Change, Deviation, Place
 from pytest_traincheck.relations.settings import is_switch
 from pytest_traincheck.rules.model import Kind
@@ -230,6 +231,14 @@ def comes_of_data(effect: Violation, cause: Violation) -> bool:
     at the data.
     """
     return Change.VALUES in _shared(cause, effect)
+
+
+def comes_of_loss(effect: Violation, cause: Violation) -> bool:
+    """Whether state that is never loaded any more is state that a resume has lost: where it is missing says more."""
+    if not has_vanished(effect) or not effect.meaning.acts.endswith(RESTORE):
+        return False
+    of_models = effect.meaning.acts.startswith("torch.nn.")
+    return cause.meaning.place is (Place.KEPT if of_models else Place.RESUMED)
 
 
 def comes_of_mode(effect: Violation, cause: Violation) -> bool:

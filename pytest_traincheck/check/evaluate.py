@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_traincheck.alignment.align import align
+from pytest_traincheck.alignment.trainings import as_trainings
 from pytest_traincheck.check.applicable import program_of, why_not
 from pytest_traincheck.check.coverage import coverage, parted_at_deviation
 from pytest_traincheck.check.evidence import without_effect
@@ -68,6 +69,7 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool, part: Part = WHOLE) 
         part: what of a training `run` holds.
     """
     table = {**laws(), **relations()}
+    recorded_run, run = run, as_trainings(run, golden.trainings)
     aligned = align(golden, run)
     program = program_of(golden, aligned.run, same_spec=same_spec)
     replayed = _replayed(golden, aligned.run) if same_spec and not part.later else None
@@ -113,7 +115,7 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool, part: Part = WHOLE) 
         aligned.renamed,
         covered,
         warnings_of(differing, golden),
-        ran_of(run) if incidents and not part.goes_on else None,
+        ran_of(recorded_run) if incidents and not part.goes_on else None,
         tuple(item for item in violations if id(item.invariant) in reported_by(incidents)),
     )
 

@@ -34,15 +34,16 @@ def explain(violations: Sequence[Violation]) -> tuple[Incident, ...]:
     return tuple(_incident(rank, group) for rank, group in enumerate(groups, start=1))
 
 
+_LATER_CAUSES = (causes.comes_of_value, causes.comes_of_data, causes.comes_of_loss)
+
+
 def _gathered(groups: Sequence[list[Violation]], root: Violation) -> list[list[Violation]]:
-    """The groups, with what follows from a value that was set on modules, or from data that was written to, below it,
-    whichever was seen first.
+    """The groups, with what follows from a value that was set on modules, from data that was written to, or from state
+    that was lost, below it, whichever was seen first.
     """
     own = next((group for group in groups if group[0] is root), None)
     follow = [
-        group
-        for group in groups
-        if group is not own and (causes.comes_of_value(group[0], root) or causes.comes_of_data(group[0], root))
+        group for group in groups if group is not own and any(comes_of(group[0], root) for comes_of in _LATER_CAUSES)
     ]
     if own is None or not follow:
         return list(groups)

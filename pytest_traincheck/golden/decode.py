@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_traincheck.golden import format_1
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import ARGUMENTS, EXTENSIONS, FORMAT, IGNORES_SEED, STEPS, Golden
+from pytest_traincheck.golden.model import ARGUMENTS, EXTENSIONS, FORMAT, IGNORES_SEED, STEPS, TRAININGS, Golden
 from pytest_traincheck.json_lines import (
     Place,
     check_keys,
@@ -112,7 +112,11 @@ def _header(content: Mapping[str, Any], place: Place) -> _Header:
     ):
         raise place.error(f"`{ARGUMENTS}` does not give a list of names for every model")
     steps = count(content, STEPS, place) if STEPS in content else 0
-    check_keys(content, (*_HEADER_KEYS, *({IGNORES_SEED, EXTENSIONS, ARGUMENTS, STEPS} & set(content))), place)
+    trainings = content.get(TRAININGS, [])
+    if not isinstance(trainings, list) or not all(is_integer(each) and each >= 0 for each in trainings):
+        raise place.error(f"`{TRAININGS}` is {short(trainings)} and not a list of numbers")
+    optional = {IGNORES_SEED, EXTENSIONS, ARGUMENTS, STEPS, TRAININGS}
+    check_keys(content, (*_HEADER_KEYS, *(optional & set(content))), place)
     models = object_(content, "models", place)
     for root, shapes in models.items():
         if not isinstance(shapes, dict) or not all(is_shape(shape) for shape in shapes.values()):
@@ -137,6 +141,7 @@ def _header(content: Mapping[str, Any], place: Place) -> _Header:
         EXTENSIONS: extensions,
         ARGUMENTS: arguments,
         STEPS: steps,
+        TRAININGS: tuple(trainings),
     }
     return _Header(version, count(content, "invariants", place), facts)
 

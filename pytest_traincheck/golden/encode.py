@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.golden.model import ARGUMENTS, EXTENSIONS, FORMAT, IGNORES_SEED, STEPS, Golden
+from pytest_traincheck.golden.model import ARGUMENTS, EXTENSIONS, FORMAT, IGNORES_SEED, STEPS, TRAININGS, Golden
 from pytest_traincheck.rules.claims import to_json
 from pytest_traincheck.rules.model import Invariant
 
@@ -55,6 +55,7 @@ def _header(golden: Golden, count: int) -> dict[str, Any]:
     header |= {IGNORES_SEED: True} if golden.ignores_seed else {}
     header |= {ARGUMENTS: {model: list(names) for model, names in golden.arguments.items()}} if golden.arguments else {}
     header |= {STEPS: golden.steps} if golden.steps else {}
+    header |= {TRAININGS: list(golden.trainings)} if golden.trainings else {}
     return header | ({EXTENSIONS: dict(golden.extensions)} if golden.extensions else {})
 
 

@@ -25,6 +25,8 @@ ARGUMENTS = "arguments"
 """Key of the header that is there where models are called with arguments."""
 STEPS = "steps"
 """Key of the header that says how long the golden runs were; files of earlier versions lack it."""
+TRAININGS = "trainings"
+"""Key of the header of a golden in whose runs a process went on with the training of another one."""
 
 
 IN_PROCESS = "in-process:"
@@ -64,3 +66,7 @@ class Golden:
     """
     steps: int = 0
     """Training steps of the shortest golden run: beyond them nobody knows what golden would have done. 0: unknown."""
+    trainings: tuple[int, ...] = ()
+    """For each launch of a run, in order, the number of the training that it is a part of; empty where each is one of
+    its own.
+    """

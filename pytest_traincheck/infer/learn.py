@@ -9,6 +9,7 @@ import numpy as np
 
 from pytest_traincheck.alignment.arguments import describe_arguments
 from pytest_traincheck.alignment.description import describe_models, describe_optimizers
+from pytest_traincheck.alignment.trainings import as_trainings, succeeded, trainings
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import Numbers
 from pytest_traincheck.golden.recording import Recording
@@ -52,6 +53,10 @@ def learn(
         raise ValueError("no golden run to learn from; run the pipeline at least once")
     for run in (*runs, *varied, *repeated):
         reject_partial(run)
+    parts = _trainings(runs)
+    runs, varied, repeated = (
+        [succeeded(as_trainings(run, parts)) for run in each] for each in (runs, varied, repeated)
+    )
     table = relations()
     invariants: dict[str, Invariant] = {}
     numbers: dict[str, Numbers] = {}
@@ -95,7 +100,14 @@ def learn(
         ignores_seed=ignores_seed(recording, runs, runs[0].platform),
         extensions={key: digest for run in (*runs, *varied) for key, digest in sorted(run.extensions_in_use.items())},
         steps=min(run.steps for run in runs),
+        trainings=parts,
     )
+
+
+def _trainings(runs: Sequence[Run]) -> tuple[int, ...]:
+    """Which launches are parts of one training, if all runs say the same."""
+    parts = {trainings(run) for run in runs}
+    return parts.pop() if len(parts) == 1 else ()
 
 
 def _measured(

@@ -22,7 +22,6 @@ MOST = 16
 """States that are remembered of one process."""
 RECENT = 8
 """The latest of them, of which none is left out."""
-_SAVES = "save"
 
 
 @dataclass(frozen=True)
@@ -98,14 +97,6 @@ class Resume:
     steps: int
     alike: float
     """Part of the parameters that are what they were then."""
-
-
-def saves(tables: Tables, rows: Rows) -> Rows:
-    """Calls that saved something, in order of time."""
-    kinds = [each.get("type") == "io" and _SAVES in str(each.get("name", "")) for each in tables["api"]]
-    calls = rows[rows["kind"] == fmt.CALL]
-    found: Rows = calls[np.array(kinds, dtype=bool)[calls["subject"]]]
-    return found
 
 
 def tail_of(tables: Tables, rows: Rows) -> Rows:

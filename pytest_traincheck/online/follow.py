@@ -82,8 +82,11 @@ class Follower:
             GoldenError: the numbers of the golden do not belong to its rules.
         """
         self._discover()
+        # What goes on with a training waits until all of that was read, and is not held in memory meanwhile.
+        behind = any(seen.more for seen in self._known.values() if seen.rank is not None)
         for seen in self._known.values():
-            seen.read(self.piece)
+            if not (behind and seen.full):
+                seen.read(self.piece)
         self._launches.take(self._known.values(), ended=ended and not self.behind)
         self._give_workers()
         found: list[Incident] = []

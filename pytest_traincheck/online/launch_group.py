@@ -13,12 +13,13 @@ from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.check.part import Part
 from pytest_traincheck.check.result import Incident
 from pytest_traincheck.golden.model import Golden
-from pytest_traincheck.online.ending import Ending, Left, Resume, Saved, noted, saves, tail_of
+from pytest_traincheck.online.ending import Ending, Left, Resume, Saved, noted, tail_of
 from pytest_traincheck.online.findings import Findings, granted
 from pytest_traincheck.online.let_go import LEAST, let_go
 from pytest_traincheck.online.resumed import Continued
 from pytest_traincheck.rules.model import Kind
 from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.begun_with import saves
 from pytest_traincheck.trace.columns import Rows
 from pytest_traincheck.trace.continued import end_of
 from pytest_traincheck.trace.growing import GrowingProcess

@@ -8,13 +8,9 @@ from pathlib import Path
 
 from pytest_traincheck.online.ending import Ending, Resume, Saved
 from pytest_traincheck.online.launch_group import LaunchGroup, Rank
-from pytest_traincheck.online.resumed import first_step, likest, restores_optimizer
+from pytest_traincheck.online.resumed import likest
 from pytest_traincheck.online.seen import Seen
-
-ENOUGH = 0.5
-"""Part of what training has changed that a process must begin with to be taken for one that goes on, where nobody says
-that it does.
-"""
+from pytest_traincheck.trace.begun_with import ENOUGH, first_step, restores_optimizer
 
 
 @dataclass

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pytest_traincheck.online.ending import Left, Saved
-from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.begun_with import begun_with, first_step, held, part_alike, states
 from pytest_traincheck.trace.columns import Columns, Rows
 from pytest_traincheck.trace.continued import Source, Splice, joined_meta
 from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.reader import RawTrace
 from pytest_traincheck.trace.symbols import Tables
-
-Key = tuple[str, str, tuple[int, ...]]
-"""Class of the model, name and shape of a parameter."""
-State = tuple[int, int]
 
 
 class Continued:
@@ -68,14 +62,6 @@ class Continued:
         return RawTrace(self.path, self.meta, self.tables, Columns.of(events), joins=self.joins, sources=(source,))
 
 
-def first_step(tables: Tables, rows: Rows) -> int | None:
-    """When the first step of an optimizer begins; None where there is none yet."""
-    steps = np.array([each.get("type") == "optimizer" for each in tables["api"]], dtype=bool)
-    calls = rows[rows["kind"] == fmt.CALL]
-    begins = calls["seq"][steps[calls["subject"]]]
-    return int(begins.min()) if len(begins) else None
-
-
 def likest(left: Left, tables: Tables, rows: Rows) -> tuple[Saved | None, float]:
     """The state that a process which has begun to train goes on with, and the part of what training had changed that is
     as it was then; nothing where the process has the beginnings of another model.
@@ -85,49 +71,13 @@ def likest(left: Left, tables: Tables, rows: Rows) -> tuple[Saved | None, float]
     begin = first_step(tables, rows)
     if begin is None or not left.saved:
         return None, 0.0
-    wanted = _values(tables, rows, begin)
-    numbers = {key: number for number, key in _held(left.tables).items() if key in wanted}
-    first = _states(left.head[::-1], numbers.values())
+    wanted = begun_with(tables, rows, begin)
+    numbers = {key: number for number, key in held(left.tables).items() if key in wanted}
+    first = states(left.head[::-1], numbers.values())
     best, most = None, 0.0
     for saved in left.saved:
-        states = _states(saved.states, numbers.values()) | _states(saved.tail, numbers.values())
-        # What no step has moved is alike at any time.
-        moved = [key for key, number in numbers.items() if number in states and states[number] != first.get(number)]
-        alike = sum(states[numbers[key]] == wanted[key] for key in moved)
-        if moved and alike and alike / len(moved) >= most:
-            best, most = saved, alike / len(moved)
+        then = states(saved.states, numbers.values()) | states(saved.tail, numbers.values())
+        alike = part_alike(numbers, first, then, wanted)
+        if alike and alike >= most:
+            best, most = saved, alike
     return best, most
-
-
-def restores_optimizer(tables: Tables, rows: Rows) -> bool:
-    """Whether an optimizer is given the state of another one before its first step."""
-    loads = np.array([str(each.get("name", "")).endswith("load_state_dict") for each in tables["api"]], dtype=bool)
-    calls = rows[(rows["kind"] == fmt.CALL) & (rows["opt"] > 0)]
-    return bool(loads[calls["subject"]].any())
-
-
-def _held(tables: Tables) -> dict[int, Key]:
-    """Parameters that optimizers hold and models have, by what tells them from all others of their kind."""
-    held = {number for group in tables["group"][1:] for number in group.get("params", ())}
-    found: dict[int, Key] = {}
-    for number in sorted(held):
-        symbol = tables["var"][number]
-        if symbol.get("root", 0) and not symbol.get("same", 0):
-            root = tables["root"][symbol["root"]]
-            shape = tuple(symbol.get("shape") or ())
-            found[number] = (str(root.get("class", "")), str(symbol.get("name", "")), shape)
-    return found
-
-
-def _values(tables: Tables, rows: Rows, at: int) -> dict[Key, State]:
-    """What the parameters that optimizers hold are at a time; those that are called alike are left out."""
-    held = _held(tables)
-    states = _states(rows[rows["seq"] <= at], held)
-    keys = [held[number] for number in states]
-    return {held[number]: state for number, state in states.items() if keys.count(held[number]) == 1}
-
-
-def _states(rows: Rows, numbers: Collection[int] | Iterable[int]) -> dict[int, State]:
-    """The last state of some variables, in the order of the rows."""
-    mine = rows[(rows["kind"] == fmt.CHANGE) & np.isin(rows["subject"], [*numbers])]
-    return {int(row["subject"]): (int(row["new"]), int(row["digest"])) for row in mine}

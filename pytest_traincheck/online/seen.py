@@ -61,6 +61,11 @@ class Seen:
             # It neither trains nor loads data: what it does is nobody's business here.
             self._rows = self._rows[-1:]
 
+    @property
+    def full(self) -> bool:
+        """Whether much was read before it is known what it belongs to."""
+        return self.rank is None and self.trains and sum(map(len, self._rows)) > ROWS
+
     def begin(self, make: Callable[[GrowingProcess], Rank] = Rank) -> Rank:
         """The rank that it turns out to be."""
         self.rank = make(self.source)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from json import dumps
 from pathlib import Path
-from time import time_ns
+from time import time, time_ns
 from typing import TYPE_CHECKING, Any
 
 from .growing import GrowingFile
@@ -216,6 +216,8 @@ class TraceWriter:
             "probe_errors": self.errors,
             "probe_error_count": self.error_count,
             "left_out": self.left_out,
+            # When this is the first half of a training, the other one begins later than that.
+            **({"ended": time()} if finished else {}),
         }
         temporary = self.directory / f"meta.json.{threading.get_ident()}"
         try:

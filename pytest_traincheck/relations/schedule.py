@@ -8,7 +8,7 @@ other.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, Literal
 
@@ -18,16 +18,23 @@ from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Items, Natural
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.counted import steps_not_taken
 from pytest_traincheck.relations.covered import construction_row
 from pytest_traincheck.relations.hyperparameter import (
     base_rates,
     class_of,
-    learning_rates,
     optimizers_called,
-    steps_of,
 )
 from pytest_traincheck.relations.meaning import Basic, Evidence, Meaning, Place, Words
+from pytest_traincheck.relations.rates_in_order import (
+    LIMIT,
+    follows_a_metric,
+    parts_of,
+    places_of,
+    rates_of,
+    scheduler_rows,
+    skips_before,
+    steps_taken,
+)
 from pytest_traincheck.relations.rates_resumed import GOES_ON, rates_at_resumes
 from pytest_traincheck.relations.settings import Setting, Sort, course_text, text_of
 from pytest_traincheck.rules.claims import Claim
@@ -36,8 +43,6 @@ from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
 
-LIMIT = 32
-"""Longest schedule that is written into a golden, in steps."""
 SHOWN = 8
 """Steps that a sentence shows."""
 BY_SCHEDULER: Final = "scheduler steps"
@@ -115,7 +120,7 @@ class Schedule:
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
-            for optimizer in sorted({step.optimizer for step in process.steps}):
+            for optimizer in sorted({parts_of(process, step.optimizer)[0] for step in process.steps}):
                 subject = f"{class_of(process, optimizer)}.lr"
                 for claim in _claims(process, optimizer):
                     yield Hypothesis(self.name, subject, claim, Kind.CONFIG, Scope.PINNED)
@@ -162,9 +167,9 @@ class Schedule:
             title += f"training {seen.replace(GOES_ON, f'{GOES_ON} at step {number}')}."
             return Finding(title, "a training that is gone on with has the learning rate that it had", seen, value=seen)
         step = next(step for step in process.steps if step.row == int(examples.row[first]))
-        number = step.number
+        number = [each.row for each in steps_taken(process, step.optimizer)].index(step.row)
         if claim.by:
-            number = _places(process, step.optimizer)[number]
+            number = places_of(process, step.optimizer)[number]
         course = _course(claim)
         was, unit = f"{course[number]:.6g}", _unit(claim)
         known = sorted({value for value in course if value is not None})
@@ -174,7 +179,7 @@ class Schedule:
         if len(known) > 1:
             what = f"The learning-rate schedule of {_whom(claim)}"
             title = f"{what} gave {was}{unit} {place} in the golden run and gives {seen} in the candidate."
-        rates = _schedules(process, step.optimizer)[claim.group]
+        rates = rates_of(process, step.optimizer)[claim.group]
         whole = _relative(claim, process, step.optimizer, rates)
         return Finding(
             title,
@@ -217,10 +222,10 @@ def _listed(course: Sequence[float | None]) -> str:
 
 def _claims(process: Process, optimizer: int) -> Iterable[Base | Course | Rates]:
     bases = base_rates(process, optimizer)
-    followed = _follows_a_metric(process, optimizer)
-    skips = _skips(process, optimizer)
-    scheduled = any(skips) and bool(len(_scheduler_rows(process, optimizer)))
-    for group, rates in _schedules(process, optimizer).items():
+    followed = follows_a_metric(process, optimizer)
+    skips = skips_before(process, optimizer)
+    scheduled = any(skips) and bool(len(scheduler_rows(process, optimizer)))
+    for group, rates in rates_of(process, optimizer).items():
         label = process.names.optimizers[optimizer]
         # One base for all groups is what `Hyperparameter` claims.
         if group in bases and len(set(bases.values())) > 1:
@@ -229,7 +234,7 @@ def _claims(process: Process, optimizer: int) -> Iterable[Base | Course | Rates]
         if followed:
             continue
         # How a rate goes on behind a skipped step is up to who sets it: a scheduler counts its own steps.
-        by_place = _by_place(relative, _places(process, optimizer)) if scheduled else []
+        by_place = _by_place(relative, places_of(process, optimizer)) if scheduled else []
         by: Literal["scheduler steps"] | None = BY_SCHEDULER if by_place else None
         values = tuple(by_place or relative)
         behind = tuple(skips) if any(skips) and by is None else ()
@@ -249,68 +254,6 @@ def _relative(claim: Course | Rates, process: Process, optimizer: int, rates: Se
         return rates
     base = base_rates(process, optimizer).get(claim.group)
     return _over(rates, base[1]) if base is not None and base[0] == claim.base else []
-
-
-def _follows_a_metric(process: Process, optimizer: int) -> bool:
-    """Whether a scheduler of the optimizer is stepped with a metric, as `ReduceLROnPlateau` is: then the rate is up
-    to the loss.
-    """
-    rows = process.rows_of_type("scheduler")
-    rows = rows[process.events["opt"][rows] == optimizer]
-    arguments = process.raw.symbols["args"]
-    return any(
-        (arguments[number].get("values") or {}).get("metrics") is not None
-        for number in np.unique(process.events["args"][rows]).tolist()
-    )
-
-
-def _schedules(process: Process, optimizer: int) -> Mapping[int, list[float]]:
-    """Learning rate of each group at each step of the optimizer."""
-
-    def compute() -> Mapping[int, list[float]]:
-        schedules: dict[int, list[float]] = {}
-        for step in steps_of(process, optimizer)[:LIMIT]:
-            for group, rate in learning_rates(process, optimizer, step.begin).items():
-                schedules.setdefault(group, []).append(rate)
-        return schedules
-
-    return process.memo(("schedule", optimizer), compute)
-
-
-def _places(process: Process, optimizer: int) -> list[int]:
-    """For each step of the optimizer how often its schedulers had been stepped since the training began."""
-
-    def compute() -> list[int]:
-        events = process.events
-        rows = _scheduler_rows(process, optimizer)
-        backward = process.rows_of_type("autograd")
-        begun = rows[rows > (backward[0] if len(backward) else 0)]
-        ends = np.sort(events["end"][begun].astype(np.int64))
-        begins = [step.begin for step in steps_of(process, optimizer)]
-        places: list[int] = np.searchsorted(ends, begins).tolist()
-        return places
-
-    return process.memo(("places in the schedule", optimizer), compute)
-
-
-def _scheduler_rows(process: Process, optimizer: int) -> Ints:
-    rows = process.rows_of_type("scheduler")
-    found: Ints = rows[(process.events["opt"][rows] == optimizer) & ~process.inside("scheduler")[rows]]
-    return found
-
-
-def _skips(process: Process, optimizer: int) -> list[int]:
-    """For each step of the optimizer how often gradient scalers had been asked for one, of any optimizer, and taken
-    none.
-    """
-
-    def compute() -> list[int]:
-        skipped = np.sort(process.events["seq"][steps_not_taken(process)].astype(np.int64))
-        begins = [step.begin for step in steps_of(process, optimizer)[:LIMIT]]
-        counts: list[int] = np.searchsorted(skipped, begins).tolist()
-        return counts
-
-    return process.memo(("steps skipped before", optimizer), compute)
 
 
 def _by_place(rates: Sequence[float], places: Sequence[int]) -> list[float | None]:
@@ -337,11 +280,11 @@ def _base_examples(process: Process, position: int, optimizer: int, claim: Base)
 
 
 def _examples(process: Process, position: int, optimizer: int, claim: Course | Rates) -> Examples:
-    rates = _relative(claim, process, optimizer, _schedules(process, optimizer).get(claim.group, []))
+    rates = _relative(claim, process, optimizer, rates_of(process, optimizer).get(claim.group, []))
     course = _course(claim)
-    if process.raw.stretch is not None:
+    if process.raw.stretch is not None or optimizer != parts_of(process, optimizer)[0]:
         return EMPTY
-    steps = [step.row for step in steps_of(process, optimizer)]
+    steps = [step.row for step in steps_taken(process, optimizer)]
     found = [
         (row, rate, wanted)
         for row, rate, place in zip(steps, rates, _told_by(claim, process, optimizer), strict=False)
@@ -383,8 +326,8 @@ def _told_by(claim: Course | Rates, process: Process, optimizer: int) -> Iterabl
     is up to the program.
     """
     if claim.by:
-        return _places(process, optimizer) if len(_scheduler_rows(process, optimizer)) else ()
-    mine = _skips(process, optimizer)
+        return places_of(process, optimizer) if len(scheduler_rows(process, optimizer)) else ()
+    mine = skips_before(process, optimizer)
     golden = claim.skipped or (0,) * len(mine)
     return [number if skips == known else None for number, (skips, known) in enumerate(zip(mine, golden, strict=False))]
 

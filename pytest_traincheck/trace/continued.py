@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.columns import Rows
+from pytest_traincheck.trace.columns import Columns, Rows
 from pytest_traincheck.trace.schema import REFERENCES
 from pytest_traincheck.trace.symbols import Symbol, Tables
 
@@ -117,6 +117,6 @@ def joined_meta(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str
 _SUMS = ("events", "lost_events", "probe_error_count")
 
 
-def end_of(rows: Rows) -> int:
+def end_of(rows: Rows | Columns) -> int:
     """The last time that is spoken of in rows; 0 for none."""
     return int(max(rows["end"].max(), rows["seq"].max())) if len(rows) else 0

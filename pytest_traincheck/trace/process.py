@@ -267,7 +267,9 @@ class Process:
         for step in self.steps:
             span[step.optimizer] = (span.get(step.optimizer, (step.begin, 0))[0], step.end)
         chosen = [self.lead_optimizer]
-        for optimizer, (begin, end) in span.items():
+        lead = self.names.optimizers[self.lead_optimizer]
+        # What takes its place comes first: of two that take turns, the other one may step before it there.
+        for optimizer, (begin, end) in sorted(span.items(), key=lambda item: self.names.optimizers[item[0]] != lead):
             if all(end < span[other][0] or begin > span[other][1] for other in chosen if other in span):
                 chosen.append(optimizer)
         return tuple(step for step in self.steps if step.optimizer in chosen)

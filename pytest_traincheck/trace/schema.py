@@ -143,6 +143,7 @@ _META: Mapping[str, Callable[[object], bool]] = {
     "versions": _versions,
     "platform": _text,
     "started": _number,
+    "ended": _number,
     "finished": _flag,
     "events": _whole,
     "lost_events": _whole,

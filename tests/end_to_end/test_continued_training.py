@@ -85,15 +85,20 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("project")
     (root / "train.py").write_text(TRAIN)
     (root / "traincheck.toml").write_text(CONFIGURATION)
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "first"]):
-        subprocess.run(["git", *words], cwd=root, check=True)
+    commit(root)
     done = traincheck(root, "refresh", "tiny", "--reason", "first")
     assert done.returncode == 0, done.stderr
     words = ("--keep-trace", "first", "--", "python", "train.py", "--steps", "100", "--seed", "3", "--save", "c.pt")
     assert traincheck(root, "run", "tiny", *words, KILLED_AT="47").returncode == 3
     assert (root / "first" / "end-state.npz").stat().st_size < 60_000
     return root
+
+
+def commit(root: Path) -> None:
+    """What is in a directory, as the first commit."""
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "first"]):
+        subprocess.run(["git", *words], cwd=root, check=True)
 
 
 def traincheck(root: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:

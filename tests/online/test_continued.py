@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from continued_story import Part, process, tell
 from judgements import sentences
-from late_story import FROZEN, GOLDEN_STEPS, PARAMETERS, follow
-from trace_builder import Model, Optimizer
+from late_story import GOLDEN_STEPS, follow
 from training_story import Recorder, Training
 
 from pytest_traincheck.golden.model import Golden
@@ -18,105 +17,6 @@ from pytest_traincheck.online.ending import MOST, Ending
 from pytest_traincheck.online.ending_file import read, write
 from pytest_traincheck.online.follow import Followed, Follower
 from pytest_traincheck.trace.errors import TraceError
-
-
-@dataclass(frozen=True)
-class Part:
-    """One process of a training: it takes the steps from `begin` to `end`."""
-
-    begin: int
-    end: int
-    killed: bool = False
-    saves: Sequence[int] = ()
-    """Steps before which it saves; at its end it saves in any case, unless it is killed."""
-    forgets: Sequence[str] = ()
-    """Parameters that are not restored."""
-    restores: bool = True
-    keeps_state: bool = True
-    """Whether the optimizer's state is restored."""
-    wrong: int = -1
-    """A step before which gradients are not cleared."""
-
-
-Values = dict[int, dict[str, tuple[int, int]]]
-"""What the parameters were before each step."""
-
-
-def tell(recorder: Recorder, parts: Sequence[Part], *, ranks: int = 1, seed: int = 7) -> Path:
-    """The trace of processes that go on with each other."""
-    path = recorder.path()
-    for rank in range(ranks):
-        values: Values = {}
-        for number, part in enumerate(parts):
-            t = Training(path, rank=rank, world_size=ranks, seed=seed, started=1.0 + number)
-            t._moment = 10_000 * number
-            process(t, part, values)
-            t.write(finished=not part.killed, world_size=ranks)
-    return path
-
-
-def process(t: Training, part: Part, values: Values) -> None:
-    model = t.model("Net", PARAMETERS, frozen=FROZEN)
-    held = [parameter for name, parameter in model.parameters.items() if name not in FROZEN]
-    optimizer = t.adamw(held)
-    restored = part.begin and part.restores
-    if restored:
-        with t.call("torch.load", type="io"):
-            pass
-        load(t, model, values[part.begin], part.forgets)
-    t.mode(model, True)
-    for step in range(part.begin, part.end):
-        if step in part.saves:
-            save(t)
-        values[step] = {name: (t.state(p.variable), t.digest(p.variable)) for name, p in model.parameters.items()}
-        take(
-            t,
-            model,
-            optimizer,
-            clears=step != part.wrong,
-            begins=step == part.begin,
-            kept=restored and part.keeps_state,
-        )
-    values[part.end] = {name: (t.state(p.variable), t.digest(p.variable)) for name, p in model.parameters.items()}
-    if not part.killed:
-        save(t)
-
-
-def save(t: Training) -> None:
-    with t.call("torch.save", type="io"):
-        pass
-
-
-def load(t: Training, model: Model, values: dict[str, tuple[int, int]], forgets: Sequence[str]) -> None:
-    with t.call("torch.nn.Module.load_state_dict", type="mode", module=model.number):
-        for name, parameter in model.parameters.items():
-            t.measure("load.given", float(name not in forgets), variable=parameter.variable)
-            if name not in forgets:
-                t.change(parameter.variable, *values[name])
-
-
-def take(t: Training, model: Model, optimizer: Optimizer, *, clears: bool, begins: bool, kept: object) -> None:
-    """One step."""
-    size = len(optimizer.parameters)
-    if clears:
-        t.zero_grad(optimizer)
-    t.batch()
-    t.forward(model)
-    t.loss()
-    t.backward(model)
-    t.clip(optimizer, 1.0)
-
-    def state() -> None:
-        t.measure(
-            "optimizer.state" if begins else "optimizer.held",
-            0.0 if begins and not kept else size,
-            optimizer=optimizer.number,
-        )
-        t.measure("optimizer.left", size, optimizer=optimizer.number)
-
-    t.step(optimizer, within=state)
-    with t.call("torch.optim.lr_scheduler.StepLR.step", type="scheduler", optimizer=optimizer.number):
-        pass
 
 
 @pytest.fixture
@@ -182,6 +82,22 @@ def test_what_goes_wrong_in_the_second_process_is_told_at_the_step_of_the_whole_
     assert found.steps == 60
 
 
+def test_a_process_that_waits_for_what_it_goes_on_with_is_not_held_in_memory(
+    recorder: Recorder, golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_traincheck.online.seen.ROWS", 100)
+    path = tell(recorder, [Part(0, 60), Part(60, 120)])
+    follower = Follower(path, golden, same_spec=False, piece=67)
+    held = 0
+    while not follower.advance(ended=True) and follower.behind:
+        waiting = [len(seen.rows()) for seen in follower._known.values() if seen.rank is None]
+        held = max([held, *waiting])
+    found = follower.finish()
+    assert not found.incidents
+    assert found.steps == 120
+    assert 0 < held <= 200
+
+
 def test_what_went_wrong_in_steps_that_are_taken_once_more_stays_told(recorder: Recorder, golden: Golden) -> None:
     told, found = follow(
         tell(recorder, [Part(0, 30, killed=True, wrong=27, saves=[20]), Part(20, 60)]), golden, piece=67
@@ -222,10 +138,10 @@ def apart(recorder: Recorder, parts: Sequence[Part]) -> list[Path]:
     """The traces of the same processes, in a directory for each."""
     whole = tell(recorder, parts)
     found = []
-    for number, process in enumerate(sorted(whole.glob("proc-*"))):
+    for number, directory in enumerate(sorted(whole.glob("proc-*"))):
         place = recorder.path()
         place.mkdir()
-        process.rename(place / process.name)
+        directory.rename(place / directory.name)
         found.append(place)
         assert number < len(parts)
     return found

@@ -1,0 +1,83 @@
+"""What a process begins to train with, compared with what another one had: how one knows that a training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import numpy as np
+
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.columns import Columns, Rows
+from pytest_traincheck.trace.symbols import Tables
+
+ENOUGH = 0.5
+"""Part of what training has changed that a process must begin with to be taken for one that goes on, where nobody says
+that it does.
+"""
+
+Key = tuple[str, str, tuple[int, ...]]
+"""Class of the model, name and shape of a parameter."""
+State = tuple[int, int]
+
+_SAVES = "save"
+
+
+def first_step(tables: Tables, events: Rows | Columns) -> int | None:
+    """When the first step of an optimizer begins; None where there is none yet."""
+    steps = np.array([each.get("type") == "optimizer" for each in tables["api"]], dtype=bool)
+    calls = np.flatnonzero(events["kind"] == fmt.CALL)
+    begins = events["seq"][calls][steps[events["subject"][calls]]]
+    return int(begins.min()) if len(begins) else None
+
+
+def restores_optimizer(tables: Tables, events: Rows | Columns) -> bool:
+    """Whether an optimizer is given the state of another one before its first step."""
+    loads = np.array([str(each.get("name", "")).endswith("load_state_dict") for each in tables["api"]], dtype=bool)
+    calls = np.flatnonzero((events["kind"] == fmt.CALL) & (events["opt"] > 0))
+    return bool(loads[events["subject"][calls]].any())
+
+
+def saves(tables: Tables, events: Rows | Columns) -> Rows:
+    """Calls that saved something, in order of time."""
+    kinds = [each.get("type") == "io" and _SAVES in str(each.get("name", "")) for each in tables["api"]]
+    calls = np.flatnonzero(events["kind"] == fmt.CALL)
+    found: Rows = events[calls[np.array(kinds, dtype=bool)[events["subject"][calls]]]]
+    return found
+
+
+def held(tables: Tables) -> dict[int, Key]:
+    """Parameters that optimizers hold and models have, by what tells them from all others of their kind."""
+    members = {number for group in tables["group"][1:] for number in group.get("params", ())}
+    found: dict[int, Key] = {}
+    for number in sorted(members):
+        symbol = tables["var"][number]
+        if symbol.get("root", 0) and not symbol.get("same", 0):
+            root = tables["root"][symbol["root"]]
+            shape = tuple(symbol.get("shape") or ())
+            found[number] = (str(root.get("class", "")), str(symbol.get("name", "")), shape)
+    return found
+
+
+def begun_with(tables: Tables, changes: Rows, at: int) -> dict[Key, State]:
+    """What the parameters that optimizers hold are at a time; those that are called alike are left out."""
+    known = held(tables)
+    found = states(changes[changes["seq"] <= at], known)
+    keys = [known[number] for number in found]
+    return {known[number]: state for number, state in found.items() if keys.count(known[number]) == 1}
+
+
+def states(rows: Rows, numbers: Collection[int] | Iterable[int]) -> dict[int, State]:
+    """The last state of some variables, in the order of the rows."""
+    mine = rows[(rows["kind"] == fmt.CHANGE) & np.isin(rows["subject"], [*numbers])]
+    return {int(row["subject"]): (int(row["new"]), int(row["digest"])) for row in mine}
+
+
+def part_alike(
+    numbers: Mapping[Key, int], first: Mapping[int, State], then: Mapping[int, State], wanted: Mapping[Key, State]
+) -> float:
+    """The part of what training had changed until `then` that is what is `wanted`; what no step has moved is alike at
+    any time.
+    """
+    moved = [key for key, number in numbers.items() if number in then and then[number] != first.get(number)]
+    alike = sum(then[numbers[key]] == wanted[key] for key in moved)
+    return alike / len(moved) if moved else 0.0

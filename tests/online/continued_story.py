@@ -1,0 +1,113 @@
+"""A training that several processes take part in, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from late_story import FROZEN, PARAMETERS
+from trace_builder import Model, Optimizer
+from training_story import Recorder, Training
+
+
+@dataclass(frozen=True)
+class Part:
+    """One process of a training: it takes the steps from `begin` to `end`."""
+
+    begin: int
+    end: int
+    killed: bool = False
+    saves: Sequence[int] = ()
+    """Steps before which it saves; at its end it saves in any case, unless it is killed."""
+    forgets: Sequence[str] = ()
+    """Parameters that are not restored."""
+    restores: bool = True
+    keeps_state: bool = True
+    """Whether the optimizer's state is restored."""
+    wrong: int = -1
+    """A step before which gradients are not cleared."""
+
+
+Values = dict[int, dict[str, tuple[int, int]]]
+"""What the parameters were before each step."""
+
+
+def tell(recorder: Recorder, parts: Sequence[Part], *, ranks: int = 1, seed: int = 7) -> Path:
+    """The trace of processes that go on with each other."""
+    path = recorder.path()
+    for rank in range(ranks):
+        values: Values = {}
+        for number, part in enumerate(parts):
+            t = Training(path, rank=rank, world_size=ranks, seed=seed, started=1.0 + number)
+            t._moment = 10_000 * number
+            process(t, part, values)
+            t.write(finished=not part.killed, world_size=ranks, **({} if part.killed else {"ended": 1.5 + number}))
+    return path
+
+
+def process(t: Training, part: Part, values: Values) -> None:
+    model = t.model("Net", PARAMETERS, frozen=FROZEN)
+    held = [parameter for name, parameter in model.parameters.items() if name not in FROZEN]
+    optimizer = t.adamw(held)
+    restored = part.begin and part.restores
+    if restored:
+        with t.call("torch.load", type="io"):
+            pass
+        load(t, model, values[part.begin], part.forgets)
+        if part.keeps_state:
+            with t.call("torch.optim.AdamW.load_state_dict", type="mode", optimizer=optimizer.number):
+                pass
+    t.mode(model, True)
+    for step in range(part.begin, part.end):
+        if step in part.saves:
+            save(t)
+        values[step] = {name: (t.state(p.variable), t.digest(p.variable)) for name, p in model.parameters.items()}
+        take(
+            t,
+            model,
+            optimizer,
+            clears=step != part.wrong,
+            begins=step == part.begin,
+            kept=restored and part.keeps_state,
+        )
+    values[part.end] = {name: (t.state(p.variable), t.digest(p.variable)) for name, p in model.parameters.items()}
+    if not part.killed:
+        save(t)
+
+
+def save(t: Training) -> None:
+    with t.call("torch.save", type="io"):
+        pass
+
+
+def load(t: Training, model: Model, values: dict[str, tuple[int, int]], forgets: Sequence[str]) -> None:
+    with t.call("torch.nn.Module.load_state_dict", type="mode", module=model.number):
+        for name, parameter in model.parameters.items():
+            t.measure("load.given", float(name not in forgets), variable=parameter.variable)
+            if name not in forgets:
+                t.change(parameter.variable, *values[name])
+
+
+def take(t: Training, model: Model, optimizer: Optimizer, *, clears: bool, begins: bool, kept: object) -> None:
+    """One step."""
+    size = len(optimizer.parameters)
+    if clears:
+        t.zero_grad(optimizer)
+    t.batch()
+    t.forward(model)
+    t.loss()
+    t.backward(model)
+    t.clip(optimizer, 1.0)
+
+    def state() -> None:
+        t.measure(
+            "optimizer.state" if begins else "optimizer.held",
+            0.0 if begins and not kept else size,
+            optimizer=optimizer.number,
+        )
+        t.measure("optimizer.left", size, optimizer=optimizer.number)
+
+    t.step(optimizer, within=state)
+    with t.call("torch.optim.lr_scheduler.StepLR.step", type="scheduler", optimizer=optimizer.number):
+        pass
