@@ -23,6 +23,7 @@ from pathlib import Path
 import unseen
 from audit_page import Case, page
 from audit_tools import TOOLS, Remark, Said, Server, Tool
+from audit_traces import audited
 from measure import FIXTURES, machine
 from planted import Bug, apply_patch, load_bugs, load_number_bugs, load_pipelines, tree_of
 
@@ -78,7 +79,11 @@ def run_case(tool: Tool, case: Case, scratch: Path, server: Server, timeout: flo
         if case.bug is not None:
             apply_patch(case.bug.patch, tree)
         result = tool.run(server, case.program, tree, timeout)
-    kept = kept_of(tool, case, scratch)
+    keep(kept_of(tool, case, scratch), result)
+
+
+def keep(kept: Path, result: Said) -> None:
+    """Write the file of one run, in one step."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.with_suffix(".part").write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
     kept.with_suffix(".part").replace(kept)
@@ -100,6 +105,9 @@ def main() -> int:
     parser.add_argument("--python", type=Path, default=Path(sys.executable), help="interpreter that has the tool")
     parser.add_argument("--scratch", type=Path, required=True, metavar="DIR", help="what was said, kept for next time")
     parser.add_argument(
+        "--traces", type=Path, metavar="DIR", help="audit these traces instead of running `traincheck audit`"
+    )
+    parser.add_argument(
         "--only",
         action="append",
         metavar="WORD",
@@ -117,7 +125,10 @@ def main() -> int:
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page to FILE instead of printing it")
     arguments = parser.parse_args()
     scratch, cases = arguments.scratch.resolve(), all_cases()
-    if arguments.tool:
+    if arguments.traces:
+        for case, result in audited(cases, arguments.traces):
+            keep(kept_of(TOOLS["traincheck-audit"], case, scratch), result)
+    elif arguments.tool:
         tool = TOOLS[arguments.tool]
         wanted = [
             case
