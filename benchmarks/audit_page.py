@@ -9,6 +9,10 @@ from audit_tools import TOOLS, Remark, Said
 from measure import markdown_table
 from planted import Bug, Pipeline
 
+OURS = "traincheck-audit"
+SPEED = frozenset({"TA200", "TA201", "TA203"})
+"""Kinds that are advice on how to be faster, and say of nothing that it is wrong."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -44,15 +48,10 @@ class Verdict:
 
 def verdict(bug: Bug, said: Said, clean: Said) -> Verdict:
     known = {each.key for each in clean.remarks}
-    new = tuple(each for each in said.remarks if each.key not in known)
+    new = tuple(each for each in said.remarks if each.key not in known and each.kind not in SPEED)
     text = "\n".join(f"{each.kind} {each.where} {each.text}" for each in new).lower()
     cause = "exact" if any(word in text for word in bug.cause) else ""
     return Verdict(new, cause or ("near" if any(word in text for word in bug.near) else "missed" if new else ""))
-
-
-OURS = "traincheck-audit"
-SPEED = frozenset({"TA200", "TA201", "TA203"})
-"""Kinds that are advice on how to be faster, and say of nothing that it is wrong."""
 
 
 Results = Mapping[str, Mapping[str, Said]]

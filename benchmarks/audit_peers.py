@@ -6,8 +6,8 @@
 
 Each program and each bug is one run (seed 0); what is in RUNS already is not run again. Without `--tool`, nothing is
 run and the page of what is there is made. A bug is found when the tool says something of it that it does not say of
-the right program, numbers aside; its cause is named when that holds a word of `cause` in the bug's table. What is said
-of a right program, from a warning on, is a false alarm until somebody has read it.
+the right program, numbers and advice on speed aside; its cause is named when that holds a word of `cause` in the bug's
+table. What is said of a right program, from a warning on, is a false alarm until somebody has read it.
 """
 
 from __future__ import annotations

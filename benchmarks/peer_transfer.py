@@ -95,6 +95,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", type=Path, required=True, help="interpreter of an environment with the peer")
     parser.add_argument("--learn", action="append", required=True, metavar="NAME", help="learn from this; repeatable")
+    parser.add_argument("--only", action="append", metavar="NAME", help="try them on this program alone; repeatable")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for one command (default: %(default)s)")
     arguments = parser.parse_args()
     peer = Transfer(arguments.python.absolute(), arguments.timeout)
@@ -111,7 +112,7 @@ def main() -> int:
         count = len(invariants.read_text().splitlines())
         print(f"{count} invariants in {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
         for program, bugs in tried():
-            if program.name in arguments.learn:
+            if program.name in arguments.learn or program.name not in (arguments.only or [program.name]):
                 continue
             try:
                 for row in rows_of(peer, program, bugs, invariants, scratch):
