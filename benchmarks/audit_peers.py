@@ -27,7 +27,7 @@ from audit_traces import audited
 from measure import FIXTURES, machine
 from planted import Bug, apply_patch, load_bugs, load_number_bugs, load_pipelines, tree_of
 
-CORPORA = ("second", "third", "fourth", "late")
+CORPORA = ("second", "third", "fourth", "late", "fifth")
 
 
 def all_cases() -> list[Case]:
