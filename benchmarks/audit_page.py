@@ -9,6 +9,10 @@ from audit_tools import TOOLS, Remark, Said
 from measure import markdown_table
 from planted import Bug, Pipeline
 
+OURS = "traincheck-audit"
+SPEED = frozenset({"TA200", "TA201", "TA203"})
+"""Kinds that are advice on how to be faster, and say of nothing that it is wrong."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -44,7 +48,7 @@ class Verdict:
 
 def verdict(bug: Bug, said: Said, clean: Said) -> Verdict:
     known = {each.key for each in clean.remarks}
-    new = tuple(each for each in said.remarks if each.key not in known)
+    new = tuple(each for each in said.remarks if each.key not in known and each.kind not in SPEED)
     text = "\n".join(f"{each.kind} {each.where} {each.text}" for each in new).lower()
     cause = "exact" if any(word in text for word in bug.cause) else ""
     return Verdict(new, cause or ("near" if any(word in text for word in bug.near) else "missed" if new else ""))
@@ -74,15 +78,17 @@ def page(cases: Sequence[Case], results: Results) -> str:
                 "lines to add",
                 "right programs",
                 "of them: could be used on",
-                "with an alarm",
-                "alarms",
+                "with an alarm, speed aside",
+                "alarms, speed aside",
+                "advice on speed",
                 "bugs",
                 "found",
+                f"found of these by {OURS}",
                 "found with a warning or error",
                 "cause named",
                 "close symptom",
             ],
-            [_summary(name, cases, results[name]) for name in tools],
+            [_summary(name, cases, results) for name in tools],
         ),
         "## Found, by group",
         markdown_table(
@@ -99,10 +105,14 @@ def page(cases: Sequence[Case], results: Results) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _summary(name: str, cases: Sequence[Case], said: Mapping[str, Said]) -> list[object]:
+def _summary(name: str, cases: Sequence[Case], results: Results) -> list[object]:
+    said = results[name]
     right = [said[case.name] for case in cases if case.bug is None and case.name in said]
-    alarms = [[each for each in one.remarks if each.alarming] for one in right]
-    found = verdicts(cases, said).values()
+    alarms = [[each for each in one.remarks if each.alarming and each.kind not in SPEED] for one in right]
+    advice = sum(each.alarming and each.kind in SPEED for one in right for each in one.remarks)
+    tried = verdicts(cases, said)
+    ours = verdicts(cases, results.get(OURS, {}))
+    found = tried.values()
     return [
         name,
         TOOLS[name].lines,
@@ -110,8 +120,10 @@ def _summary(name: str, cases: Sequence[Case], said: Mapping[str, Said]) -> list
         sum(one.used > 0 for one in right),
         sum(map(bool, alarms)),
         sum(map(len, alarms)),
+        advice,
         len(found),
         sum(bool(each.new) for each in found),
+        sum(bool(ours[case].new) for case in tried if case in ours),
         sum(any(one.alarming for one in each.new) for each in found),
         sum(each.cause == "exact" for each in found),
         sum(each.cause == "near" for each in found),

@@ -6,8 +6,8 @@
 
 Each program and each bug is one run (seed 0); what is in RUNS already is not run again. Without `--tool`, nothing is
 run and the page of what is there is made. A bug is found when the tool says something of it that it does not say of
-the right program, numbers aside; its cause is named when that holds a word of `cause` in the bug's table. What is said
-of a right program, from a warning on, is a false alarm until somebody has read it.
+the right program, numbers and advice on speed aside; its cause is named when that holds a word of `cause` in the bug's
+table. What is said of a right program, from a warning on, is a false alarm until somebody has read it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from pathlib import Path
 import unseen
 from audit_page import Case, page
 from audit_tools import TOOLS, Remark, Said, Server, Tool
+from audit_traces import audited
 from measure import FIXTURES, machine
 from planted import Bug, apply_patch, load_bugs, load_number_bugs, load_pipelines, tree_of
 
-CORPORA = ("second", "third", "fourth", "late")
+CORPORA = ("second", "third", "fourth", "late", "fifth")
 
 
 def all_cases() -> list[Case]:
@@ -43,6 +44,13 @@ def all_cases() -> list[Case]:
         for home, group, bug in planted
         if (home, bug.pipeline) in programs
     ]
+
+
+def sample(cases: list[Case], every: int) -> list[Case]:
+    """Every Nth bug, by its position alone, behind the right programs that those were planted in."""
+    bugs = [case for case in cases if case.bug is not None][::every]
+    rights = {case.right for case in bugs}
+    return [case for case in cases if case.bug is None and (every == 1 or case.name in rights)] + bugs
 
 
 def kept_of(tool: Tool, case: Case, scratch: Path) -> Path:
@@ -71,7 +79,11 @@ def run_case(tool: Tool, case: Case, scratch: Path, server: Server, timeout: flo
         if case.bug is not None:
             apply_patch(case.bug.patch, tree)
         result = tool.run(server, case.program, tree, timeout)
-    kept = kept_of(tool, case, scratch)
+    keep(kept_of(tool, case, scratch), result)
+
+
+def keep(kept: Path, result: Said) -> None:
+    """Write the file of one run, in one step."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.with_suffix(".part").write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
     kept.with_suffix(".part").replace(kept)
@@ -93,19 +105,36 @@ def main() -> int:
     parser.add_argument("--python", type=Path, default=Path(sys.executable), help="interpreter that has the tool")
     parser.add_argument("--scratch", type=Path, required=True, metavar="DIR", help="what was said, kept for next time")
     parser.add_argument(
+        "--traces", type=Path, metavar="DIR", help="audit these traces instead of running `traincheck audit`"
+    )
+    parser.add_argument(
         "--only",
         action="append",
         metavar="WORD",
         help="cases with this in their own name or the program's",
+    )
+    parser.add_argument(
+        "--every",
+        type=int,
+        default=1,
+        metavar="N",
+        help="every Nth bug, by its position among all, and the right programs of those",
     )
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one run (default: %(default)s)")
     parser.add_argument("--before", type=Path, metavar="FILE", help="text that goes in front of the tables")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page to FILE instead of printing it")
     arguments = parser.parse_args()
     scratch, cases = arguments.scratch.resolve(), all_cases()
-    if arguments.tool:
+    if arguments.traces:
+        for case, result in audited(cases, arguments.traces):
+            keep(kept_of(TOOLS["traincheck-audit"], case, scratch), result)
+    elif arguments.tool:
         tool = TOOLS[arguments.tool]
-        wanted = [case for case in cases if any(each in case.names for each in arguments.only or [""])]
+        wanted = [
+            case
+            for case in sample(cases, arguments.every)
+            if any(each in case.names for each in arguments.only or [""])
+        ]
         todo = [case for case in wanted if not kept_of(tool, case, scratch).exists()]
         server = Server(arguments.python.absolute(), tool.imports)
         try:

@@ -90,6 +90,7 @@ def compare(program: Program, repositories: Path, scratch: Path, timeout: float)
     for probed in (False, True, False):
         if len(outputs) == 2 and outputs[0] == outputs[1]:
             break
+        word = "with" if probed else "without"
         try:
             tree = make_tree(program, repositories, root, digested=True)
             if probed:
@@ -99,9 +100,8 @@ def compare(program: Program, repositories: Path, scratch: Path, timeout: float)
                 status, took, output = plain(tree, timeout)
                 messages = output + (root / "stderr.txt").read_text(encoding="utf-8", errors="replace")
         except SystemExit as stopped:
-            return Same(program, str(stopped), wrong=True)
+            return Same(program, f"run {len(outputs) + 1}, {word} the probe: {stopped}", wrong=True)
         if status:
-            word = "with" if probed else "without"
             return Same(program, f"status {status} {word} the probe: {messages[-2500:]}", wrong=True)
         outputs.append(output)
         seconds.append(took)

@@ -15,7 +15,6 @@ from pytest_traincheck.relations.meaning import Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.stages import TRAIN
 
-_DATA = "https://docs.pytorch.org/docs/stable/data.html"
 _BROADCAST = "https://docs.pytorch.org/docs/stable/notes/broadcasting.html"
 _MEANS = "loss.means="
 _STORED = "stored."
@@ -36,9 +35,8 @@ class ViewsDiffer(Law):
         "tensor-twice-in-batch",
         "Two views of an example that are the same tensor, or an input that is its own target by mistake, teach "
         "nothing: the answer is in the question.",
-        _DATA,
-        "Augment once for each view: `transform(x), transform(x)`.",
-        "Autoencoders, and labels that a model shifts itself.",
+        remedy="Augment once for each view: `transform(x), transform(x)`.",
+        meant="Autoencoders, and labels that a model shifts itself.",
     )
     right = "return transform(x), transform(x)"
     wrong = "view = transform(x)\nreturn view, view"
@@ -63,9 +61,8 @@ class DataUntouched(Law):
         "data-set-written-to",
         "A transform that works in place changes the stored examples: they are normalised or augmented again with each "
         "epoch, and drift away.",
-        _DATA,
-        "Write `x = x * scale` and not `x *= scale`, or copy first.",
-        "Caches that fill on the way.",
+        remedy="Write `x = x * scale` and not `x *= scale`, or copy first.",
+        meant="Caches that fill on the way.",
     )
     right = "x = self.images[i] / 255"
     wrong = "x = self.images[i]\nx /= 255  # in the data set itself"
@@ -146,9 +143,8 @@ class InputsChange(Law):
         "input-hardly-changes",
         "An input that is nearly the same in each step while the others change was drawn from a generator that begins "
         "again each time, or is not filled at all.",
-        "https://docs.pytorch.org/docs/stable/generated/torch.Generator.html",
-        "Make the generator once, outside of the loop.",
-        "Positions, masks and other inputs that are fixed or mostly alike.",
+        remedy="Make the generator once, outside of the loop.",
+        meant="Positions, masks and other inputs that are fixed or mostly alike.",
     )
     right = "g = torch.Generator().manual_seed(0)\nfor batch in loader:\n    noise = torch.randn(8, generator=g)"
     wrong = "for batch in loader:\n    g = torch.Generator().manual_seed(0)\n    noise = torch.randn(8, generator=g)"

@@ -16,7 +16,6 @@ from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.trace import Process, Run
 
-_SERIAL = "https://docs.pytorch.org/docs/stable/notes/serialization.html"
 _RESUME = "https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html"
 _MODULE = "torch.nn.Module.load_state_dict"
 _OPTIMIZER_KEYS = frozenset({"state", "param_groups"})
@@ -88,7 +87,7 @@ class ReadIsLoaded(Law):
     because = Reason(
         "read-and-not-loaded",
         "`torch.load` returns the weights and changes no model. One that is made afterwards is random.",
-        _SERIAL,
+        _RESUME,
         "Call `model.load_state_dict(torch.load(path))` on the model that is used.",
     )
     right = "teacher.load_state_dict(torch.load(path))"

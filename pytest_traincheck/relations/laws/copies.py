@@ -24,7 +24,6 @@ _AVERAGES = "https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-sw
 _LEAST_STEPS = 3
 _HALF, _NOTHING = 0.5, 0.001
 """Share of itself that an average keeps at least, and what counts as none."""
-_LOAD = "https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.load_state_dict"
 _EVER = np.iinfo(np.int32).max
 
 
@@ -88,15 +87,14 @@ class TeacherKnows(Law):
     """A model that is only asked in training has random weights."""
 
     name = "TeacherKnows"
-    subject = _LOAD.rpartition("#")[2]
+    subject = "torch.nn.Module.load_state_dict"
     says = "A model that is asked without gradients in training steps, and never changes, was loaded or copied"
     expected = "a teacher with trained weights"
     because = Reason(
         "random-teacher",
         "A teacher or reference that keeps the weights it was drawn with teaches noise.",
-        _LOAD,
-        "Load its weights, or copy those of a trained model, before training.",
-        "Random features and random targets that are meant.",
+        remedy="Load its weights, or copy those of a trained model, before training.",
+        meant="Random features and random targets that are meant.",
     )
     right = "teacher.load_state_dict(torch.load(path))"
     wrong = "teacher = Net()  # and nothing else"

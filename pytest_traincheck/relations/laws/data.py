@@ -19,7 +19,7 @@ from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import EVAL, TRAIN
 
 _DATA = "https://docs.pytorch.org/docs/stable/data.html"
-_WORKERS = "https://docs.pytorch.org/docs/stable/notes/randomness.html#dataloader"
+_WORKERS = f"{_DATA}#data-loading-randomness"
 _SAMPLER = f"{_DATA}#torch.utils.data.distributed.DistributedSampler"
 _STREAMS: dict[Thing, str] = {
     "rng.torch": "torch's generator", "rng.numpy": "numpy's generator", "rng.python": "Python's generator",
@@ -143,9 +143,8 @@ class EvaluationInOrder(Law):
         "evaluation-data-shuffled",
         "An evaluation that draws its examples in random order looks at others each time where it is cut short, and "
         "takes numbers from the generator of the training.",
-        f"{_DATA}#torch.utils.data.DataLoader",
-        "Leave out `shuffle=True` for validation and test data.",
-        "A sample of a large validation set.",
+        remedy="Leave out `shuffle=True` for validation and test data.",
+        meant="A sample of a large validation set.",
     )
     right = "loader = DataLoader(valid_set, batch_size=32)"
     wrong = "loader = DataLoader(valid_set, batch_size=32, shuffle=True)"
@@ -169,9 +168,8 @@ class NewBatches(Law):
         "same-batch-in-each-step",
         "A loop that asks a new iterator for its first batch in each step, or goes on with the batch of the first one, "
         "trains on a handful of examples.",
-        f"{_DATA}#torch.utils.data.DataLoader",
-        "Make the iterator once per epoch: `for batch in loader:`.",
-        "A test whether the model can learn one batch by heart.",
+        remedy="Make the iterator once per epoch: `for batch in loader:`.",
+        meant="A test whether the model can learn one batch by heart.",
     )
     right = "for batch in loader:\n    step(batch)"
     wrong = "for _ in range(steps):\n    step(next(iter(loader)))  # without shuffling the same each time"

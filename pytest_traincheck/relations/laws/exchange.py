@@ -26,7 +26,7 @@ class SameCollectives(Law):
         "collectives-differ-between-ranks",
         "Collectives are matched by their order. Ranks that issue others, or give tensors of other sizes, wait for "
         "ever, or get what belongs to another call.",
-        _DIST,
+        "https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications",
         "Compute sizes and conditions from what all ranks know, or exchange them first.",
         library=_LIBRARY,
     )

@@ -20,8 +20,7 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.gradients import Gradients
 from pytest_traincheck.trace.variables import Variables
 
-_ZERO_GRAD = "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html"
-_STEP = "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.step.html"
+_STEP = "https://docs.pytorch.org/docs/stable/optim.html#taking-an-optimization-step"
 _SHARE = 0.25
 """Share of the steps in which passes are thrown away that is no end of an epoch any more."""
 _BACKWARD = "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.backward.html"
@@ -38,7 +37,7 @@ class LeftOver(Law):
         "gradients-left-over",
         "`backward` adds to the gradients that are there. Without `zero_grad` between two steps each step goes along "
         "the sum of all gradients so far, and not along that of its own batch.",
-        _ZERO_GRAD,
+        _BACKWARD,
         "Call `optimizer.zero_grad()` (or `model.zero_grad()`) once before the first `backward` of each step.",
     )
     right = "optimizer.zero_grad()\nloss.backward()\noptimizer.step()"

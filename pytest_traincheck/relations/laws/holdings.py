@@ -96,8 +96,7 @@ class HeldTwice(Law):
         "parameter-in-two-optimizers",
         "A parameter in two groups is moved twice in each step, with two rates and two states that do not know of each "
         "other.",
-        _OPTIM,
-        "Split the parameters by name into disjoint groups.",
+        remedy="Split the parameters by name into disjoint groups.",
     )
     right = "head = Adam(model.head.parameters())\nbody = Adam(model.body.parameters())"
     wrong = "head = Adam(model.head.parameters())\nbody = Adam(model.parameters())"
@@ -189,7 +188,7 @@ class Unreached(Law):
         "parameter-without-gradient",
         "A parameter that no backward pass reaches is not trained: it is not used in the forward pass, what it makes "
         "is detached, or the optimizer holds another tensor than the model uses.",
-        "https://docs.pytorch.org/docs/stable/notes/autograd.html",
+        "https://docs.pytorch.org/docs/stable/notes/autograd.html#setting-requires-grad",
         "Make the optimizer after the last change of the model's parameters, and look for `detach()`, `.data`, "
         "`no_grad()` and `.item()` between the parameter and the loss.",
         "Parts of a model that only some batches use, and heads that are kept for another task.",
@@ -286,8 +285,8 @@ class Unmoved(Law):
         "parameter-never-moves",
         "A step that leaves a parameter with a gradient as it was does not train it: the update is lost in a copy, is "
         "rounded away, or the parameter is written back each time.",
-        "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.step.html",
-        "Look for a learning rate of 0, parameters in half precision, and code that writes parameters after the step.",
+        remedy="Look for a learning rate of 0, parameters in half precision, and code that writes parameters after the "
+        "step.",
     )
     right = "master = model.float()\noptimizer = AdamW(master.parameters(), lr=1e-4)"
     wrong = "model = model.bfloat16()\noptimizer = SGD(model.parameters(), lr=1e-6)"

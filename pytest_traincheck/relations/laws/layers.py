@@ -64,8 +64,7 @@ class LossNotZero(Law):
     because = Reason(
         "loss-always-zero",
         "A loss that is 0 from the first step on compares something with itself, or all of its targets are ignored.",
-        "https://docs.pytorch.org/docs/stable/nn.html#loss-functions",
-        "Look at what it is given as input and as target.",
+        remedy="Look at what it is given as input and as target.",
     )
     right = "loss = F.mse_loss(student(x), teacher(x))"
     wrong = "loss = F.mse_loss(student(x), student(x).detach())"

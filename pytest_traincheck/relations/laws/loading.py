@@ -147,9 +147,8 @@ class LoadedStays(Law):
     because = Reason(
         "loaded-values-overwritten",
         "An initialisation after loading throws away what was loaded.",
-        _LOAD,
-        "Initialise first, and load last.",
-        "Layers that are drawn again on purpose, as a head for other classes.",
+        remedy="Initialise first, and load last.",
+        meant="Layers that are drawn again on purpose, as a head for other classes.",
     )
     right = "model.apply(init)\nmodel.load_state_dict(state)"
     wrong = "model.load_state_dict(state)\nmodel.apply(init)"

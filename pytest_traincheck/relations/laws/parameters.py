@@ -19,8 +19,6 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints
 from pytest_traincheck.trace.variables import Variables
 
-_OPTIM = "https://docs.pytorch.org/docs/stable/optim.html"
-_INIT = "https://docs.pytorch.org/docs/stable/nn.init.html"
 _OFTEN = 3
 """Initialisations of one parameter: by its layer, by the model, and by one that it lies in."""
 _LEAST_STEPS = 3
@@ -65,9 +63,8 @@ class StepStays(Law):
         "step-undone",
         "A parameter that has the values from before the step again when the next one begins is not trained: an old "
         "state is loaded, or a broadcast comes from a rank that did not update it.",
-        _OPTIM,
-        "Look for `load_state_dict`, `copy_` and collectives between the steps.",
-        "Meta-learning and line searches, which return to where they began.",
+        remedy="Look for `load_state_dict`, `copy_` and collectives between the steps.",
+        meant="Meta-learning and line searches, which return to where they began.",
     )
     right = "dist.broadcast(p.data, src=owner[p])"
     wrong = "dist.broadcast(p.data, src=0)  # though another rank has updated it"
@@ -94,9 +91,8 @@ class BeginsDifferent(Law):
         "weights-begin-alike",
         "Layers that begin alike are copies of one that was drawn once, or drawn with one seed; and a weight that "
         "begins as another one and is no longer tied to it was cut loose from it.",
-        _INIT,
-        "Make each layer by itself; tie weights by assigning the parameter: `head.weight = embedding.weight`.",
-        "Layers that are cloned on purpose, as `nn.TransformerEncoder` does, and a copy that follows.",
+        remedy="Make each layer by itself; tie weights by assigning the parameter: `head.weight = embedding.weight`.",
+        meant="Layers that are cloned on purpose, as `nn.TransformerEncoder` does, and a copy that follows.",
     )
     right = "self.layers = nn.ModuleList(Block() for _ in range(6))"
     wrong = "self.layers = nn.ModuleList(copy.deepcopy(block) for _ in range(6))"
@@ -122,8 +118,7 @@ class InitialisedOnce(Law):
         "initialised-repeatedly",
         "An initialisation that runs once for each of several modules or parameters undoes what others of them have "
         "set, such as small values of a last layer.",
-        _INIT,
-        "Call `model.apply(init)` once, at the end of the outermost constructor.",
+        remedy="Call `model.apply(init)` once, at the end of the outermost constructor.",
     )
     right = "self.apply(init_weights)  # at the end of the outermost constructor"
     wrong = "for _ in self.parameters():\n    self.apply(init_weights)"
@@ -150,7 +145,7 @@ class FrozenBeforeTraining(Law):
     because = Reason(
         "frozen-too-late",
         "Parameters that shall stay as they were loaded have moved already if they are frozen after the first steps.",
-        "https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation",
+        "https://docs.pytorch.org/docs/stable/notes/autograd.html#setting-requires-grad",
         "Freeze before the optimizer is made.",
         "Schedules that freeze layer after layer, and models that are frozen while another one takes its turn.",
     )

@@ -20,7 +20,6 @@ from pytest_traincheck.trace.variables import Variables
 
 _AMP = "https://docs.pytorch.org/docs/stable/amp.html#torch.autocast"
 _EXAMPLES = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
-_NUMERICS = "https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html"
 _HALF = ("bfloat16", "float16")
 _LEAST = 3
 _PRODUCTS = ("linear", "matmul", "bmm", "conv1d", "conv2d", "conv3d", "baddbmm", "addmm", "mm")
@@ -120,8 +119,7 @@ class LossFinite(Law):
     because = Reason(
         "loss-not-finite",
         "A loss of NaN or infinity makes all gradients NaN, and every parameter with the next step.",
-        _NUMERICS,
-        "Look for logarithms and roots of 0, divisions by a count of 0, and learning rates that are too high.",
+        remedy="Look for logarithms and roots of 0, divisions by a count of 0, and learning rates that are too high.",
     )
     right = "loss = F.cross_entropy(logits, y)"
     wrong = "loss = -(y * logits.softmax(-1).log()).sum()"
@@ -148,7 +146,7 @@ class GradientsFinite(Law):
     because = Reason(
         "gradients-not-finite",
         "A step with a gradient of NaN makes NaN of the parameter for good.",
-        _NUMERICS,
+        "https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling",
         "Look for the first non-finite number with `torch.autograd.set_detect_anomaly(True)`.",
     )
     right = "norm = clip_grad_norm_(parameters, 1.0, error_if_nonfinite=True)"
@@ -176,9 +174,8 @@ class GradientsNotZero(Law):
         "gradient-always-zero",
         "A weight whose gradient is exactly 0 whenever it steps learns nothing: what it makes is multiplied by 0, "
         "masked, clamped, or cut off by a unit that never fires.",
-        "https://docs.pytorch.org/docs/stable/notes/autograd.html",
-        "Look at what follows the weight: `clamp`, `relu`, masks, rates and scales of 0.",
-        "Parts that few examples use, and second factors that begin at 0.",
+        remedy="Look at what follows the weight: `clamp`, `relu`, masks, rates and scales of 0.",
+        meant="Parts that few examples use, and second factors that begin at 0.",
     )
     right = "gate = nn.Parameter(torch.full((n,), 1e-4))"
     wrong = "out = 0 * self.branch(x) + x"

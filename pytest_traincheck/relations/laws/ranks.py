@@ -23,8 +23,7 @@ from pytest_traincheck.trace.labels import Bools, Ints
 from pytest_traincheck.trace.stages import TRAIN
 from pytest_traincheck.trace.variables import Variables
 
-_DDP = "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"
-_DDP_NOTES = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
+_DDP = "https://docs.pytorch.org/docs/stable/notes/ddp.html#internal-design"
 _SAMPLER = "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler"
 _LIBRARY = "torch-distributed"
 
@@ -67,9 +66,8 @@ class RanksDrawOtherNumbers(Law):
         "ranks-draw-same-numbers",
         "With one seed for all ranks the same dropout masks, noise and augmentations are drawn on each of them, which "
         "averages out less than it could.",
-        "https://docs.pytorch.org/docs/stable/notes/randomness.html",
-        "Seed with `seed + rank` after the model was made.",
-        "Ranks that have to draw alike, such as for a shared mask.",
+        remedy="Seed with `seed + rank` after the model was made.",
+        meant="Ranks that have to draw alike, such as for a shared mask.",
         library=_LIBRARY,
     )
     right = "model = Net()\ntorch.manual_seed(seed + rank)"
@@ -98,7 +96,7 @@ class RanksStayEqual(Law):
         "ranks-drift-apart",
         "Copies of a model that are trained together get the same gradient on all ranks. Parameters that part are "
         "trained on the data of one rank each, and nobody averages them.",
-        _DDP_NOTES,
+        _DDP,
         "Call the wrapped model and not the raw one; wrap it after its last change; leave `no_sync` before the last "
         "micro-batch; reduce all gradients.",
         "Averaging of models that comes less often than the run is long, and shards that begin alike.",

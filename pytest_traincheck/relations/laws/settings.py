@@ -18,7 +18,6 @@ from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints
 from pytest_traincheck.trace.variables import Variables
 
-_OPTIM = "https://docs.pytorch.org/docs/stable/optim.html"
 _GROUPS = "https://docs.pytorch.org/docs/stable/optim.html#per-parameter-options"
 _SCHEDULE = "https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler."
 _PER_BATCH = ("OneCycleLR", "CyclicLR")
@@ -38,8 +37,7 @@ class RateNotZero(Law):
     because = Reason(
         "learning-rate-zero",
         "With a learning rate of 0 steps change nothing; with one below 0 they climb the loss.",
-        _OPTIM,
-        "Look at the warm-up: one that is never stepped, or that counts in whole numbers, stays at 0.",
+        remedy="Look at the warm-up: one that is never stepped, or that counts in whole numbers, stays at 0.",
     )
     right = "LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / warmup))"
     wrong = "LambdaLR(optimizer, lambda step: step // warmup)"
@@ -64,8 +62,8 @@ class OptimizerNotEmpty(Law):
     because = Reason(
         "empty-optimizer",
         "An optimizer all of whose groups are empty was made with a filter that nothing passes: its steps do nothing.",
-        _GROUPS,
-        "Compare names as `named_parameters()` has them: full names with dots, and the library's own words for norms.",
+        remedy="Compare names as `named_parameters()` has them: full names with dots, and the library's own words for "
+        "norms.",
     )
     right = 'SGD([{"params": [p for n, p in model.named_parameters() if n.startswith("head.")]}], lr=0.1)'
     wrong = 'SGD([{"params": [p for n, p in model.named_parameters() if n == "head"]}], lr=0.1)'

@@ -13,7 +13,7 @@ from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.variables import Variables
 
-_OPTIM = "https://docs.pytorch.org/docs/stable/optim.html"
+_OPTIM = "https://docs.pytorch.org/docs/stable/optim.html#how-to-use-an-optimizer"
 
 
 class StateKept(Law):

@@ -7,6 +7,7 @@ import re
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 from law_verdict import verdict
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from training_story import Recorder
 
 NAMES = sorted(laws())
+HOSTS = {
+    "docs.pytorch.org": ("/docs/stable/", "/tutorials/"),
+    "huggingface.co": ("/docs/",),
+    "lightning.ai": ("/docs/",),
+}
+"""Whose pages a law may cite, and where their documentation lies: no forum, no blog, no version that goes away."""
 LIBRARIES = {"torch", "torch-distributed", "transformers", "lightning", "accelerate", "peft", "deepspeed"}
 
 
@@ -45,8 +52,30 @@ def test_reason_is_complete(name: str) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", reason.slug)
     assert reason.why.endswith(".")
     assert reason.remedy.endswith(".")
-    assert reason.link.startswith("https://")
     assert reason.library in LIBRARIES
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if laws()[name].reason(Always()).link])
+def test_link_is_a_page_of_a_documentation(name: str) -> None:
+    link = laws()[name].reason(Always()).link
+    page = urlsplit(link)
+
+    assert page.scheme == "https"
+    assert page.netloc in HOSTS
+    assert page.path.startswith(HOSTS[page.netloc])
+    assert page.path.endswith(".html") or page.netloc != "docs.pytorch.org"
+    assert not page.query
+    assert re.fullmatch(r"[A-Za-z0-9_.-]*", page.fragment)
+    assert link == page.geturl()
+    assert link.isascii()
+    assert not re.search(r"\s", link)
+
+
+def test_most_laws_have_a_link() -> None:
+    """One that has none says what no page of a documentation does."""
+    reasons = [laws()[name].reason(Always()) for name in NAMES]
+
+    assert sum(bool(reason.link) for reason in reasons) > len(reasons) / 2
 
 
 @pytest.mark.parametrize("name", NAMES)
