@@ -22,7 +22,6 @@ from pytest_traincheck.trace.stages import TRAIN
 from pytest_traincheck.trace.variables import Variables
 
 _MODEL = "https://huggingface.co/docs/peft/package_reference/peft_model"
-_LORA = "https://huggingface.co/docs/peft/developer_guides/lora"
 _TROUBLE = "https://huggingface.co/docs/peft/developer_guides/troubleshooting"
 _TUNER = "peft.tuners.tuners_utils.BaseTuner"
 _RESET = "peft.tuners.lora.layer.LoraLayer.reset_lora_parameters"
@@ -75,7 +74,7 @@ class AdapterBeginsNeutral(Law):
         "adapter-not-neutral",
         "LoRA sets one factor to zero, so that the model begins as it was pretrained. Where something initialises all "
         "layers afterwards, it begins with noise in each adapted layer.",
-        _LORA,
+        _TROUBLE,
         "Initialise new layers before `get_peft_model`, or only those that are yours.",
         "Adapters that go on from other ones.",
         "peft",

@@ -1,0 +1,62 @@
+"""What an audit costs: programs as they are and audited, in turns.
+
+    python benchmarks/audit_cost.py --rounds 3
+
+Both times are of the whole command, from its start to its end: what is imported, the training, and of an audit also
+what holds the trace against the packs. The programs train for eight steps, which is where an audit ends. The median of
+the rounds counts. The exit status is 1 where an audited run takes longer than 1.2 times the plain one and two seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from measure import machine, markdown_table, own_package, print_facts, run, traincheck
+from planted import Pipeline, load_pipelines, tree_of
+
+PROGRAMS = ("mnist_cnn", "lstm", "gan", "hf_classifier", "lightning_regression", "ddp", "vit", "diffusion")
+"""A network without much around it, a recurrent one, two players, a Trainer of transformers, one of Lightning, two
+ranks, workers that load, and a checkpoint in the middle."""
+FACTOR, SECONDS = 1.2, 2.0
+
+
+def once(program: Pipeline, folder: Path, *, audited: bool) -> float:
+    """Seconds of one run in a tree of its own."""
+    words = program.run.split()
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        tree = tree_of(program, Path(place) / program.name)
+        command = traincheck("audit", "--", *words) if audited else tuple(words)
+        return run(command, cwd=tree, env=own_package(), timeout=600).checked((0, 1)).wall
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="of each, in turns (default: %(default)s)")
+    parser.add_argument("--program", action="append", metavar="NAME", help="this one alone; repeatable")
+    arguments = parser.parse_args()
+    facts = machine()
+    chosen = arguments.program or PROGRAMS
+    programs = [program for program in load_pipelines() if program.name in chosen]
+    rows, missed = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        for program in sorted(programs, key=lambda item: chosen.index(item.name)):
+            times: dict[bool, list[float]] = {False: [], True: []}
+            for _ in range(arguments.rounds):
+                for audited in times:
+                    times[audited].append(once(program, Path(folder), audited=audited))
+            plain, audit = (statistics.median(times[audited]) for audited in times)
+            kept = audit <= FACTOR * plain + SECONDS
+            missed += not kept
+            row = [f"{plain:.1f} s", f"{audit:.1f} s", f"{FACTOR * plain + SECONDS:.1f} s"]
+            rows.append([f"`{program.name}`", program.covers, *row, "kept" if kept else "missed"])
+    print(markdown_table(["program", "what it is", "plain", "audited", "budget", ""], rows))
+    print_facts(facts)
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
