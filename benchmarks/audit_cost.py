@@ -3,8 +3,10 @@
     python benchmarks/audit_cost.py --rounds 3
 
 Both times are of the whole command, from its start to its end: what is imported, the training, and of an audit also
-what holds the trace against the packs. The programs train for eight steps, which is where an audit ends. The median of
-the rounds counts. The exit status is 1 where an audited run takes longer than 1.2 times the plain one and two seconds.
+what holds the trace against the packs. The programs train for eight steps, which is where an audit ends. Medians of
+the rounds count. Seconds of the processor, of all processes together, stand beside those of the clock: on a machine
+that has other work to do they are the ones to go by. The exit status is 1 where an audited run takes longer than 1.2
+times the plain one and two seconds, by the clock.
 """
 
 from __future__ import annotations
@@ -24,13 +26,14 @@ ranks, workers that load, and a checkpoint in the middle."""
 FACTOR, SECONDS = 1.2, 2.0
 
 
-def once(program: Pipeline, folder: Path, *, audited: bool) -> float:
-    """Seconds of one run in a tree of its own."""
+def once(program: Pipeline, folder: Path, *, audited: bool) -> tuple[float, float]:
+    """Seconds of one run in a tree of its own, by the clock and of the processor."""
     words = program.run.split()
     with tempfile.TemporaryDirectory(dir=folder) as place:
         tree = tree_of(program, Path(place) / program.name)
         command = traincheck("audit", "--", *words) if audited else tuple(words)
-        return run(command, cwd=tree, env=own_package(), timeout=600).checked((0, 1)).wall
+        done = run(command, cwd=tree, env=own_package(), timeout=600).checked((0, 1))
+        return done.wall, done.cpu
 
 
 def main() -> int:
@@ -44,16 +47,22 @@ def main() -> int:
     rows, missed = [], 0
     with tempfile.TemporaryDirectory() as folder:
         for program in sorted(programs, key=lambda item: chosen.index(item.name)):
-            times: dict[bool, list[float]] = {False: [], True: []}
+            times: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
             for _ in range(arguments.rounds):
                 for audited in times:
                     times[audited].append(once(program, Path(folder), audited=audited))
-            plain, audit = (statistics.median(times[audited]) for audited in times)
-            kept = audit <= FACTOR * plain + SECONDS
-            missed += not kept
-            row = [f"{plain:.1f} s", f"{audit:.1f} s", f"{FACTOR * plain + SECONDS:.1f} s"]
-            rows.append([f"`{program.name}`", program.covers, *row, "kept" if kept else "missed"])
-    print(markdown_table(["program", "what it is", "plain", "audited", "budget", ""], rows))
+                    print(program.name, audited, *times[audited][-1], file=sys.stderr)
+            cells = []
+            for kind in range(2):
+                plain, audit = (statistics.median(pair[kind] for pair in times[audited]) for audited in times)
+                budget = FACTOR * plain + SECONDS
+                kept = audit <= budget
+                missed += not kept and kind == 0
+                cells += [f"{plain:.1f} s", f"{audit:.1f} s", f"{budget:.1f} s" if kept else f"**{budget:.1f} s**"]
+            rows.append([f"`{program.name}`", program.covers, *cells])
+    header = [f"{name} ({of})" for of in ("clock", "processor") for name in ("plain", "audited", "budget")]
+    print(markdown_table(["program", "what it is", *header], rows))
+    print("\nA budget that was missed is bold.")
     print_facts(facts)
     return int(missed > 0)
 

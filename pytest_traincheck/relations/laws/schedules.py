@@ -10,7 +10,6 @@ import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, table
-from pytest_traincheck.relations.laws.places import calls_of
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.trace import Process, Run
@@ -19,8 +18,6 @@ from pytest_traincheck.trace.labels import Ints
 from pytest_traincheck.trace.limit import cut_at_limit, left_at_limit
 
 _ADJUST = "https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
-_ONE_CYCLE = "https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.OneCycleLR.html"
-_BATCHWISE = frozenset(f"torch.optim.lr_scheduler.{name}.step" for name in ("OneCycleLR", "CyclicLR"))
 _LEAST = 3
 """Steps of an optimizer, or passes over the data, after which a scheduler is missed: the first ones may warm up."""
 
@@ -114,35 +111,6 @@ class SchedulerIdle(Law):
                     "the scheduler is never stepped")  # fmt: skip
 
 
-class BatchScheduleByBatch(Law):
-    """A schedule that counts batches is stepped once an epoch."""
-
-    name = "BatchScheduleByBatch"
-    subject = "torch.optim.lr_scheduler.OneCycleLR.step"
-    says = "OneCycleLR and CyclicLR step with their optimizer"
-    expected = "a step of the schedule after each of the optimizer"
-    because = Reason(
-        "batch-schedule-by-epoch",
-        "These schedules count batches. Stepped once an epoch they stay where they begin: OneCycleLR at a 25th of the "
-        "learning rate that was meant.",
-        _ONE_CYCLE,
-        'Call `scheduler.step()` after each `optimizer.step()`; in Lightning return `"interval": "step"`.',
-        "Schedules whose `total_steps` are epochs.",
-    )
-    right = "for batch in loader:\n    optimizer.step()\n    scheduler.step()  # OneCycleLR"
-    wrong = "for batch in loader:\n    optimizer.step()\nscheduler.step()  # OneCycleLR"
-    place = Place.SCHEDULING
-    deviation = Deviation.LACKING
-
-    def places(self, run: Run) -> Examples:
-        return each_process(run, _by_batch)
-
-    def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
-        process, row = first_of(run, examples, broken)
-        return Told(f"`{process.api[row]}` counts batches, and most steps of its optimizer pass without it.",
-                    "the schedule steps by epoch")  # fmt: skip
-
-
 def _calls(process: Process) -> Ints:
     """Calls of schedulers whose optimizer is known, in order."""
     rows = process.rows_of_type("scheduler")
@@ -227,18 +195,3 @@ def _made(process: Process, position: int) -> Examples:
             rows.append(next(step.row for step in process.steps if step.optimizer == number))
             holds.append(number in stepped)
     return table(process, position, holds, rows) if rows else EMPTY
-
-
-def _by_batch(process: Process, position: int) -> Examples:
-    """One example for each optimizer with such a schedule: it steps after at least half of the optimizer's steps."""
-    rows = calls_of(process, _BATCHWISE)
-    owners, seq, times = process.events["opt"][rows], process.events["seq"], _times(process)
-    first, holds = [], []
-    for number in np.unique(owners).tolist():
-        mine = rows[owners == number]
-        steps = np.unique(_steps_of(process, times, number))
-        passed = int((steps < int(seq[mine[-1]])).sum())
-        if passed >= _LEAST:
-            first.append(int(mine[0]))
-            holds.append(2 * len(mine) >= passed)
-    return table(process, position, holds, first) if first else EMPTY

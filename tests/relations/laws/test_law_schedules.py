@@ -33,23 +33,6 @@ def scheduled(*, each_pass: bool = False, step: bool = True) -> Story:
     return story
 
 
-def in_epochs(kind: str, *, every: int) -> Story:
-    """Eight steps; the scheduler steps after every so many of them."""
-
-    def story(t: Training) -> None:
-        model = t.model()
-        optimizer = t.adamw(list(model.parameters.values()))
-        for number in range(1, 9):
-            t.zero_grad(optimizer)
-            t.forward(model)
-            t.backward(model)
-            t.step(optimizer)
-            if number % every == 0:
-                t.schedule(optimizer, kind=f"torch.optim.lr_scheduler.{kind}")
-
-    return story
-
-
 LOOPS = [
     ("SchedulerFirst", Loop(), "holds"),
     ("SchedulerFirst", Loop(schedule="before"), "broken"),
@@ -65,11 +48,6 @@ STORIES = [
     ("SchedulerTwice", scheduled(each_pass=True), "broken"),
     ("SchedulerIdle", scheduled(), "holds"),
     ("SchedulerIdle", scheduled(step=False), "broken"),
-    ("BatchScheduleByBatch", in_epochs("OneCycleLR", every=1), "holds"),
-    ("BatchScheduleByBatch", in_epochs("OneCycleLR", every=2), "holds"),
-    ("BatchScheduleByBatch", in_epochs("OneCycleLR", every=4), "broken"),
-    ("BatchScheduleByBatch", in_epochs("CyclicLR", every=4), "broken"),
-    ("BatchScheduleByBatch", in_epochs("StepLR", every=4), "silent"),
 ]
 
 
