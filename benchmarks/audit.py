@@ -216,8 +216,8 @@ def _thin(packs: Sequence[Pack]) -> str:
         if len(rule.evidence.shows) < FEW
     ]
     return (
-        f"{len(found)} rules have thin evidence: fewer than {FEW} programs show them. With each stands how many do, and "
-        f"the share of right programs that may break it all the same, with 95 % confidence: {', '.join(found)}."
+        f"{len(found)} rules have thin evidence: fewer than {FEW} programs show them. With each stands how many do, "
+        f"and the share of right programs that may break it all the same, with 95 % confidence: {', '.join(found)}."
     )
 
 
