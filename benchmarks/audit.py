@@ -101,6 +101,9 @@ class Packs:
         return self._known[left_out]
 
 
+FEW = 10
+"""Programs; of rules that fewer show more than one in four right programs may break them."""
+
 REASON = "right programs of this repository, with their refactorings and extensions"
 
 
@@ -181,6 +184,7 @@ def _page(
         ", ".join(f"{key} {value}" for key, value in machine().items()) + ". Packs were learned from "
         f"{len(corpus.right)} right programs in {learned_s:.1f} s, reading their traces included.",
         _packs_table(packs),
+        _thin(packs),
         "## False alarms: right programs",
         _summary(right),
         _alarms_by_rule(right),
@@ -201,6 +205,20 @@ def _page(
 def _packs_table(packs: Sequence[Pack]) -> str:
     rows = [[f"`{pack.name}`", pack.count(Level.LAW), pack.count(Level.HABIT), pack.library] for pack in packs]
     return markdown_table(["pack", "laws", "habits", "library"], rows)
+
+
+def _thin(packs: Sequence[Pack]) -> str:
+    """What few programs show, so that the bound on how many right programs may break it is wide."""
+    found = [
+        f"`{rule.id}` ({pack.name}, {len(rule.evidence.shows)}; {rule.evidence.at_most:.0%})"
+        for pack in packs
+        for rule in pack.rules
+        if len(rule.evidence.shows) < FEW
+    ]
+    return (
+        f"{len(found)} rules have thin evidence: fewer than {FEW} programs show them. With each stands how many do, "
+        f"and the share of right programs that may break it all the same, with 95 % confidence: {', '.join(found)}."
+    )
 
 
 def _summary(trials: Sequence[Trial]) -> str:

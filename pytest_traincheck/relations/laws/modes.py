@@ -10,12 +10,12 @@ import numpy as np
 
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.accumulate import Accumulate, Used
-from pytest_traincheck.relations.base import EMPTY, Examples
+from pytest_traincheck.relations.base import EMPTY, Examples, listed, variable_names
 from pytest_traincheck.relations.context import call_context, module_roots
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, table
 from pytest_traincheck.relations.laws.places import arguments, calls_of
 from pytest_traincheck.relations.laws.reason import Reason
-from pytest_traincheck.relations.meaning import Place
+from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.relations.vocabulary import F
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
@@ -25,6 +25,7 @@ from pytest_traincheck.trace.variables import Variables
 
 _MODES = "https://docs.pytorch.org/docs/stable/notes/autograd.html#evaluation-mode-nn-module-eval"
 _TRAIN = "https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.train"
+_BATCH_NORM = "https://docs.pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html"
 _NO_GRAD = "https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html"
 
 
@@ -114,6 +115,34 @@ class NoBatchStatisticsInEvaluation(Law):
         process, row = first_of(run, examples, broken)
         return Told(f"`{process.module_name(row)}` takes statistics of the batch where its model is called without "
                     "gradients: `eval()` is missing.", "statistics of the batch in evaluation")  # fmt: skip
+
+
+class StatisticsMove(Law):
+    """Training in train mode, and running statistics that stay as they began."""
+
+    name = "StatisticsMove"
+    subject = "torch.nn.functional.batch_norm"
+    says = "Running statistics of BatchNorm move where it is trained with statistics of the batch"
+    expected = "running statistics follow the batches"
+    because = Reason(
+        "running-statistics-never-move",
+        "Evaluation normalises with the running statistics. Where no training step moves them, they are those that the "
+        "layer began with, 0 and 1, or those of other data: the model is evaluated as another one than was trained.",
+        _BATCH_NORM,
+        "Look for a `momentum` of 0, buffers that are written back, and copies whose buffers do not follow.",
+    )
+    right = "nn.BatchNorm2d(64)"
+    wrong = "nn.BatchNorm2d(64, momentum=0.0)"
+    place = Place.STATISTICS
+    deviation = Deviation.NEVER
+
+    def places(self, run: Run) -> Examples:
+        return each_process(run, _moving_statistics)
+
+    def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
+        names = listed(variable_names(run, examples, np.array(broken)))
+        return Told(f"{names} never change, though the model is trained with statistics of the batch.",
+                    "statistics never move")  # fmt: skip
 
 
 class NoGradientsInEvaluation(Law):
@@ -230,6 +259,36 @@ def _batch_norms(process: Process, position: int) -> Examples:
         return EMPTY
     holds = [arguments(process, row).get("training") is not True for row in rows.tolist()]
     return table(process, position, holds, rows, None, _kept(process, rows))
+
+
+def _moving_statistics(process: Process, position: int) -> Examples:
+    """One example for each running mean or variance of a layer that is called with statistics of the batch, with
+    gradients, in two steps or more.
+    """
+    rows = calls_of(process, {f"{F}batch_norm"})
+    rows = rows[(process.grad_mode[rows] == 1) & (process.stage[rows] == TRAIN)]
+    rows = rows[[arguments(process, row).get("training") is True for row in rows.tolist()]] if len(rows) else rows
+    variables, symbols = Variables.of(process), process.raw.symbols["mod"]
+    first: dict[tuple[int, str], int] = {}
+    windows: dict[tuple[int, str], set[int]] = {}
+    for row in rows.tolist():
+        symbol = symbols[int(process.events["mod"][row])]
+        place = (int(symbol.get("root", 0)), str(symbol.get("path", "")))
+        first.setdefault(place, row)
+        windows.setdefault(place, set()).add(int(process.window[row]))
+    found, chosen = [], []
+    for number in variables.ids("buffer").tolist():
+        path, _, name = str(variables.symbols[number].get("name", "")).rpartition(".")
+        place = (int(variables.root[number]), path)
+        if name in ("running_mean", "running_var") and len(windows.get(place, ())) > 1:
+            found.append(first[place])
+            chosen.append(number)
+    ids = np.array(chosen, dtype=np.int64)
+    if not len(ids):
+        return EMPTY
+    known = variables.last(ids, np.full(len(ids), _EVER)) >= 0
+    moved = variables.changed(ids, np.zeros(len(ids), dtype=np.int64), np.full(len(ids), _EVER))
+    return table(process, position, moved[known], np.array(found, dtype=np.int64)[known], ids[known])
 
 
 def _follows(process: Process) -> Bools:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pytest_traincheck.trace import Process
-from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.variables import Variables
 
 
@@ -20,6 +20,16 @@ def arguments(process: Process, row: int) -> Mapping[str, Any]:
 def calls_of(process: Process, names: set[str] | frozenset[str]) -> Ints:
     """The rows of the calls of any of these APIs, in order."""
     return np.flatnonzero(process.is_call & process.api.isin(names))
+
+
+def within(process: Process, rows: Ints, names: Collection[str]) -> Bools:
+    """Which events lie in a call of any of these APIs."""
+    wanted = process.is_call & process.api.isin(names)
+    found, around = np.zeros(len(rows), dtype=bool), process.parent_row[rows]
+    while (around >= 0).any():
+        found |= (around >= 0) & wanted[around]
+        around = np.where(around >= 0, process.parent_row[around], -1)
+    return found
 
 
 def weights(process: Process, ids: Ints | None = None) -> Ints:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from law_verdict import Verdict, verdict
+from real_training import recorded
 from training_story import DROPOUT, LINEAR, NORM, Loop, Story, Training
 
 if TYPE_CHECKING:
@@ -58,3 +60,28 @@ def test_of_loops(name: str, loop: Loop, said: Verdict, recorder: Recorder) -> N
 @pytest.mark.parametrize(("name", "story", "said"), STORIES)
 def test_of_stories(name: str, story: Story, said: Verdict, recorder: Recorder) -> None:
     assert verdict(name, recorder.tell(story)) == said
+
+
+@pytest.mark.parametrize(
+    ("settings", "training", "said"),
+    [
+        ({}, True, "holds"),
+        ({"momentum": None}, True, "holds"),
+        ({"momentum": 0.0}, True, "broken"),
+        ({"momentum": 0.0}, False, "silent"),
+        ({"track_running_stats": False}, True, "silent"),
+    ],
+)
+def test_running_statistics(settings: dict[str, Any], training: bool, said: Verdict, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    def train() -> None:
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4, **settings), torch.nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(net.train(training).parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            net(torch.randn(8, 3)).pow(2).mean().backward()
+            optimizer.step()
+
+    assert verdict("StatisticsMove", recorded(train, tmp_path)) == said
