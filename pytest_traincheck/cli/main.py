@@ -18,6 +18,7 @@ from pytest_traincheck.cli import (
     collect,
     compare,
     diff,
+    doctor,
     infer,
     listing,
     options,
@@ -37,8 +38,8 @@ from pytest_traincheck.launch.termination import exit_on_termination
 from pytest_traincheck.workflow import INPUT_ERRORS
 
 COMMANDS = (
-    audit, compare, check, refresh, accept, listing, diff, show, run, watch, collect, infer, trace, replay, bisect,
-    selftest, upgrade
+    audit, compare, check, refresh, accept, listing, doctor, diff, show, run, watch, collect, infer, trace, replay,
+    bisect, selftest, upgrade
 )  # fmt: skip
 
 _DESCRIPTION = """\
