@@ -18,8 +18,10 @@ from pytest_traincheck.cli import (
     collect,
     compare,
     diff,
+    doctor,
     infer,
     listing,
+    moments,
     options,
     refresh,
     replay,
@@ -37,23 +39,32 @@ from pytest_traincheck.launch.termination import exit_on_termination
 from pytest_traincheck.workflow import INPUT_ERRORS
 
 COMMANDS = (
-    audit, compare, check, refresh, accept, listing, diff, show, run, watch, collect, infer, trace, replay, bisect,
-    selftest, upgrade
+    audit, compare, check, refresh, accept, listing, doctor, diff, show, run, watch, collect, infer, trace, replay,
+    bisect, selftest, upgrade
 )  # fmt: skip
 
 _DESCRIPTION = """\
 Learn training invariants from golden code and check a candidate against them.
 
-exit status: 0 nothing broken, 1 incidents, 2 wrong use or bad input, 3 a run failed, timed out or was unreliable
+exit status: 0 nothing broken, 1 incidents, 2 wrong use or bad input,
+             3 a run failed, timed out or was unreliable
 """
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = moments.CommandsByMoment(
         prog="traincheck", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"pytest-traincheck {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    parser.add_argument(
+        "--completion",
+        action=moments.PrintCompletion,
+        choices=moments.SHELLS,
+        help="print the completion script of a shell",
+    )
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser
+    )
     for command in COMMANDS:
         command.add(commands)
     return parser

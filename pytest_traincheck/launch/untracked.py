@@ -74,3 +74,16 @@ def _untracked(directory: Path, relative: str) -> str | None:
         except GitError:
             return None
     return None
+
+
+def untracked_words(command: str, cwd: Path, root: Path) -> list[str]:
+    """Paths below `root` that exist, that git does not track and that a command names, as words or behind `=`."""
+    found: list[str] = []
+    for word in command.split():
+        for text in {word.strip("'\""), word.rpartition("=")[2].strip("'\"")} - {""}:
+            place = Path(os.path.normpath(cwd / text))
+            if os.path.lexists(place):
+                name = _untracked(root, os.path.relpath(place, root))
+                if name and name not in found:
+                    found.append(name)
+    return found
