@@ -151,7 +151,9 @@ STORIES = {
         empty = Empty()
         optimizer = torch.optim.SGD(small.parameters(), lr=0.01, momentum=0.9)
         def changed(number):
-            if number == 12:
+            if number == 11:
+                optimizer.param_groups[0]["params"].reverse()
+            elif number == 12:
                 optimizer.param_groups[0]["momentum"] = 0.5
             elif number == 13:
                 optimizer.param_groups[0]["betas"] = [0.9, 0.99]
@@ -174,8 +176,6 @@ STORIES = {
                 small[1].bias.data.add_(1)
             elif number == 22:
                 small[0].requires_grad_(False)
-            elif number == 23:
-                optimizer.param_groups[0]["params"].reverse()
             elif number == 24:
                 small[0].register_buffer("mask", torch.ones(2))
         for number in range(28):

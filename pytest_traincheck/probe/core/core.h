@@ -126,7 +126,7 @@ typedef struct {
     PyObject *is_autocast, *autocast_dtype, *cpu;
     PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference; /* for looks */
     PyObject *guards[GUARDS], *set_grad, *profiling, *record_functions;
-    PyObject *is_wrapped, *is_functional, *storage_offset, *untyped_storage, *ref, *float32, *float64;
+    PyObject *ordered, *is_wrapped, *is_functional, *storage_offset, *untyped_storage, *ref, *float32, *float64;
 } Torch;
 extern Torch torch;
 

@@ -54,6 +54,7 @@ static int ask_torch(void)
     FIND(storage_offset, "torch", "Tensor.storage_offset");
     FIND(untyped_storage, "torch", "Tensor.untyped_storage");
     FIND(ref, "weakref", "ref");
+    FIND(ordered, "collections", "OrderedDict");
     FIND(float32, "torch", "float32");
     FIND(float64, "torch", "float64");
     FIND(guards[DISABLED_AUTOCAST], "torch", "_C._DisableAutocast");
