@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pytest_traincheck.cli import options
 from pytest_traincheck.cli.status import Status
-from pytest_traincheck.cli.streams import styled_output
-from pytest_traincheck.config import load
+from pytest_traincheck.cli.streams import console
 from pytest_traincheck.report.files import json_text, write_report
 from pytest_traincheck.text import plural
 from pytest_traincheck.workflow.listing import Listed, ListedCheck, ListedGolden, listing
@@ -32,22 +29,17 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "list", aliases=["status"], help="the configured pipelines, their goldens and last checks"
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the same as JSON")
-    parser.add_argument(
-        "--config", metavar="FILE", type=Path, help="configuration file (default: the nearest pyproject.toml)"
-    )
+    options.add_config(parser)
     parser.set_defaults(handle=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    config = load(Path.cwd(), arguments.config)
+    config = options.configuration(arguments)
     found, now = listing(config), time.time()
     if arguments.json is not None:
         content = {"format": _FORMAT, "store": str(config.store), "pipelines": [asdict(entry) for entry in found]}
         write_report(arguments.json, json_text(content), "JSON report")
-    width = shutil.get_terminal_size((100, 24)).columns
-    shown = styled_output() if sys.stdout.isatty() else sys.stdout
-    console = Console(file=shown, width=width, highlight=False, no_color=None if sys.stdout.isatty() else True)
-    console.print(render(found, now))
+    console().print(render(found, now))
     return Status.CLEAN
 
 

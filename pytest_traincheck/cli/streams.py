@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from typing import TextIO, cast
+
+from rich.console import Console
 
 from pytest_traincheck.printable import PrintableStream, printable
 
@@ -35,6 +38,17 @@ def let_go_of_stdout() -> None:
 def styled_output() -> TextIO:
     """stdout as it is, for text that is printable already and whose styles are our own."""
     return cast(TextIO, getattr(sys.stdout, "styled", sys.stdout))
+
+
+def console() -> Console:
+    """What prints tables as wide as the terminal: in colours on one, plain anywhere else."""
+    terminal = sys.stdout.isatty()
+    return Console(
+        file=styled_output() if terminal else sys.stdout,
+        width=shutil.get_terminal_size((100, 24)).columns,
+        highlight=False,
+        no_color=not terminal or None,
+    )
 
 
 def command_out(line: str) -> None:

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from pytest_traincheck import __version__
-from pytest_traincheck.config import Config, ConfigError, load
+from pytest_traincheck.config import STORED, Config, ConfigError, load
 from pytest_traincheck.golden.store import golden_path
 from pytest_traincheck.launch.cache import cache_root
 from pytest_traincheck.launch.command import CommandError
@@ -156,12 +156,12 @@ def _data(config: Config) -> Iterator[Finding]:
 
 def _goldens(config: Config) -> Iterator[Finding]:
     lacking = [name for name in config.pipelines if not golden_path(config.store, name).exists()]
-    if config.golden == "stored" and lacking:
+    if config.golden == STORED and lacking:
         yield Finding(
             "goldens", Level.NOTE, f"none of {', '.join(lacking)} in {config.store}",
             f"Run `traincheck refresh {' '.join(lacking)}` on code that is right.",
         )  # fmt: skip
-    elif config.golden == "stored":
+    elif config.golden == STORED:
         yield Finding("goldens", Level.FINE, f"one of each pipeline in {config.store}")
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
@@ -265,3 +266,16 @@ def test_a_core_that_cannot_be_loaded_is_done_without(tmp_path: Path) -> None:
     (directory,) = (tmp_path / "run").iterdir()
     facts = json.loads((directory / "meta.json").read_text())
     assert (facts["core"], facts["probe_error_count"]) == ("python", 0)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize(
+    ("trained_by", "several", "sure"),
+    [("nobody", False, True), ("this", False, True), ("another", False, False), ("this", True, False)],
+)
+def test_gradients_are_not_read_beside_a_thread_that_trains(trained_by: str, several: bool, sure: bool) -> None:
+    """Reading one beside a pass of another thread ends the process, so it is not sure that nothing has changed."""
+    core = pytest.importorskip("pytest_traincheck.probe.core._core")
+    threads = {"nobody": {}, "this": {threading.get_ident(): set()}, "another": {threading.get_ident() + 1: set()}}
+    assert core.nothing_new([], False, True, threads[trained_by], several) is sure
+    assert core.nothing_new([], True, False, threads[trained_by], several)
