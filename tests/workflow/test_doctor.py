@@ -25,6 +25,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "train.py").write_text("import torch\n")
     monkeypatch.chdir(root)
     monkeypatch.setenv("TRAINCHECK_CACHE_DIR", str(tmp_path / "cache"))
+    # A path may be so long that a line is folded in the middle of what is looked for.
+    monkeypatch.setenv("COLUMNS", "400")
     return root
 
 
