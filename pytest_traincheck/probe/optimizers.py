@@ -17,7 +17,8 @@ from .symbols import Symbols
 from .variable import Var
 from .variables import Emit, Variables
 
-_APART = frozenset({"params", "param_names", "lr", "initial_lr"})
+APART = frozenset({"params", "param_names", "lr", "initial_lr"})
+"""Entries of a group that are looked at by themselves."""
 _Objects = tuple[tuple[int, ...], tuple[Any, ...]]
 
 
@@ -92,7 +93,7 @@ class Optimizers:
         info = self.info(optimizer)
         generation = self._variables._generation
         then, before = info.noted
-        if native is not None and then == generation and native.same_groups(optimizer.param_groups, before, _APART):
+        if native is not None and then == generation and native.same_groups(optimizer.param_groups, before, APART):
             return
         noted = [_objects(group) for group in optimizer.param_groups]
         if then == generation and len(noted) == len(before) and all(map(_are_same, noted, before)):
@@ -157,7 +158,7 @@ def _objects(group: dict[str, Any]) -> tuple[tuple[int, ...], tuple[Any, ...]]:
     """
     found: list[Any] = []
     for name, value in group.items():
-        if name not in _APART:
+        if name not in APART:
             kind = type(value)
             fixed = kind in _NEVER_CHANGE or (kind is tuple and all(type(item) in _NEVER_CHANGE for item in value))
             found += (name, value if fixed else object())

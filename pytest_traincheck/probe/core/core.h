@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 3
+#define INTERFACE 4
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -97,7 +97,8 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     PyObject *threads, *clock, *apis, *ctx, *args, *ret, *kinds, *lines, *infos;
-    PyObject *by_hand, *sketches, *measures;
+    PyObject *recorder, *by_hand, *sketches, *measures, *following, *given_to_models, *variables, *modules, *backwards;
+    PyObject *optimizers, *evaluations, *attributes;
     Rows *rows;
     unsigned long long serial;
     long long plain_ctx[8];
@@ -114,7 +115,11 @@ extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *VarType,
     each(api) each(mod) each(training) each(plainly_trained) each(__dict__) each(layout) each(nbytes) each(_version) \
     each(_parameters) each(_buffers) each(_modules) each(is_leaf) each(grad) each(is_nested) each(is_quantized) \
     each(__enter__) each(__exit__) each(threads) each(abandon) each(_pending) each(_empty) each(_roots) \
-    each(generation) each(_generation) each(unseen) each(members) each(params)
+    each(generation) each(_generation) each(unseen) each(members) each(params) each(limit) each(sampling) each(asleep) \
+    each(entries_left) each(met) each(_infos) each(id) each(param_groups) each(lr) each(rates) each(seen) each(stepped) \
+    each(noted) each(_looks) each(_looks_left) each(_steps) each(values_moved) each(gradients_dirty) each(with_norms) \
+    each(_every) each(_suspicious) each(_leaves) each(_several) each(step_code) each(patches) each(_depth) each(_asleep) \
+    each(_left) each(_calls) each(_calls_left) each(_open) each(type) each(buffered) each(slots)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -127,6 +132,7 @@ typedef struct {
     PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference; /* for looks */
     PyObject *guards[GUARDS], *set_grad, *profiling, *record_functions;
     PyObject *ordered, *is_wrapped, *is_functional, *storage_offset, *untyped_storage, *ref, *float32, *float64;
+    PyObject *transforming, *cuda, *started, *nothing;   /* the last: no arguments */
 } Torch;
 extern Torch torch;
 
@@ -135,6 +141,7 @@ Call *new_call(void);
 int add_objects(PyObject *module);
 int truth(PyObject *object, PyObject *name);            /* whether an attribute is True; -1: neither True nor False */
 PyTypeObject *make_type(PyObject *module, PyType_Spec *spec);
+void keep(PyObject **place, PyObject *value);          /* in place of what is there */
 
 /* rows.c */
 int add_rows(PyObject *module);
@@ -147,8 +154,10 @@ PyObject *key_of_arguments(PyObject *const *given, Py_ssize_t count, PyObject *c
 PyObject *call_key(PyObject *module, PyObject *const *given, Py_ssize_t count);
 int is_single(PyObject *key);                           /* whether a tensor with this key has one element */
 
-/* begin.c */
+/* short_ways.c */
 int add_core(PyObject *module);
+
+/* begin.c */
 Core *core_of(PyObject *probe, ThreadState **state, int *recorded);
 Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyObject *key, int frames, long long mod);
 int end(Core *core, ThreadState *state, Call *call, PyObject *result);
@@ -171,21 +180,55 @@ PyObject *look(PyObject *module, PyObject *given);
 PyObject *looks_same(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* walks.c */
+enum { ABSENT, ZERO, NONZERO, NONFINITE, FALSE_, TRUE_, VALUE, UNSEEN }; /* as in `digest.py` */
+enum { VALUES, BUFFERS, STEP };                                          /* as in `variables.py` */
 PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t count);
 int all_same(PyObject *slots, int gradients);
+Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emit, Emit *outside, PyObject *own,
+                          PyObject *optimized);             /* these three: where it stopped, -1 with an exception */
+Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
+                             PyObject *readables);
+Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit);
 PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* guards.c */
 int add_guards(PyObject *module);
 
 /* settled.c */
+int are_settled(PyObject *modules, PyObject *variables, PyObject *among);
+int are_same_groups(PyObject *groups, PyObject *before, PyObject *apart);
+int reads_all(PyObject *leaves, PyObject *several);
+int nothing_changed(Core *core, int values, int gradients);
 PyObject *shape_of(PyObject *module, PyObject *members);
 PyObject *names_settled(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *same_groups(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *nothing_new(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
+/* steady.c */
+PyObject *attribute(PyObject *object, PyObject *name);  /* a new reference, or NULL without an exception */
+long long whole(PyObject *object, PyObject *name, long long missing);
+int is_none(PyObject *object, PyObject *name);
+int is_awake(PyObject *recorder);
+int is_steady(Core *core, ThreadState *state);
+int within_backward(void);
+PyObject *slots_of(Core *core);
+Emit emit_in(Core *core, ThreadState *state, const Call *call);
+int was_looked_at(Core *core, PyObject *number, long long mod, int training);
+PyObject *known_of(PyObject *infos, PyObject *object);
+PyObject *learnt(PyObject *apis, PyObject *object);
+void learn(PyObject *apis, PyObject *object, PyObject *call);
+
+/* parts.c */
+PyObject *part_hooks(PyObject *module, PyObject *given);
+int add_parts(PyObject *module);
+
+/* steps.c */
+PyObject *step_hooks(PyObject *module, PyObject *given);
+int add_steps(PyObject *module);
+
 /* hooks.c */
+PyObject *in_python(PyObject *function, PyObject *const *given, Py_ssize_t count, PyObject *names);
 PyObject *function_hooks(PyObject *module, PyObject *given);
 PyObject *module_hooks(PyObject *module, PyObject *given);
 int add_hooks(PyObject *module);

@@ -6,6 +6,7 @@
 typedef struct {
     PyObject_HEAD
     PyObject *probe, *api, *enter, *leave;
+    PyObject *asked;             /* of modules: what is told of the calls of whole models */
     int measuring, own_frame, packed;
     PyObject *number;            /* that of `api` in the tables of the core with this serial */
     unsigned long long serial;
@@ -13,7 +14,7 @@ typedef struct {
 
 static PyTypeObject *HookType;
 
-static PyObject *in_python(PyObject *function, PyObject *const *given, Py_ssize_t count, PyObject *names)
+PyObject *in_python(PyObject *function, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     Py_ssize_t index, others = names == NULL ? 0 : PyTuple_Size(names);
     PyObject *result = NULL, *named = NULL, *args = PyTuple_New(count);
@@ -129,18 +130,11 @@ static int is_attribute(PyObject *object, PyObject *name, PyObject *expected)
 /* What is known of a module that is no wrapper and part of a model: a new reference, or NULL. */
 static PyObject *info_of(Core *core, PyObject *module)
 {
-    PyObject *ref, *held, *key = PyLong_FromVoidPtr(module);
-    PyObject *info = key == NULL ? NULL : PyDict_GetItemWithError(core->infos, key);
-    Py_XDECREF(key);
+    PyObject *info = known_of(core->infos, module);
     if (info == NULL) return NULL;
-    ref = PyObject_GetAttr(info, name_ref);
-    held = ref == NULL ? NULL : PyObject_CallNoArgs(ref);
-    Py_XDECREF(ref);
-    Py_XDECREF(held);
-    if (held != module || !is_attribute(info, name_wrapper, Py_None) || is_attribute(info, name_root, Py_None))
-        return NULL;
-    Py_INCREF(info);
-    return info;
+    if (is_attribute(info, name_wrapper, Py_None) && !is_attribute(info, name_root, Py_None)) return info;
+    Py_DECREF(info);
+    return NULL;
 }
 
 /* `module.training`, where nothing but the module's own dictionary is asked for it; -1 elsewhere. */
@@ -154,15 +148,52 @@ static int is_training(PyObject *module, PyObject *info)
     return found == Py_True ? 1 : found == Py_False ? 0 : -1;
 }
 
-static Call *module_begins(Core *core, ThreadState *state, PyObject *const *given, Py_ssize_t count, PyObject *names)
+/* Whether gradients are recorded; no, where that is not known. */
+static int records_gradients(void)
+{
+    PyObject *found = PyObject_CallNoArgs(torch.grad_enabled);
+    Py_XDECREF(found);
+    PyErr_Clear();
+    return found == Py_True;
+}
+
+/* Whether a call of a whole model is like the ones before: names are settled, and nothing is asked about it beside. */
+static int enters_as_before(Hook *self, Core *core, ThreadState *state, PyObject *info, int training)
+{
+    PyObject *root, *among, *number, *mod;
+    int settled;
+    if (!records_gradients() || within_backward() || !is_steady(core, state) || self->asked == NULL) return 0;
+    if (whole(self->asked, name__open, 1) != 0 || (root = attribute(info, name_root)) == NULL) return 0;
+    among = PyTuple_Pack(1, root);
+    settled = among != NULL && are_settled(core->modules, core->variables, among);
+    Py_XDECREF(among);
+    if (settled) {
+        PyObject *slots = attribute(root, name_slots), *api = attribute(info, name_api);
+        mod = attribute(info, name_mod);
+        number = api == NULL ? NULL : number_of(core, api);
+        settled = slots != NULL && PyList_CheckExact(slots) && number != NULL && mod != NULL &&
+                  (PyList_Size(slots) == 0 ||
+                   was_looked_at(core, number, PyLong_AsLongLong(mod), training ? TRAINING : 0));
+        Py_XDECREF(mod);
+        Py_XDECREF(api);
+        Py_XDECREF(slots);
+    }
+    Py_DECREF(root);
+    PyErr_Clear();
+    return settled;
+}
+
+static Call *module_begins(Hook *self, Core *core, ThreadState *state, PyObject *const *given, Py_ssize_t count,
+                           PyObject *names)
 {
     PyObject *info, *api = NULL, *mod = NULL, *number;
     Call *call = NULL;
-    int training;
-    if (state->in_step || !state->thread || !state->modules || more_to_do(core)) return NULL;
+    int training, entry = !state->modules;
+    if (state->in_step || !state->thread || more_to_do(core)) return NULL;
     info = info_of(core, given[0]);
     training = info == NULL ? -1 : is_training(given[0], info);
-    if (training < 0 || (training && truth(core->measures, name_early) != 0)) {
+    if (training < 0 || (training && truth(core->measures, name_early) != 0) ||
+        (entry && !enters_as_before(self, core, state, info, training))) {
         Py_XDECREF(info);
         return NULL;
     }
@@ -177,7 +208,7 @@ static Call *module_begins(Core *core, ThreadState *state, PyObject *const *give
         }
     }
     if (call != NULL) {
-        call->flags = training ? TRAINING : 0;
+        call->flags = (training ? TRAINING : 0) | (entry ? ENTRY : 0);
         call->opens = 1;
         state->modules += 1;
     }
@@ -197,7 +228,7 @@ static PyObject *module_enter(Hook *self, PyObject *const *given, Py_ssize_t cou
     if (core != NULL) {
         /* The token is made first: what can fail or collect garbage comes before the call is opened. */
         PyObject *token = PyTuple_New(2);
-        Call *call = token == NULL || count == 0 ? NULL : module_begins(core, state, given, count, names);
+        Call *call = token == NULL || count == 0 ? NULL : module_begins(self, core, state, given, count, names);
         Py_DECREF(core);
         if (call != NULL) {
             Py_INCREF(given[0]);
@@ -212,6 +243,30 @@ static PyObject *module_enter(Hook *self, PyObject *const *given, Py_ssize_t cou
     return in_python(self->enter, given, count, names);
 }
 
+/* Whether all was looked at that is looked at when a whole model returns: its buffers. Where Python has to do it, it
+ * begins anew; what was looked at already looks the same to it. */
+static int leaves_as_before(Core *core, ThreadState *state, const Call *call, PyObject *module)
+{
+    PyObject *root, *slots, *info = info_of(core, module);
+    int buffered, done;
+    Emit emit;
+    if (info == NULL) return 0;
+    root = attribute(info, name_root);
+    Py_DECREF(info);
+    done = root != NULL && records_gradients() && is_steady(core, state);
+    buffered = done ? truth(root, name_buffered) : 0;
+    if (buffered) {
+        slots = attribute(root, name_slots);
+        emit = emit_in(core, state, call);
+        done = buffered > 0 && slots != NULL && PyList_CheckExact(slots) &&
+               look_at_values(slots, 0, BUFFERS, &emit, NULL, NULL, NULL) == PyList_Size(slots);
+        Py_XDECREF(slots);
+    }
+    Py_XDECREF(root);
+    PyErr_Clear();
+    return done;
+}
+
 static PyObject *module_leave(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     ThreadState *state;
@@ -219,10 +274,10 @@ static PyObject *module_leave(Hook *self, PyObject *const *given, Py_ssize_t cou
     if (count == 2 && names == NULL && PyTuple_CheckExact(given[0])) {
         Call *call = (Call *)PyTuple_GetItem(given[0], 1);
         Core *core = core_of(self->probe, &state, &recorded);
-        /* More is looked at where a whole model returns. */
-        int done = core != NULL && call != NULL && Py_TYPE(call) == CallType && !(call->flags & ENTRY) &&
+        int done = core != NULL && call != NULL && Py_TYPE(call) == CallType &&
                    truth(core->sketches, name_wanted) == 0 &&
                    !(call->flags & TRAINING && truth(core->measures, name_early) != 0) && undisturbed() &&
+                   (!(call->flags & ENTRY) || leaves_as_before(core, state, call, PyTuple_GetItem(given[0], 0))) &&
                    end(core, state, call, given[1]) == DONE;
         if (done) state->modules -= call->opens;
         Py_XDECREF(core);
@@ -284,12 +339,14 @@ PyObject *function_hooks(PyObject *module, PyObject *given)
 
 PyObject *module_hooks(PyObject *module, PyObject *given)
 {
-    PyObject *probe, *enter, *leave;
+    PyObject *probe, *asked, *enter, *leave;
     Hook *self;
     (void)module;
-    if (!PyArg_ParseTuple(given, "OOO", &probe, &enter, &leave)) return NULL;
+    if (!PyArg_ParseTuple(given, "OOOO", &probe, &asked, &enter, &leave)) return NULL;
     self = new_hook(probe, Py_None, enter, leave);
-    return self == NULL ? NULL : both(self, module_methods);
+    if (self == NULL) return NULL;
+    Py_INCREF(asked), self->asked = asked;
+    return both(self, module_methods);
 }
 
 static int hook_traverse(Hook *self, visitproc visit, void *arg)
@@ -299,6 +356,7 @@ static int hook_traverse(Hook *self, visitproc visit, void *arg)
     Py_VISIT(self->api);
     Py_VISIT(self->enter);
     Py_VISIT(self->leave);
+    Py_VISIT(self->asked);
     return 0;
 }
 
@@ -311,6 +369,7 @@ static void hook_dealloc(Hook *self)
     Py_XDECREF(self->api);
     Py_XDECREF(self->enter);
     Py_XDECREF(self->leave);
+    Py_XDECREF(self->asked);
     Py_XDECREF(self->number);
     PyObject_GC_Del(self);
     Py_DECREF(type);

@@ -18,7 +18,6 @@
 #define BLOCK 256
 #define MIX 0x9E3779B97F4A7C15u
 
-enum { ZERO = 1, NONZERO = 2 };  /* as in `digest.py` */
 
 static int plain(PyObject *tensor)
 {

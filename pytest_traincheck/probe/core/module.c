@@ -64,6 +64,10 @@ static int ask_torch(void)
     FIND(profiling, "torch", "_C._autograd._profiler_enabled");
     FIND(record_functions, "torch", "_C._autograd._enable_record_function");
     FIND(compiling, "torch.compiler", "__dict__");
+    FIND(transforming, "torch", "_C._functorch.peek_interpreter_stack");
+    FIND(cuda, "torch", "cuda.__dict__");
+    if ((torch.started = PyUnicode_InternFromString("_initialized")) == NULL) return -1;
+    if ((torch.nothing = PyTuple_New(0)) == NULL) return -1;
     if ((torch.flag = PyUnicode_InternFromString("_is_compiling_flag")) == NULL) return -1;
     if ((torch.cpu = PyUnicode_InternFromString("cpu")) == NULL) return -1;
     if (PyDict_GetItemWithError(torch.compiling, torch.flag) == NULL) {
@@ -88,6 +92,8 @@ static int add_constants(PyObject *module)
 static PyMethodDef methods[] = {
     {"function_hooks", function_hooks, METH_VARARGS, NULL},
     {"module_hooks", module_hooks, METH_VARARGS, NULL},
+    {"part_hooks", part_hooks, METH_VARARGS, NULL},
+    {"step_hooks", step_hooks, METH_VARARGS, NULL},
     {"look", look, METH_VARARGS, NULL},
     {"looks_same", (PyCFunction)(void (*)(void))looks_same, METH_FASTCALL, NULL},
     {"values", (PyCFunction)(void (*)(void))walk_values, METH_FASTCALL, NULL},
@@ -122,7 +128,8 @@ PyMODINIT_FUNC PyInit__core(void)
 #define INTERN(name) if ((name_##name = PyUnicode_InternFromString(#name)) == NULL) goto failed;
     NAMES(INTERN)
     if (ask_torch() < 0 || add_constants(module) < 0 || add_objects(module) < 0 || add_rows(module) < 0 ||
-        add_fields(module) < 0 || add_guards(module) < 0 || add_core(module) < 0 || add_hooks(module) < 0)
+        add_fields(module) < 0 || add_guards(module) < 0 || add_core(module) < 0 || add_hooks(module) < 0 ||
+        add_parts(module) < 0 || add_steps(module) < 0)
         goto failed;
     Py_INCREF(module);
     return module;

@@ -29,7 +29,7 @@ int truth(PyObject *object, PyObject *name)
     return answer;
 }
 
-static void put(PyObject **place, PyObject *value)
+void keep(PyObject **place, PyObject *value)
 {
     PyObject *before = *place;
     Py_INCREF(value);
@@ -67,15 +67,13 @@ static void call_dealloc(Call *self)
     Py_DECREF(type);
 }
 
-static PyObject *nothing_given;
-
 Call *new_call(void)
 {
     Call *self = (Call *)PyType_GenericAlloc(CallType, 0);
     if (self == NULL) return NULL;
-    put(&self->family, Py_None);
-    put(&self->given, nothing_given);
-    put(&self->kwargs, torch.no_kwargs);
+    keep(&self->family, Py_None);
+    keep(&self->given, torch.nothing);
+    keep(&self->kwargs, torch.no_kwargs);
     return self;
 }
 
@@ -90,7 +88,7 @@ static PyObject *call_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         Py_DECREF(self);
         return NULL;
     }
-    put(&self->api, api);
+    keep(&self->api, api);
     return (PyObject *)self;
 }
 
@@ -147,7 +145,7 @@ static PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     ThreadState *self = (ThreadState *)PyType_GenericAlloc(type, 0);
     (void)args, (void)kwargs;
     if (self == NULL) return NULL;
-    put(&self->closure, Py_None);
+    keep(&self->closure, Py_None);
     self->stack = PyList_New(0);
     self->guards = PyList_New(0);
     if (self->stack == NULL || self->guards == NULL) {
@@ -182,8 +180,6 @@ static PyType_Spec state_spec = {
 
 int add_objects(PyObject *module)
 {
-    nothing_given = PyTuple_New(0);
-    if (nothing_given == NULL) return -1;
     CallType = make_type(module, &call_spec);
     ThreadStateType = make_type(module, &state_spec);
     return CallType == NULL || ThreadStateType == NULL ? -1 : 0;

@@ -62,26 +62,13 @@ PyObject *shape_of(PyObject *module, PyObject *members)
     return PyLong_FromLongLong(found);
 }
 
-/* An attribute that is a whole number, or `missing`. */
-static long long number_in(PyObject *object, PyObject *name, long long missing)
-{
-    PyObject *found = PyObject_GetAttr(object, name);
-    long long number = found == NULL ? -1 : PyLong_AsLongLong(found);
-    Py_XDECREF(found);
-    if (number == -1 && PyErr_Occurred()) {
-        PyErr_Clear();
-        return missing;
-    }
-    return number;
-}
-
 static int has_its_shape(PyObject *root)
 {
     PyObject *members = PyObject_GetAttr(root, name_members);
     long long now = members == NULL ? -1 : shape(members);
     Py_XDECREF(members);
     if (members == NULL) PyErr_Clear();
-    return now >= 0 && now == number_in(root, name_shape, -1);
+    return now >= 0 && now == whole(root, name_shape, -1);
 }
 
 /* Whether these roots, or all, have as many entries as before. */
@@ -130,24 +117,28 @@ static int empty_ones_settled(PyObject *modules)
     return settled;
 }
 
-/* `names_settled(modules, variables, among)`: whether `Recorder.before_entry` has nothing to do. */
+/* Whether `Recorder.before_entry` has nothing to do. */
+int are_settled(PyObject *modules, PyObject *variables, PyObject *among)
+{
+    PyObject *pending = attribute(modules, name__pending);
+    int settled = pending != NULL && PyList_CheckExact(pending) && PyList_Size(pending) == 0 &&
+                  truth(variables, name_unseen) == 0 &&
+                  whole(modules, name_generation, -3) == whole(variables, name__generation, -4) &&
+                  roots_settled(modules, among) && empty_ones_settled(modules);
+    Py_XDECREF(pending);
+    PyErr_Clear();
+    return settled;
+}
+
+/* `names_settled(modules, variables, among)` */
 PyObject *names_settled(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
-    PyObject *pending;
-    int settled;
     (void)module;
     if (count != 3) {
         PyErr_SetString(PyExc_TypeError, "names_settled() takes modules, variables and roots");
         return NULL;
     }
-    pending = PyObject_GetAttr(given[0], name__pending);
-    settled = pending != NULL && PyList_CheckExact(pending) && PyList_Size(pending) == 0 &&
-              truth(given[1], name_unseen) == 0 &&
-              number_in(given[0], name_generation, -3) == number_in(given[1], name__generation, -4) &&
-              roots_settled(given[0], given[2]) && empty_ones_settled(given[0]);
-    Py_XDECREF(pending);
-    PyErr_Clear();
-    return PyBool_FromLong(settled);
+    return PyBool_FromLong(are_settled(given[0], given[1], given[2]));
 }
 
 /* Groups of optimizers */
@@ -184,36 +175,64 @@ static int same_group(PyObject *group, PyObject *before, PyObject *apart)
     return index == PyTuple_Size(values);
 }
 
-/* `same_groups(groups, before, apart)`: whether groups consist of what they did, but for the names that are looked at
- * apart. */
-PyObject *same_groups(PyObject *module, PyObject *const *given, Py_ssize_t count)
+/* Whether groups consist of what they did, but for the names that are looked at apart. */
+int are_same_groups(PyObject *groups, PyObject *before, PyObject *apart)
 {
     Py_ssize_t index, length;
-    int same = count == 3 && PyList_CheckExact(given[0]) && PyList_CheckExact(given[1]);
-    (void)module;
-    length = same ? PyList_Size(given[0]) : 0;
-    same = same && PyList_Size(given[1]) == length;
+    int same = PyList_CheckExact(groups) && PyList_CheckExact(before);
+    length = same ? PyList_Size(groups) : 0;
+    same = same && PyList_Size(before) == length;
     for (index = 0; same && index < length; index++)
-        same = same_group(PyList_GetItem(given[0], index), PyList_GetItem(given[1], index), given[2]);
+        same = same_group(PyList_GetItem(groups, index), PyList_GetItem(before, index), apart);
+    PyErr_Clear();
+    return same;
+}
+
+/* `same_groups(groups, before, apart)` */
+PyObject *same_groups(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    (void)module;
+    return PyBool_FromLong(count == 3 && are_same_groups(given[0], given[1], given[2]));
+}
+
+/* Whether this thread is the only one that works with gradients, as `Backwards._reads_all`; no other one can begin to
+ * before Python runs again. */
+int reads_all(PyObject *leaves, PyObject *several)
+{
+    PyObject *thread;
+    int known;
+    if (!PyDict_CheckExact(leaves)) return 0;
+    if (PyDict_Size(leaves) == 0) return 1;
+    thread = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
+    known = thread != NULL && several == Py_False && PyDict_Contains(leaves, thread) == 1;
+    Py_XDECREF(thread);
+    PyErr_Clear();
+    return known;
+}
+
+/* `nothing_new(slots, values, gradients, leaves, several)`: as `Variables.nothing_new`. */
+PyObject *nothing_new(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    int same = count == 5 && PyList_CheckExact(given[0]);
+    (void)module;
+    if (same && given[1] == Py_True) same = all_same(given[0], 0);
+    if (same && given[2] == Py_True) same = reads_all(given[3], given[4]) && all_same(given[0], 1);
     PyErr_Clear();
     return PyBool_FromLong(same);
 }
 
-/* `nothing_new(slots, values, gradients, leaves, several)`: as `Variables.nothing_new`. Gradients are read only where this
- * thread is the only one that works with them; no other one can begin to before this returns. */
-PyObject *nothing_new(PyObject *module, PyObject *const *given, Py_ssize_t count)
+int nothing_changed(Core *core, int values, int gradients)
 {
-    int same = count == 5 && PyList_CheckExact(given[0]) && PyDict_CheckExact(given[3]);
-    (void)module;
-    if (same && given[1] == Py_True) same = all_same(given[0], 0);
-    if (same && given[2] == Py_True) {
-        if (PyDict_Size(given[3]) > 0) {
-            PyObject *thread = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
-            same = thread != NULL && given[4] == Py_False && PyDict_Contains(given[3], thread) == 1;
-            Py_XDECREF(thread);
-        }
-        same = same && all_same(given[0], 1);
+    PyObject *slots = slots_of(core);
+    int same = slots != NULL && (!values || all_same(slots, 0));
+    if (same && gradients) {
+        PyObject *leaves = attribute(core->backwards, name__leaves), *several = attribute(core->backwards, name__several);
+        same = leaves != NULL && several != NULL && truth(core->variables, name_gradients_dirty) == 0 &&
+               reads_all(leaves, several) && all_same(slots, 1);
+        Py_XDECREF(leaves);
+        Py_XDECREF(several);
     }
+    Py_XDECREF(slots);
     PyErr_Clear();
-    return PyBool_FromLong(same);
+    return same;
 }

@@ -6,9 +6,6 @@
 
 #include "core.h"
 
-enum { ABSENT, ZERO, NONZERO, NONFINITE, FALSE_, TRUE_, VALUE, UNSEEN }; /* as in `digest.py` */
-enum { VALUES, BUFFERS, STEP };                                          /* as in `variables.py` */
-
 #define DRIFTS 16 /* as there */
 
 static int is_var(PyObject *object)
@@ -188,11 +185,30 @@ static Emit *emit_of(PyObject *object)
     return Py_TYPE(object) == EmitType ? (Emit *)object : NULL;
 }
 
+Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emit, Emit *outside, PyObject *own,
+                          PyObject *optimized)
+{
+    Py_ssize_t length = PyList_Size(slots);
+    int found = DONE;
+    for (; index < length; index++) {
+        PyObject *slot = PyList_GetItem(slots, index);
+        if (!PyObject_TypeCheck(slot, SlotType)) break;
+        found = value_of((Slot *)slot, what, emit, outside, own, optimized);
+        if (found != DONE) break;
+    }
+    return found < 0 ? -1 : index;
+}
+
+static PyObject *place(Py_ssize_t index)
+{
+    return index < 0 ? NULL : PyLong_FromSsize_t(index);
+}
+
 /* `values(slots, start, what, emit, outside, own, optimized)`. Without `emit` it stops where something has changed. */
 PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
-    Py_ssize_t index, length;
-    int what, found = DONE;
+    Py_ssize_t index;
+    int what;
     (void)module;
     if (count != 7 || !PyList_CheckExact(given[0])) {
         PyErr_SetString(PyExc_TypeError, "values() takes a list of slots and six arguments more");
@@ -201,14 +217,7 @@ PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count
     index = PyLong_AsSsize_t(given[1]);
     what = (int)PyLong_AsLong(given[2]);
     if (PyErr_Occurred()) return NULL;
-    length = PyList_Size(given[0]);
-    for (; index < length; index++) {
-        PyObject *slot = PyList_GetItem(given[0], index);
-        if (!PyObject_TypeCheck(slot, SlotType)) break;
-        found = value_of((Slot *)slot, what, emit_of(given[3]), emit_of(given[4]), given[5], given[6]);
-        if (found != DONE) break;
-    }
-    return found < 0 ? NULL : PyLong_FromSsize_t(index);
+    return place(look_at_values(given[0], index, what, emit_of(given[3]), emit_of(given[4]), given[5], given[6]));
 }
 
 /* As the first half of `Variables.look_at_gradients`, of one place. */
@@ -264,34 +273,65 @@ done:
     return found;
 }
 
+Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
+                             PyObject *readables)
+{
+    Py_ssize_t length = PyList_Size(slots);
+    int found = DONE;
+    for (; index < length; index++) {
+        PyObject *slot = PyList_GetItem(slots, index);
+        if (!PyObject_TypeCheck(slot, SlotType)) break;
+        found = gradient_of((Slot *)slot, full, emit, present, readables);
+        if (found != DONE) break;
+    }
+    return found < 0 ? -1 : index;
+}
+
 /* `gradients(slots, start, full, emit, present, readables)`: with None for the last three it stops where one has changed. */
 PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
-    Py_ssize_t index, length;
-    int full, found = DONE;
+    Py_ssize_t index;
     (void)module;
     if (count != 6 || !PyList_CheckExact(given[0])) {
         PyErr_SetString(PyExc_TypeError, "gradients() takes a list of slots and five arguments more");
         return NULL;
     }
     index = PyLong_AsSsize_t(given[1]);
-    full = given[2] == Py_True;
     if (PyErr_Occurred()) return NULL;
-    length = PyList_Size(given[0]);
-    for (; index < length; index++) {
-        PyObject *slot = PyList_GetItem(given[0], index);
-        if (!PyObject_TypeCheck(slot, SlotType)) break;
-        found = gradient_of((Slot *)slot, full, emit_of(given[3]), given[4], given[5]);
-        if (found != DONE) break;
-    }
-    return found < 0 ? NULL : PyLong_FromSsize_t(index);
+    return place(look_at_gradients(given[0], index, given[2] == Py_True, emit_of(given[3]), given[4], given[5]));
 }
 
-/* `measured(present, norms, start, emit)`: as `Variables._measure`, of gradients that are finite. Their norms may be
- * nan: then they are not asked for. */
+/* As `Variables._measure`, of gradients that are finite; without norms, or where one is nan, they are looked through. */
+Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit)
+{
+    Py_ssize_t length = PyList_Size(present);
+    for (; index < length; index++) {
+        PyObject *entry = PyList_GetItem(present, index);
+        double value, norm = norms == NULL ? Py_NAN : PyFloat_AsDouble(PyList_GetItem(norms, index));
+        Var *var = (Var *)PyTuple_GetItem(entry, 0);
+        PyObject *gradient = PyTuple_GetItem(entry, 1);
+        Look seen;
+        int found;
+        int telling = norm > 0 && norm < Py_HUGE_VAL;
+        /* Without a norm that says so it is looked for what is not finite; Python does the rest where there is. */
+        if (!telling && (norm == norm || is_finite(gradient, 0, &value) != 1)) break;
+        found = take_look(gradient, telling, telling ? NONZERO : 0, &seen);
+        if (found < 0) return -1;
+        if (found != DONE) break;
+        if (!may_write(var, seen.state, seen.digest, emit)) {
+            Py_DECREF(seen.sample);
+            break;
+        }
+        remember(var, gradient, &seen);
+        if (written(var, seen.state, seen.digest, norm, emit) < 0) return -1;
+    }
+    return index;
+}
+
+/* `measured(present, norms, start, emit)`. */
 PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
-    Py_ssize_t index, length;
+    Py_ssize_t index;
     Emit *emit;
     (void)module;
     if (count != 4 || !PyList_CheckExact(given[0]) || !PyList_CheckExact(given[1])) {
@@ -301,28 +341,7 @@ PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t cou
     index = PyLong_AsSsize_t(given[2]);
     if (PyErr_Occurred()) return NULL;
     emit = emit_of(given[3]);
-    length = emit == NULL ? index : PyList_Size(given[0]);
-    for (; index < length; index++) {
-        PyObject *entry = PyList_GetItem(given[0], index);
-        double value, norm = PyFloat_AsDouble(PyList_GetItem(given[1], index));
-        Var *var = (Var *)PyTuple_GetItem(entry, 0);
-        PyObject *gradient = PyTuple_GetItem(entry, 1);
-        Look seen;
-        int found;
-        int telling = norm > 0 && norm < Py_HUGE_VAL;
-        /* Without a norm that says so it is looked for what is not finite; Python does the rest where there is. */
-        if (!telling && (norm == norm || is_finite(gradient, 0, &value) != 1)) break;
-        found = take_look(gradient, telling, telling ? NONZERO : 0, &seen);
-        if (found < 0) return NULL;
-        if (found != DONE) break;
-        if (!may_write(var, seen.state, seen.digest, emit)) {
-            Py_DECREF(seen.sample);
-            break;
-        }
-        remember(var, gradient, &seen);
-        if (written(var, seen.state, seen.digest, norm, emit) < 0) return NULL;
-    }
-    return PyLong_FromSsize_t(index);
+    return emit == NULL ? PyLong_FromSsize_t(index) : place(look_at_present(given[0], given[1], index, emit));
 }
 
 /* Whether it is sure that no value, or no gradient, seems to have changed. */

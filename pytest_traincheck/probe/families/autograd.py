@@ -12,7 +12,7 @@ from ..digest import number
 from ..graph import means, reached, terms, weights
 from ..theirs import is_theirs
 from ..walk import sequence
-from .base import Named, observe, watch
+from .base import BACKWARD, Named, observe, watch
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -29,6 +29,7 @@ class Backward(Named):
     """The gradients before and after the outermost backward, and the number that it starts from."""
 
     trains = True
+    part = BACKWARD
 
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         if recorder.measures.wanted and args:

@@ -25,6 +25,8 @@ is_compiling = torch.compiler.is_compiling
 DisableTorchFunction = torch._C.DisableTorchFunction
 """What the probe reads of a tensor is no call of a user's mode or of a subclass with a `__torch_function__`."""
 
+ZERO_GRAD, LOSS, BACKWARD = range(3)
+"""Parts of a training step that the compiled core records where nothing is measured, as in `core/parts.c`."""
 _LEFT_OUT = frozenset({"self", "_stacklevel"})
 
 
@@ -130,6 +132,8 @@ class Family:
     """The API of all its calls, where each is recorded with nothing beside it, as `plain` and `measuring` say, or lies
     within an optimizer's own step; it is not `rare`, nor does it train.
     """
+    part: int | None = None
+    """Which part of a training step it is, where the compiled core knows of it."""
     parameters: Parameters
     """Those of the function that was observed last. A family that asks for it observes one signature."""
 
@@ -239,6 +243,10 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
     if native is not None and family.simple is not None:
         told = (family.simple, family.measuring, kind.own_frame, kind.packed, entering, leave)
         entering, leaving = native.function_hooks(probe, *told)
+        return Hooks(entering, leaving, raised)
+    if native is not None and family.part is not None and kind.own_frame:
+        api = getattr(family, "_api", None)  # otherwise it follows from the class
+        entering, leaving = native.part_hooks(probe, family.part, family, api, entering, leave)
         return Hooks(entering, leaving, raised)
     return Hooks(entering, leave, raised)
 

@@ -9,6 +9,7 @@ import torch
 from ...looks import LOSSES
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import local
+from .base import LOSS
 from .torch_function import TorchFunction
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Loss(TorchFunction):
     """A loss function: its sum, how many targets it has and how many of them count, and what made its input."""
 
     plain = False
+    part = LOSS
 
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         measures, argument = recorder.measures, self.parameters.argument

@@ -87,7 +87,7 @@ def _observe_calls(probe: Probe) -> None:
 
     hooks = Hooks(enter, leave, raised)
     if native is not None:
-        entering, leaving = native.module_hooks(probe, enter, leave)
+        entering, leaving = native.module_hooks(probe, asked, enter, leave)
         hooks = Hooks(entering, leaving, raised)
     patch = probe.patches.observe(torch.nn.Module.__call__, lambda _: hooks)
     if isinstance(patch, InPlace):

@@ -14,12 +14,14 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from ...looks import UPDATES
 from ..by_class import ByClass
 from ..context import Call, ThreadState, innermost, quiet, unobservable, unseen
+from ..core import native
 from ..in_place import Hooks, InPlace
 from ..names import class_name, library_of
+from ..optimizers import APART
 from ..sampling import CONSTRUCT
 from ..summary import key_of
 from ..symbols import Api
-from .base import Family, Parameters, call_key, is_compiling, observe
+from .base import ZERO_GRAD, Family, Parameters, call_key, is_compiling, observe
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -46,6 +48,7 @@ class ZeroGrad(Family):
 
     method = True
     trains = True
+    part = ZERO_GRAD
 
     def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
         if isinstance(args[0], torch.nn.Module):
@@ -72,8 +75,11 @@ def install(probe: Probe) -> None:
     for owner in (torch.optim.Optimizer, torch.nn.Module):
         observe(probe, owner.zero_grad, ZeroGrad())
     steps = _Steps(probe)
-    probe.on_removal(register_optimizer_step_pre_hook(steps.before).remove)
-    probe.on_removal(register_optimizer_step_post_hook(steps.after).remove)
+    before, after = steps.before, steps.after
+    if native is not None:
+        before, after = native.step_hooks(probe, before, after, steps.ended, APART)
+    probe.on_removal(register_optimizer_step_pre_hook(before).remove)
+    probe.on_removal(register_optimizer_step_post_hook(after).remove)
 
 
 def _observe_construction(probe: Probe) -> None:
@@ -220,6 +226,13 @@ class _Steps:
                     sampling.ended(state, recorder.optimizers.number(optimizer))
                 if recorder.limit is not None:
                     recorder.limit.stepped(recorder.optimizers.number(optimizer))
+
+    def ended(self, optimizer: Any) -> None:
+        """The compiled core has looked at a step, where not every one is observed."""
+        recorder = self._probe.recorder
+        if recorder is not None and recorder.sampling is not None:
+            with unseen(recorder, "after an optimizer step"):
+                recorder.sampling.ended(recorder.thread_states.state, recorder.optimizers.number(optimizer))
 
     def _after(self, recorder: Recorder, state: ThreadState, optimizer: Any) -> None:
         state.closure = None

@@ -1,0 +1,240 @@
+/* Parts of a training step: `zero_grad`, a loss function, and `backward`, as `families/base.py` and the families of these
+ * have them. */
+
+#include "core.h"
+
+/* Which part, in the order of `base.py`. */
+enum { ZERO_GRAD, LOSS, BACKWARD };
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *probe, *family, *api, *enter, *leave;   /* `api`: None where it follows from the class */
+    PyObject *apis;                                   /* what the classes have */
+    int which;
+} Part;
+
+static PyTypeObject *PartType;
+
+/* Beginning */
+
+static long long optimizer_id(Core *core, PyObject *optimizer)
+{
+    PyObject *infos = attribute(core->optimizers, name__infos);
+    PyObject *info = known_of(infos, optimizer);
+    long long id = info == NULL ? -1 : whole(info, name_id, -1);
+    Py_XDECREF(info);
+    Py_XDECREF(infos);
+    return id;
+}
+
+static int is_module(Core *core, PyObject *object)
+{
+    PyObject *info = known_of(core->infos, object);
+    Py_XDECREF(info);
+    return info != NULL;
+}
+
+/* Whether there is nothing to do before the call but to open it. `opt`: the optimizer that it is of. */
+static int is_ready(Part *self, Core *core, PyObject *first, PyObject *number, long long mod, long long *opt)
+{
+    *opt = 0;
+    switch (self->which) {
+    case ZERO_GRAD:
+        if (!is_module(core, first)) *opt = optimizer_id(core, first);
+        return *opt >= 0 && are_settled(core->modules, core->variables, torch.nothing);
+    case LOSS:
+        return was_looked_at(core, number, mod, 0);
+    default:
+        return !within_backward() && truth(core->optimizers, name_met) == 1 &&
+               are_settled(core->modules, core->variables, torch.nothing) && nothing_changed(core, 0, 1);
+    }
+}
+
+static Call *part_begins(Part *self, Core *core, ThreadState *state, PyObject *const *given, Py_ssize_t count)
+{
+    Py_ssize_t index, depth = PyList_Size(state->stack);
+    Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL, *call = NULL;
+    PyObject *number, *args, *api = self->api != Py_None ? self->api : learnt(self->apis, given[0]);
+    int method = self->which == ZERO_GRAD;
+    long long opt;
+    if (api == NULL || state->in_step || (outer != NULL && (Py_TYPE(outer) != CallType || outer->api == api))) return NULL;
+    if (!is_steady(core, state)) return NULL;
+    number = number_of(core, api);
+    if (number == NULL || !is_ready(self, core, given[0], number, outer != NULL ? outer->mod : 0, &opt)) return NULL;
+    args = PyTuple_New(count);
+    if (args == NULL) return NULL;
+    for (index = 0; index < count; index++) {
+        Py_INCREF(given[index]);
+        PyTuple_SetItem(args, index, given[index]);
+    }
+    call = begin(core, state, api, number, key_of_arguments(given + method, count - method, NULL, NULL), 1, 0);
+    if (call != NULL) {
+        call->opt = opt;
+        keep(&call->family, self->family);
+        keep(&call->given, args);
+    }
+    Py_DECREF(args);
+    return call;
+}
+
+static PyObject *part_enter(Part *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    ThreadState *state;
+    PyObject *found;
+    int recorded;
+    Core *core = core_of(self->probe, &state, &recorded);
+    if (recorded < 0) return NULL;
+    if (!recorded) Py_RETURN_NONE;
+    if (core != NULL) {
+        Call *call = count > 0 && names == NULL ? part_begins(self, core, state, given, count) : NULL;
+        Py_XINCREF(call);
+        Py_DECREF(core);
+        if (call != NULL) return (PyObject *)call;
+    }
+    PyErr_Clear();
+    found = in_python(self->enter, given, count, names);
+    if (found != NULL && count > 0 && self->api == Py_None) learn(self->apis, given[0], found);
+    return found;
+}
+
+/* Ending */
+
+/* All gradients, after a pass; their norms are left to Python where they are wanted. */
+static int passed(Core *core, PyObject *slots, Emit *emit)
+{
+    PyObject *leaves = attribute(core->backwards, name__leaves), *several = attribute(core->backwards, name__several);
+    PyObject *present = PyList_New(0), *readables = PyList_New(0);
+    Py_ssize_t all = PyList_Size(slots);
+    int done = leaves != NULL && several != NULL && present != NULL && readables != NULL && reads_all(leaves, several) &&
+               truth(core->variables, name_with_norms) == 0 && truth(core->optimizers, name_met) == 1 &&
+               look_at_gradients(slots, 0, 1, emit, present, readables) == all;
+    if (done && PyList_Size(present))
+        done = look_at_present(present, NULL, 0, emit) == PyList_Size(present) &&
+               PyObject_SetAttr(core->variables, name__suspicious, Py_False) == 0;
+    Py_XDECREF(leaves);
+    Py_XDECREF(several);
+    Py_XDECREF(present);
+    Py_XDECREF(readables);
+    PyErr_Clear();
+    return done;
+}
+
+/* Whether all was looked at that is looked at before the call is closed. Where Python has to do it, it begins anew: what
+ * was looked at already looks the same to it, so that nothing is written twice. */
+static int looked(Part *self, Core *core, ThreadState *state, const Call *call)
+{
+    PyObject *slots;
+    Emit emit;
+    int done;
+    if (self->which == LOSS || (self->which == ZERO_GRAD && nothing_changed(core, 0, 1))) return 1;
+    if (truth(core->variables, name_gradients_dirty) != 0 || (self->which == BACKWARD && within_backward())) return 0;
+    slots = slots_of(core);
+    if (slots == NULL) return 0;
+    emit = emit_in(core, state, call);
+    if (self->which == BACKWARD) {
+        done = passed(core, slots, &emit);
+    } else {
+        PyObject *leaves = attribute(core->backwards, name__leaves);
+        PyObject *several = attribute(core->backwards, name__several);
+        done = leaves != NULL && several != NULL && reads_all(leaves, several) &&
+               look_at_gradients(slots, 0, 0, &emit, Py_None, Py_None) == PyList_Size(slots);
+        Py_XDECREF(leaves);
+        Py_XDECREF(several);
+    }
+    Py_DECREF(slots);
+    PyErr_Clear();
+    return done;
+}
+
+static PyObject *part_leave(Part *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    ThreadState *state;
+    int recorded;
+    if (count == 2 && names == NULL && Py_TYPE(given[0]) == CallType) {
+        Call *call = (Call *)given[0];
+        Core *core = core_of(self->probe, &state, &recorded);
+        int done = core != NULL && !state->in_step && is_steady(core, state) && looked(self, core, state, call) &&
+                   end(core, state, call, given[1]) == DONE;
+        if (done) {
+            keep(&call->given, torch.nothing);
+            keep(&call->kwargs, torch.no_kwargs);
+        }
+        Py_XDECREF(core);
+        if (recorded < 0) return NULL;
+        if (done) Py_RETURN_NONE;
+    }
+    PyErr_Clear();
+    return in_python(self->leave, given, count, names);
+}
+
+/* Making them */
+
+static PyMethodDef methods[] = {
+    {"enter", (PyCFunction)(void (*)(void))part_enter, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"leave", (PyCFunction)(void (*)(void))part_leave, METH_FASTCALL | METH_KEYWORDS, NULL},
+};
+
+/* `part_hooks(probe, which, family, api, enter, leave)`: hooks that are called from the observed function's frame. */
+PyObject *part_hooks(PyObject *module, PyObject *given)
+{
+    PyObject *probe, *family, *api, *enter, *leave, *made = NULL;
+    Part *self;
+    int which;
+    (void)module;
+    if (!PyArg_ParseTuple(given, "OiOOOO", &probe, &which, &family, &api, &enter, &leave)) return NULL;
+    self = (Part *)PyType_GenericAlloc(PartType, 0);
+    if (self == NULL) return NULL;
+    self->which = which;
+    self->apis = PyDict_New();
+    Py_INCREF(probe), self->probe = probe;
+    Py_INCREF(family), self->family = family;
+    Py_INCREF(api), self->api = api;
+    Py_INCREF(enter), self->enter = enter;
+    Py_INCREF(leave), self->leave = leave;
+    if (self->apis != NULL) {
+        enter = PyCFunction_NewEx(&methods[0], (PyObject *)self, NULL);
+        leave = PyCFunction_NewEx(&methods[1], (PyObject *)self, NULL);
+        made = enter == NULL || leave == NULL ? NULL : PyTuple_Pack(2, enter, leave);
+        Py_XDECREF(enter);
+        Py_XDECREF(leave);
+    }
+    Py_DECREF(self);
+    return made;
+}
+
+#define EACH(do) do(probe) do(family) do(api) do(enter) do(leave) do(apis)
+
+static int part_traverse(Part *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+#define VISIT(field) Py_VISIT(self->field);
+    EACH(VISIT)
+    return 0;
+}
+
+/* It is not cleared: code that is on its way out may still call it, and the cycle ends at the probe. */
+static void part_dealloc(Part *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+#define FREE(field) Py_XDECREF(self->field);
+    EACH(FREE)
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, part_dealloc},
+    {Py_tp_traverse, part_traverse},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    "pytest_traincheck.probe.core._core.Part", sizeof(Part), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots,
+};
+
+int add_parts(PyObject *module)
+{
+    PartType = make_type(module, &spec);
+    return PartType == NULL ? -1 : 0;
+}

@@ -1,0 +1,152 @@
+/* What a part of a training step asks before it takes a short way: whether steps are neither measured nor followed nor
+ * left out any more, so that there is nothing to do but to look and to record. */
+
+#include "core.h"
+
+/* The probe's own objects */
+
+PyObject *attribute(PyObject *object, PyObject *name)
+{
+    PyObject *found = PyObject_GetAttr(object, name);
+    if (found == NULL) PyErr_Clear();
+    return found;
+}
+
+/* An attribute that is a whole number, or `missing`. */
+long long whole(PyObject *object, PyObject *name, long long missing)
+{
+    PyObject *found = PyObject_GetAttr(object, name);
+    long long number = found == NULL ? -1 : PyLong_AsLongLong(found);
+    Py_XDECREF(found);
+    if (number == -1 && PyErr_Occurred()) {
+        PyErr_Clear();
+        return missing;
+    }
+    return number;
+}
+
+int is_none(PyObject *object, PyObject *name)
+{
+    PyObject *found = attribute(object, name);
+    Py_XDECREF(found);
+    return found == Py_None;
+}
+
+/* What is known of an object in a table by its `id`, as `OptimizerInfo` and `ModuleInfo`: a new reference, or NULL. */
+PyObject *known_of(PyObject *infos, PyObject *object)
+{
+    PyObject *ref, *held, *key = PyLong_FromVoidPtr(object);
+    PyObject *info = key == NULL || infos == NULL ? NULL : PyDict_GetItemWithError(infos, key);
+    Py_XDECREF(key);
+    ref = info == NULL ? NULL : attribute(info, name_ref);
+    held = ref == NULL || (PyObject *)Py_TYPE(ref) != torch.ref ? NULL : PyObject_CallNoArgs(ref);
+    Py_XDECREF(ref);
+    Py_XDECREF(held); /* the caller holds it */
+    PyErr_Clear();
+    if (held != object) return NULL;
+    Py_INCREF(info);
+    return info;
+}
+
+/* The API that calls of an object of this class have had: a borrowed reference, or NULL. */
+PyObject *learnt(PyObject *apis, PyObject *object)
+{
+    PyObject *key = PyLong_FromVoidPtr(Py_TYPE(object));
+    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(apis, key);
+    Py_XDECREF(key);
+    if (found == NULL) PyErr_Clear();
+    return found == NULL ? NULL : PyTuple_GetItem(found, 1);
+}
+
+/* The class is kept, so that no other one gets its `id`. */
+void learn(PyObject *apis, PyObject *object, PyObject *call)
+{
+    PyObject *key, *entry;
+    if (Py_TYPE(call) != CallType) return;
+    key = PyLong_FromVoidPtr(Py_TYPE(object));
+    entry = key == NULL ? NULL : PyTuple_Pack(2, (PyObject *)Py_TYPE(object), ((Call *)call)->api);
+    if (entry != NULL) PyDict_SetItem(apis, key, entry);
+    Py_XDECREF(entry);
+    Py_XDECREF(key);
+    PyErr_Clear();
+}
+
+/* The state of things */
+
+int is_awake(PyObject *recorder)
+{
+    PyObject *sampling = attribute(recorder, name_sampling);
+    int awake = sampling == Py_None || (sampling != NULL && truth(sampling, name_asleep) == 0 &&
+                                        whole(sampling, name_entries_left, 1) == 0);
+    Py_XDECREF(sampling);
+    return awake;
+}
+
+/* As the opposite of `unobservable`; no, where that is not sure. */
+static int is_observable(void)
+{
+    PyObject *stack = PyObject_CallNoArgs(torch.transforming);
+    PyObject *started = PyDict_GetItemWithError(torch.cuda, torch.started);
+    Py_XDECREF(stack);
+    PyErr_Clear();
+    return stack == Py_None && started == Py_False;
+}
+
+int is_steady(Core *core, ThreadState *state)
+{
+    return state->thread && truth(core->measures, name_wanted) == 0 && truth(core->measures, name_early) == 0 &&
+           truth(core->following, name_wanted) == 0 && truth(core->sketches, name_wanted) == 0 &&
+           whole(core->sketches, name__calls_left, 1) == 0 && truth(core->by_hand, name_waits) == 0 &&
+           is_none(core->recorder, name_limit) && is_awake(core->recorder) && is_observable() && undisturbed();
+}
+
+/* Whether this thread is within a backward pass; also where that is not known. */
+int within_backward(void)
+{
+    PyObject *task = PyObject_CallNoArgs(torch.graph_task);
+    int outside = task != NULL && PyLong_AsLongLong(task) == -1 && !PyErr_Occurred();
+    Py_XDECREF(task);
+    PyErr_Clear();
+    return !outside;
+}
+
+/* As `Variables.slots`: a new reference, or NULL where Python has to make the list. */
+PyObject *slots_of(Core *core)
+{
+    PyObject *slots = attribute(core->variables, name__every);
+    if (slots != NULL && PyList_CheckExact(slots)) return slots;
+    Py_XDECREF(slots);
+    return NULL;
+}
+
+/* What writes changes that happened in a call; it is no object of Python's, and holds nothing. */
+Emit emit_in(Core *core, ThreadState *state, const Call *call)
+{
+    Emit emit;
+    memset(&emit, 0, sizeof emit);
+    emit.rows = core->rows;
+    emit.clock = core->clock;
+    emit.thread = state->thread;
+    emit.seq = call->seq;
+    emit.ctx = call->ctx;
+    emit.src = call->src;
+    return emit;
+}
+
+/* Whether calls like this one have been looked at so often that none is any more, as `Given.wants`. */
+int was_looked_at(Core *core, PyObject *number, long long mod, int training)
+{
+    PyObject *left, *grad, *key, *found;
+    int done;
+    if (whole(core->given_to_models, name__calls, 1) == 0) return 1;
+    left = attribute(core->given_to_models, name__left);
+    grad = PyObject_CallNoArgs(torch.grad_enabled);
+    key = grad == NULL ? NULL : Py_BuildValue("OLiO", number, mod, training, grad);
+    found = key == NULL || left == NULL ? NULL : PyDict_GetItemWithError(left, key);
+    done = found != NULL && PyLong_AsLongLong(found) == 0;
+    Py_XDECREF(key);
+    Py_XDECREF(grad);
+    Py_XDECREF(left);
+    PyErr_Clear();
+    return done;
+}

@@ -1,0 +1,353 @@
+/* Steps of optimizers: the hooks that torch calls around each, as `families/optimizer.py` has them. */
+
+#include "core.h"
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *probe, *before, *after, *ended, *apart; /* `ended`: told of each step where not every one is observed */
+    PyObject *apis;
+} Step;
+
+static PyTypeObject *StepType;
+
+/* What torch hands to its hooks: the optimizer, its arguments and it before them, and those by name. */
+static int is_plain_step(PyObject *const *given, Py_ssize_t count)
+{
+    return count == 3 && PyTuple_CheckExact(given[1]) && PyTuple_Size(given[1]) == 1 && PyDict_CheckExact(given[2]) &&
+           PyDict_Size(given[2]) == 0;
+}
+
+static int is_suspended(PyObject *probe)
+{
+    PyObject *patches = attribute(probe, name_patches);
+    int free = patches != NULL && whole(patches, name__depth, 1) == 0 && truth(patches, name__asleep) == 0;
+    Py_XDECREF(patches);
+    return !free;
+}
+
+/* The groups of an optimizer, where they are an attribute like any other: a new reference, or NULL. */
+static PyObject *groups_of(PyObject *optimizer)
+{
+    PyObject *entries = PyObject_GenericGetAttr(optimizer, name___dict__);
+    PyObject *groups = entries == NULL ? NULL : PyDict_GetItemWithError(entries, name_param_groups);
+    if (groups != NULL && !PyList_CheckExact(groups)) groups = NULL;
+    Py_XINCREF(groups);
+    Py_XDECREF(entries);
+    PyErr_Clear();
+    return groups;
+}
+
+/* Before */
+
+/* Whether the learning rates are the very objects that they were, as `Optimizers.note_rates` asks. */
+static int same_rates(PyObject *info, PyObject *groups)
+{
+    PyObject *rates = attribute(info, name_rates), *seen = attribute(info, name_seen);
+    Py_ssize_t index, length = PyList_Size(groups);
+    int same = rates != NULL && PyList_CheckExact(rates) && PyList_Size(rates) >= length && seen != NULL &&
+               PyDict_CheckExact(seen);
+    for (index = 0; same && index < length; index++) {
+        PyObject *rate = PyList_GetItem(rates, index), *group = PyList_GetItem(groups, index);
+        PyObject *place = PyLong_FromSsize_t(index), *now, *then;
+        now = PyDict_CheckExact(group) ? PyDict_GetItemWithError(group, name_lr) : NULL;
+        then = place == NULL ? NULL : PyDict_GetItemWithError(seen, place);
+        same = now != NULL && now == then && PyObject_TypeCheck(rate, VarType) && ((Var *)rate)->state == VALUE;
+        Py_XDECREF(place);
+    }
+    Py_XDECREF(rates);
+    Py_XDECREF(seen);
+    PyErr_Clear();
+    return same;
+}
+
+/* Whether groups are as they were last written, as `Optimizers.note_groups` asks. */
+static int are_noted(Step *self, Core *core, PyObject *info, PyObject *groups)
+{
+    PyObject *noted = attribute(info, name_noted);
+    int same = noted != NULL && PyTuple_CheckExact(noted) && PyTuple_Size(noted) == 2 &&
+               PyLong_AsLongLong(PyTuple_GetItem(noted, 0)) == whole(core->variables, name__generation, -5) &&
+               are_same_groups(groups, PyTuple_GetItem(noted, 1), self->apart);
+    Py_XDECREF(noted);
+    PyErr_Clear();
+    return same;
+}
+
+static void set_whole(PyObject *object, PyObject *name, long long value)
+{
+    PyObject *number = PyLong_FromLongLong(value);
+    if (number != NULL) PyObject_SetAttr(object, name, number);
+    Py_XDECREF(number);
+    PyErr_Clear();
+}
+
+/* How often attributes were looked at before steps of an optimizer; -1 where they would be looked at once more. */
+static long long looks_of(Core *core, PyObject *id)
+{
+    PyObject *looks = attribute(core->attributes, name__looks);
+    PyObject *found = looks == NULL || !PyDict_CheckExact(looks) ? NULL : PyDict_GetItemWithError(looks, id);
+    long long count = found == NULL ? -1 : PyLong_AsLongLong(found);
+    Py_XDECREF(looks);
+    PyErr_Clear();
+    return count >= whole(core->attributes, name__looks_left, count + 1) ? count : -1;
+}
+
+/* As `Attributes.look`, where it only counts. */
+static void count_look(Core *core, PyObject *id, long long looks)
+{
+    PyObject *table = attribute(core->attributes, name__looks), *next = PyLong_FromLongLong(looks + 1);
+    if (table != NULL && next != NULL) PyDict_SetItem(table, id, next);
+    Py_XDECREF(table);
+    Py_XDECREF(next);
+    PyErr_Clear();
+    set_whole(core->attributes, name__steps, whole(core->attributes, name__steps, 0) + 1);
+}
+
+/* Whether nothing is to be done before a step but to open it. `id`: the optimizer's number, a new reference. */
+static int is_ready(Step *self, Core *core, PyObject *optimizer, PyObject **id)
+{
+    PyObject *infos = attribute(core->optimizers, name__infos), *info = known_of(infos, optimizer);
+    PyObject *groups = groups_of(optimizer);
+    int ready = info != NULL && groups != NULL && truth(info, name_stepped) == 1 &&
+                are_settled(core->modules, core->variables, Py_None) && nothing_changed(core, 1, 1) &&
+                same_rates(info, groups) && are_noted(self, core, info, groups);
+    *id = ready ? attribute(info, name_id) : NULL;
+    Py_XDECREF(groups);
+    Py_XDECREF(info);
+    Py_XDECREF(infos);
+    return ready && *id != NULL;
+}
+
+/* The code of the function that calls the hooks, as the recorder has to know it. */
+static int is_noted_code(PyObject *recorder)
+{
+    PyObject *frame = (PyObject *)PyEval_GetFrame(), *known = attribute(recorder, name_step_code), *code;
+    int same;
+    if (frame == NULL || known == NULL) {
+        Py_XDECREF(known);
+        return 0;
+    }
+    code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
+    same = code == known;
+    Py_XDECREF(code);
+    Py_DECREF(known);
+    return same;
+}
+
+static int step_begins(Step *self, Core *core, ThreadState *state, PyObject *optimizer)
+{
+    PyObject *number, *key, *id = NULL, *api = learnt(self->apis, optimizer);
+    Call *call = NULL;
+    long long looks;
+    if (api == NULL || state->in_step || is_suspended(self->probe) || !is_noted_code(core->recorder)) return 0;
+    if (!is_steady(core, state) || (number = number_of(core, api)) == NULL) return 0;
+    if (is_ready(self, core, optimizer, &id) && (looks = looks_of(core, id)) >= 0) {
+        key = key_of_arguments(NULL, 0, NULL, NULL);
+        call = begin(core, state, api, number, key, 0, 0);
+        if (call != NULL) {
+            call->opt = PyLong_AsLongLong(id);
+            count_look(core, id, looks);
+            state->in_step = 1;
+            keep(&state->closure, Py_None);
+        }
+    }
+    Py_XDECREF(id);
+    return call != NULL;
+}
+
+static PyObject *step_before(Step *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    ThreadState *state;
+    PyObject *found;
+    int recorded;
+    Core *core = core_of(self->probe, &state, &recorded);
+    if (recorded < 0) return NULL;
+    if (core != NULL && names == NULL && is_plain_step(given, count) && step_begins(self, core, state, given[0])) {
+        Py_DECREF(core);
+        Py_RETURN_NONE;
+    }
+    PyErr_Clear();
+    found = in_python(self->before, given, count, names);
+    if (found != NULL && core != NULL && count == 3 && state->in_step == 1 && PyList_Size(state->stack)) {
+        Call *call = (Call *)PyList_GetItem(state->stack, PyList_Size(state->stack) - 1);
+        if (Py_TYPE(call) == CallType && call->opt) learn(self->apis, given[0], (PyObject *)call);
+    }
+    Py_XDECREF(core);
+    return found;
+}
+
+/* After */
+
+/* Adds the `id` of every member of groups to a set. */
+static int add_members(PyObject *ids, PyObject *groups)
+{
+    Py_ssize_t index, place;
+    for (index = 0; index < PyList_Size(groups); index++) {
+        PyObject *group = PyList_GetItem(groups, index);
+        PyObject *members = PyDict_CheckExact(group) ? PyDict_GetItemWithError(group, name_params) : NULL;
+        if (members == NULL || !PyList_CheckExact(members)) return 0;
+        for (place = 0; place < PyList_Size(members); place++) {
+            PyObject *id = PyLong_FromVoidPtr(PyList_GetItem(members, place));
+            int added = id != NULL && PySet_Add(ids, id) == 0;
+            Py_XDECREF(id);
+            if (!added) return 0;
+        }
+    }
+    return 1;
+}
+
+/* As `Optimizers.all_tensors`: a new reference, NULL where Python has to find out. */
+static PyObject *members_of_all(Core *core)
+{
+    PyObject *infos = attribute(core->optimizers, name__infos), *ids = PySet_New(NULL), *key, *info;
+    Py_ssize_t place = 0;
+    int done = ids != NULL && infos != NULL && PyDict_CheckExact(infos);
+    while (done && PyDict_Next(infos, &place, &key, &info)) {
+        PyObject *ref = attribute(info, name_ref);
+        PyObject *optimizer = ref == NULL || (PyObject *)Py_TYPE(ref) != torch.ref ? NULL : PyObject_CallNoArgs(ref);
+        PyObject *groups = optimizer == NULL || optimizer == Py_None ? NULL : groups_of(optimizer);
+        done = groups != NULL && add_members(ids, groups);
+        Py_XDECREF(groups);
+        Py_XDECREF(optimizer);
+        Py_XDECREF(ref);
+    }
+    Py_XDECREF(infos);
+    PyErr_Clear();
+    if (done) return ids;
+    Py_XDECREF(ids);
+    return NULL;
+}
+
+/* As `Variables.look_after_step`, as far as it need not ask whether numbers are finite. */
+static int moved(Core *core, ThreadState *state, const Call *call, PyObject *optimizer)
+{
+    PyObject *slots = slots_of(core), *groups = groups_of(optimizer), *own = PySet_New(NULL), *every = NULL;
+    Emit emit = emit_in(core, state, call);
+    int done = slots != NULL && groups != NULL && own != NULL && truth(core->variables, name__suspicious) == 0 &&
+               add_members(own, groups) && (every = members_of_all(core)) != NULL;
+    if (done && PySet_Size(every) == PySet_Size(own)) {
+        Py_INCREF(own);
+        Py_DECREF(every);
+        every = own;
+    }
+    done = done && look_at_values(slots, 0, STEP, &emit, NULL, own, every) == PyList_Size(slots);
+    Py_XDECREF(every);
+    Py_XDECREF(own);
+    Py_XDECREF(groups);
+    Py_XDECREF(slots);
+    PyErr_Clear();
+    return done;
+}
+
+static int is_step(const Call *call)
+{
+    PyObject *type = Py_TYPE(call) == CallType ? attribute(call->api, name_type) : NULL;
+    int found = type != NULL && PyUnicode_CheckExact(type) && PyUnicode_CompareWithASCIIString(type, "optimizer") == 0;
+    Py_XDECREF(type);
+    return found;
+}
+
+static int step_ends(Step *self, Core *core, ThreadState *state, PyObject *optimizer)
+{
+    Py_ssize_t depth = PyList_Size(state->stack);
+    Call *call = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL;
+    long long steps = whole(core->evaluations, name__steps, -1);
+    int done;
+    if (call == NULL || state->in_step != 1 || steps < 0 || !is_step(call)) return 0;
+    if (is_suspended(self->probe) || !is_steady(core, state)) return 0;
+    Py_INCREF(call);
+    done = moved(core, state, call, optimizer) && end(core, state, call, Py_None) == DONE;
+    if (done) {
+        state->in_step = 0;
+        keep(&state->closure, Py_None);
+        set_whole(core->evaluations, name__steps, steps + 1);
+        PyObject_SetAttr(core->recorder, name_values_moved, Py_True);
+        PyErr_Clear();
+    }
+    Py_DECREF(call);
+    return done;
+}
+
+static PyObject *step_after(Step *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    ThreadState *state;
+    int recorded, done = 0, sampled = 0;
+    Core *core = core_of(self->probe, &state, &recorded);
+    if (recorded < 0) return NULL;
+    if (core != NULL) {
+        sampled = !is_none(core->recorder, name_sampling);
+        done = names == NULL && is_plain_step(given, count) && step_ends(self, core, state, given[0]);
+        Py_DECREF(core);
+    }
+    PyErr_Clear();
+    if (done && !sampled) Py_RETURN_NONE;
+    return done ? PyObject_CallFunctionObjArgs(self->ended, given[0], NULL) : in_python(self->after, given, count, names);
+}
+
+/* Making them */
+
+static PyMethodDef methods[] = {
+    {"before", (PyCFunction)(void (*)(void))step_before, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"after", (PyCFunction)(void (*)(void))step_after, METH_FASTCALL | METH_KEYWORDS, NULL},
+};
+
+/* `step_hooks(probe, before, after, ended, apart)` */
+PyObject *step_hooks(PyObject *module, PyObject *given)
+{
+    PyObject *probe, *before, *after, *ended, *apart, *made = NULL;
+    Step *self;
+    (void)module;
+    if (!PyArg_ParseTuple(given, "OOOOO", &probe, &before, &after, &ended, &apart)) return NULL;
+    self = (Step *)PyType_GenericAlloc(StepType, 0);
+    if (self == NULL) return NULL;
+    self->apis = PyDict_New();
+    Py_INCREF(probe), self->probe = probe;
+    Py_INCREF(before), self->before = before;
+    Py_INCREF(after), self->after = after;
+    Py_INCREF(ended), self->ended = ended;
+    Py_INCREF(apart), self->apart = apart;
+    if (self->apis != NULL) {
+        before = PyCFunction_NewEx(&methods[0], (PyObject *)self, NULL);
+        after = PyCFunction_NewEx(&methods[1], (PyObject *)self, NULL);
+        made = before == NULL || after == NULL ? NULL : PyTuple_Pack(2, before, after);
+        Py_XDECREF(before);
+        Py_XDECREF(after);
+    }
+    Py_DECREF(self);
+    return made;
+}
+
+#define EACH(do) do(probe) do(before) do(after) do(ended) do(apart) do(apis)
+
+static int step_traverse(Step *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+#define VISIT(field) Py_VISIT(self->field);
+    EACH(VISIT)
+    return 0;
+}
+
+static void step_dealloc(Step *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+#define FREE(field) Py_XDECREF(self->field);
+    EACH(FREE)
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, step_dealloc},
+    {Py_tp_traverse, step_traverse},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    "pytest_traincheck.probe.core._core.Step", sizeof(Step), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots,
+};
+
+int add_steps(PyObject *module)
+{
+    StepType = make_type(module, &spec);
+    return StepType == NULL ? -1 : 0;
+}
