@@ -247,10 +247,17 @@ class Recorder:
         """What writes changes outside of every call, which are rare: context and line are asked for with the first."""
         made: Emit | None = None
 
+        def around() -> tuple[int, int]:
+            return self.symbols.ctx(context_key()), self.sources.find(1, 0)
+
+        if self.native is not None:
+            known: Emit = self.native.emit(clock, thread, 0, 0, 0, around)
+            return known
+
         def write(var: int, old: int, new: int, digest: int, value: float) -> None:
             nonlocal made
             if made is None:
-                made = self._emitter(thread, clock, 0, self.symbols.ctx(context_key()), self.sources.find(1, 0))
+                made = self._emitter(thread, clock, 0, *around())
             made(var, old, new, digest, value)
 
         return write

@@ -2,7 +2,7 @@
 
 #include "core.h"
 
-#define FINITE_MOST (1024 * 1024) /* bytes that are looked through for what is not finite; beyond them torch does */
+#define FINITE_MOST (4 * 1024 * 1024) /* bytes that are looked through for what is not finite; beyond them torch does */
 
 /* The core (a new reference: collecting garbage may run code that ends the trace) and the thread's state of the probe's
  * recorder. `recorded`: 0 where no calls are recorded here and now; where there is no core, or something is unusual, NULL
@@ -249,12 +249,19 @@ Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyO
  * the number, where it is one. */
 int is_finite(PyObject *tensor, int single, double *value)
 {
+    return readable(tensor, 0) ? is_finite_block(tensor, single, value) : -1;
+}
+
+/* The same of a tensor that is known to be readable. */
+int is_finite_block(PyObject *tensor, int single, double *value)
+{
     PyObject *dtype = PyObject_GetAttr(tensor, name_dtype);
     int narrow = dtype == torch.float32, wide = dtype == torch.float64;
     long long size, index, bad = 0;
     const void *bytes;
     Py_XDECREF(dtype);
-    if (!(narrow || wide) || !readable(tensor, 0) || is_negated(tensor)) return -1;
+    if (dtype == NULL) PyErr_Clear();
+    if (!(narrow || wide) || is_negated(tensor)) return -1;
     bytes = block_of(tensor, &size);
     if (bytes == NULL || size > FINITE_MOST) return -1;
     if (single) {
@@ -277,6 +284,21 @@ int is_finite(PyObject *tensor, int single, double *value)
     return !bad;
 }
 
+/* As `Recorder._finite`; -1 where Python has to find out. */
+static int finite_within(PyObject *result, int depth)
+{
+    int list = PyList_CheckExact(result), found = 1;
+    Py_ssize_t index, count;
+    double value;
+    if ((PyObject *)Py_TYPE(result) == torch.Tensor) return is_finite(result, 0, &value);
+    if (result == Py_None || PyLong_CheckExact(result) || PyFloat_CheckExact(result) || PyUnicode_CheckExact(result)) return 1;
+    if (!list && !PyTuple_CheckExact(result)) return -1;
+    count = !depth ? 0 : list ? PyList_Size(result) : PyTuple_Size(result);
+    for (index = 0; found == 1 && index < count; index++)
+        found = finite_within(list ? PyList_GetItem(result, index) : PyTuple_GetItem(result, index), depth - 1);
+    return found;
+}
+
 static PyObject *nothing_returned; /* what stands for it in the table of results: `symbols._NONE` */
 
 /* Close a call that returned a tensor, tensors in a tuple, or nothing. */
@@ -295,13 +317,13 @@ int end(Core *core, ThreadState *state, Call *call, PyObject *result)
         Py_INCREF(nothing_returned);
         key = nothing_returned;
     } else {
-        if (!tensor && (call->flags & ENTRY || (!PyTuple_CheckExact(result) && !PyList_CheckExact(result)))) return MISSED;
+        if (!tensor && !PyTuple_CheckExact(result) && !PyList_CheckExact(result)) return MISSED;
         key = key_of(result, 2);
     }
     if (key == NULL) goto missed;
     single = tensor && is_single(key);
-    if (single || (tensor && call->flags & ENTRY)) {
-        int found = is_finite(result, single, &value);
+    if (single || call->flags & ENTRY) {
+        int found = single ? is_finite(result, 1, &value) : finite_within(result, 2);
         if (found < 0) {
             Py_DECREF(key);
             return MISSED;

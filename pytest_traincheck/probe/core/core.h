@@ -71,6 +71,7 @@ typedef struct {
     PyObject_HEAD
     Rows *rows;
     PyObject *clock;
+    PyObject *outside;  /* of changes outside every call: what says the context and the line, which is asked for once */
     long long thread, seq, ctx, src;
 } Emit;
 
@@ -162,6 +163,7 @@ Core *core_of(PyObject *probe, ThreadState **state, int *recorded);
 Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyObject *key, int frames, long long mod);
 int end(Core *core, ThreadState *state, Call *call, PyObject *result);
 int is_finite(PyObject *tensor, int single, double *value);
+int is_finite_block(PyObject *tensor, int single, double *value);
 PyObject *number_of(Core *core, PyObject *api);
 int undisturbed(void);
 
@@ -222,6 +224,10 @@ void learn(PyObject *apis, PyObject *object, PyObject *call);
 /* parts.c */
 PyObject *part_hooks(PyObject *module, PyObject *given);
 int add_parts(PyObject *module);
+
+/* watches.c */
+PyObject *watch_hook(PyObject *module, PyObject *given);
+int add_watches(PyObject *module);
 
 /* steps.c */
 PyObject *step_hooks(PyObject *module, PyObject *given);

@@ -142,21 +142,36 @@ static PyType_Spec slot_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, slot_slots,
 };
 
-/* `Emit(rows, clock, thread, seq, ctx, src)`, called with var, old state, new state, digest and value: writes a change. */
+/* `Emit(rows, clock, thread, seq, ctx, src, outside)`, called with var, old state, new state, digest and value: writes a
+ * change. With `outside`, which is None or gives context and line, these are asked for with the first one. */
 
 static PyObject *emit_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *rows, *clock;
+    PyObject *rows, *clock, *outside;
     long long thread, seq, ctx, src;
     Emit *self;
     (void)kwargs;
-    if (!PyArg_ParseTuple(args, "O!OLLLL", RowsType, &rows, &clock, &thread, &seq, &ctx, &src)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!OLLLLO", RowsType, &rows, &clock, &thread, &seq, &ctx, &src, &outside)) return NULL;
     self = (Emit *)PyType_GenericAlloc(type, 0);
     if (self == NULL) return NULL;
     Py_INCREF(rows), self->rows = (Rows *)rows;
     Py_INCREF(clock), self->clock = clock;
+    if (outside != Py_None) Py_INCREF(outside), self->outside = outside;
     self->thread = thread, self->seq = seq, self->ctx = ctx, self->src = src;
     return (PyObject *)self;
+}
+
+static int find_outside(Emit *self)
+{
+    PyObject *outside = self->outside, *found = PyObject_CallNoArgs(outside);
+    int done = found != NULL && PyArg_ParseTuple(found, "LL", &self->ctx, &self->src);
+    Py_XDECREF(found);
+    if (!done) return -1;
+    if (self->outside != NULL) {
+        self->outside = NULL;
+        Py_DECREF(outside);
+    }
+    return 0;
 }
 
 static PyObject *emit_call(Emit *self, PyObject *args, PyObject *kwargs)
@@ -166,6 +181,7 @@ static PyObject *emit_call(Emit *self, PyObject *args, PyObject *kwargs)
     double value;
     (void)kwargs;
     if (!PyArg_ParseTuple(args, "LLLKd", &subject, &old, &now, &digest, &value)) return NULL;
+    if (self->outside != NULL && find_outside(self) < 0) return NULL;
     if (write_change(self, subject, old, now, digest, value) < 0) return NULL;
     Py_RETURN_NONE;
 }
@@ -175,12 +191,13 @@ static int emit_traverse(Emit *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->rows);
     Py_VISIT(self->clock);
+    Py_VISIT(self->outside);
     return 0;
 }
 
 static int emit_clear(Emit *self)
 {
-    (void)self; /* what is written to stays until the end, and is in no cycle by it */
+    Py_CLEAR(self->outside); /* what is written to stays until the end, and is in no cycle by it */
     return 0;
 }
 
@@ -189,6 +206,7 @@ static void emit_dealloc(Emit *self)
     PyObject_GC_UnTrack(self);
     Py_XDECREF(self->rows);
     Py_XDECREF(self->clock);
+    Py_XDECREF(self->outside);
     ended((PyObject *)self);
 }
 

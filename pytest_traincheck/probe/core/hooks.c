@@ -127,12 +127,12 @@ static int is_attribute(PyObject *object, PyObject *name, PyObject *expected)
     return found != NULL && found == expected;
 }
 
-/* What is known of a module that is no wrapper and part of a model: a new reference, or NULL. */
+/* What is known of a module that is no wrapper: a new reference, or NULL. It may be part of no model, as a loss is; what a
+ * compiler made of one has no number then, and is not recorded. */
 static PyObject *info_of(Core *core, PyObject *module)
 {
     PyObject *info = known_of(core->infos, module);
-    if (info == NULL) return NULL;
-    if (is_attribute(info, name_wrapper, Py_None) && !is_attribute(info, name_root, Py_None)) return info;
+    if (info == NULL || is_attribute(info, name_wrapper, Py_None)) return info;
     Py_DECREF(info);
     return NULL;
 }
@@ -160,17 +160,16 @@ static int records_gradients(void)
 /* Whether a call of a whole model is like the ones before: names are settled, and nothing is asked about it beside. */
 static int enters_as_before(Hook *self, Core *core, ThreadState *state, PyObject *info, int training)
 {
-    PyObject *root, *among, *number, *mod;
+    PyObject *root, *among;
     int settled;
     if (!records_gradients() || within_backward() || !is_steady(core, state) || self->asked == NULL) return 0;
     if (whole(self->asked, name__open, 1) != 0 || (root = attribute(info, name_root)) == NULL) return 0;
-    among = PyTuple_Pack(1, root);
+    among = root == Py_None ? PyTuple_New(0) : PyTuple_Pack(1, root);
     settled = among != NULL && are_settled(core->modules, core->variables, among);
     Py_XDECREF(among);
-    if (settled) {
-        PyObject *slots = attribute(root, name_slots), *api = attribute(info, name_api);
-        mod = attribute(info, name_mod);
-        number = api == NULL ? NULL : number_of(core, api);
+    if (settled && root != Py_None) {
+        PyObject *slots = attribute(root, name_slots), *api = attribute(info, name_api), *mod = attribute(info, name_mod);
+        PyObject *number = api == NULL ? NULL : number_of(core, api);
         settled = slots != NULL && PyList_CheckExact(slots) && number != NULL && mod != NULL &&
                   (PyList_Size(slots) == 0 ||
                    was_looked_at(core, number, PyLong_AsLongLong(mod), training ? TRAINING : 0));
@@ -254,7 +253,7 @@ static int leaves_as_before(Core *core, ThreadState *state, const Call *call, Py
     root = attribute(info, name_root);
     Py_DECREF(info);
     done = root != NULL && records_gradients() && is_steady(core, state);
-    buffered = done ? truth(root, name_buffered) : 0;
+    buffered = done && root != Py_None ? truth(root, name_buffered) : 0;
     if (buffered) {
         slots = attribute(root, name_slots);
         emit = emit_in(core, state, call);

@@ -11,7 +11,7 @@
 #endif
 
 #define SMALL (16 * 1024)
-#define LARGE (1024 * 1024)     /* from here on torch sums with all its threads, and lets other threads run */
+#define LARGE (4 * 1024 * 1024) /* from here on torch sums with all its threads, and lets other threads run */
 #define SAMPLE 1024
 #define HEAD 64
 #define COLUMNS 64
@@ -119,6 +119,27 @@ static int any_byte(const unsigned char *bytes, long long size)
     return 0;
 }
 
+/* Whether any number differs from zero, of which there are two; -1 where Python has to find out. Its first bytes say
+ * nothing, and not all are zero. */
+static int any_number(PyObject *tensor, const unsigned char *bytes, long long size)
+{
+    PyObject *dtype = PyObject_GetAttr(tensor, name_dtype);
+    int narrow = dtype == torch.float32, wide = dtype == torch.float64, found = 0;
+    long long index;
+    if (dtype == NULL) PyErr_Clear();
+    Py_XDECREF(dtype);
+    if (narrow) {
+        const uint32_t *numbers = (const uint32_t *)bytes;
+        for (index = 0; !found && index < size / 4; index++) found = (numbers[index] & 0x7fffffffu) != 0;
+    } else if (wide) {
+        const uint64_t *numbers = (const uint64_t *)bytes;
+        for (index = 0; !found && index < size / 8; index++) found = (numbers[index] & 0x7fffffffffffffffu) != 0;
+    } else {
+        return -1;
+    }
+    return found;
+}
+
 /* Whether a tensor is one block of memory on the CPU that can be read: as `digest.local` and `_is_block`. One that lies at
  * `known`, where it was looked at before, was asked for all that then. */
 int readable(PyObject *tensor, long long known)
@@ -173,7 +194,11 @@ int take_look(PyObject *tensor, int finite, int known, Look *seen)
     if (!known) {
         if (bits_within(bytes, size < HEAD ? size : HEAD)) known = NONZERO;
         else if (!any_byte(bytes, size)) known = ZERO;
-        else return MISSED;
+        else {
+            int found = any_number(tensor, bytes, size);
+            if (found < 0) return MISSED;
+            known = found ? NONZERO : ZERO;
+        }
     }
     checksum = PyLong_FromLong(0);
     if (checksum == NULL) return -1;

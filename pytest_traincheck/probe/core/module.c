@@ -94,6 +94,7 @@ static PyMethodDef methods[] = {
     {"module_hooks", module_hooks, METH_VARARGS, NULL},
     {"part_hooks", part_hooks, METH_VARARGS, NULL},
     {"step_hooks", step_hooks, METH_VARARGS, NULL},
+    {"watch_hook", watch_hook, METH_VARARGS, NULL},
     {"look", look, METH_VARARGS, NULL},
     {"looks_same", (PyCFunction)(void (*)(void))looks_same, METH_FASTCALL, NULL},
     {"values", (PyCFunction)(void (*)(void))walk_values, METH_FASTCALL, NULL},
@@ -129,7 +130,7 @@ PyMODINIT_FUNC PyInit__core(void)
     NAMES(INTERN)
     if (ask_torch() < 0 || add_constants(module) < 0 || add_objects(module) < 0 || add_rows(module) < 0 ||
         add_fields(module) < 0 || add_guards(module) < 0 || add_core(module) < 0 || add_hooks(module) < 0 ||
-        add_parts(module) < 0 || add_steps(module) < 0)
+        add_parts(module) < 0 || add_steps(module) < 0 || add_watches(module) < 0)
         goto failed;
     Py_INCREF(module);
     return module;

@@ -47,13 +47,13 @@ static PyObject *core_end(Core *self, PyObject *const *given, Py_ssize_t count)
     return PyBool_FromLong(done);
 }
 
-/* `emit(clock, thread, seq, ctx, src)`: what writes changes in a call. */
+/* `emit(clock, thread, seq, ctx, src, outside)`: what writes changes in a call, or outside every one. */
 static PyObject *core_emit(Core *self, PyObject *args)
 {
-    PyObject *clock, *made, *all;
+    PyObject *clock, *made, *all, *outside = Py_None;
     long long thread, seq, ctx, src;
-    if (!PyArg_ParseTuple(args, "OLLLL", &clock, &thread, &seq, &ctx, &src)) return NULL;
-    all = Py_BuildValue("OOLLLL", (PyObject *)self->rows, clock, thread, seq, ctx, src);
+    if (!PyArg_ParseTuple(args, "OLLLL|O", &clock, &thread, &seq, &ctx, &src, &outside)) return NULL;
+    all = Py_BuildValue("OOLLLLO", (PyObject *)self->rows, clock, thread, seq, ctx, src, outside);
     made = all == NULL ? NULL : PyObject_CallObject((PyObject *)EmitType, all);
     Py_XDECREF(all);
     return made;

@@ -67,7 +67,7 @@ static int same_as_before(const Var *var, PyObject *tensor)
 static int may_write(const Var *var, int state, uint64_t digest, const Emit *emit)
 {
     if (state == var->state && digest == var->digest) return 1;
-    return emit != NULL && var->id && emit->rows->rows < emit->rows->room;
+    return emit != NULL && emit->outside == NULL && var->id && emit->rows->rows < emit->rows->room;
 }
 
 static int written(Var *var, int state, uint64_t digest, double value, Emit *emit)
@@ -314,7 +314,7 @@ Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index,
         int found;
         int telling = norm > 0 && norm < Py_HUGE_VAL;
         /* Without a norm that says so it is looked for what is not finite; Python does the rest where there is. */
-        if (!telling && (norm == norm || is_finite(gradient, 0, &value) != 1)) break;
+        if (!telling && (norm == norm || is_finite_block(gradient, 0, &value) != 1)) break;
         found = take_look(gradient, telling, telling ? NONZERO : 0, &seen);
         if (found < 0) return -1;
         if (found != DONE) break;

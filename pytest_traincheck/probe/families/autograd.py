@@ -12,7 +12,7 @@ from ..digest import number
 from ..graph import means, reached, terms, weights
 from ..theirs import is_theirs
 from ..walk import sequence
-from .base import BACKWARD, Named, observe, watch
+from .base import ALONE, BACKWARD, Named, observe, watch
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -145,6 +145,6 @@ def install(probe: Probe) -> None:
     of_one = getattr(torch._C._autograd.SavedTensor, "register_hooks", None)
     watch(probe, getattr(of_one, "__func__", None), hooked)
     # What both functions end in. Also while they sleep: another thread may wake, and read gradients.
-    watch(probe, torch.autograd.graph._engine_run_backward, begun, light=True)
+    watch(probe, torch.autograd.graph._engine_run_backward, begun, light=True, when=ALONE)
     observe(probe, torch.autograd.backward, Backward("torch.autograd.backward", "autograd"))
     observe(probe, torch.autograd.grad, Grad("torch.autograd.grad", "autograd"))

@@ -27,6 +27,10 @@ DisableTorchFunction = torch._C.DisableTorchFunction
 
 ZERO_GRAD, LOSS, BACKWARD = range(3)
 """Parts of a training step that the compiled core records where nothing is measured, as in `core/parts.c`."""
+MEASURED, AVERAGED, ALONE = range(3)
+"""When a function that is watched has something to tell, as in `core/watches.c`: while steps are measured or sketched; in
+the first steps, or while copies of parameters may be averages; while another thread may train.
+"""
 _LEFT_OUT = frozenset({"self", "_stacklevel"})
 
 
@@ -274,9 +278,11 @@ def watch(
     always: bool = False,
     light: bool = False,
     compiling: bool = False,
+    when: int | None = None,
 ) -> None:
     """Tell `entered` of every call of a function, which leaves no row of its own. What it returns, unless `None`, goes
-    to `left` with the result, or to `raised`. With `compiling` also of those that a compiler makes.
+    to `left` with the result, or to `raised`. With `compiling` also of those that a compiler makes. `when` says when
+    `entered` does anything and returns anything but `None`, for the compiled core, which then asks for it first.
     """
 
     def making(kind: Kind) -> Hooks:
@@ -304,7 +310,10 @@ def watch(
                 with unseen(recorder, f"after {name}"):
                     raised(token)
 
-        return Hooks(enter_packed if kind.packed else enter, leave, failed)
+        entering = enter_packed if kind.packed else enter
+        if native is not None and when is not None:
+            return Hooks(native.watch_hook(probe, when, entering), leave, failed)
+        return Hooks(entering, leave, failed)
 
     name = getattr(function, "__qualname__", repr(function))
     probe.patches.observe(function, making, always=always, light=light)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .base import watch
+from .base import AVERAGED, watch
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -34,7 +34,8 @@ def install(probe: Probe) -> None:
             _note(probe.recorder, source, result, converts)
 
     for owner, name in ((torch, "clone"), *((torch.Tensor, name) for name in _METHODS)):
-        watch(probe, getattr(owner, name), entered, functools.partial(left, name not in _COPYING))
+        made = functools.partial(left, name not in _COPYING)
+        watch(probe, getattr(owner, name), entered, made, when=AVERAGED)
 
 
 def _note(recorder: Recorder, source: Any, result: Any, converts: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .base import watch
+from .base import MEASURED, watch
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -49,7 +49,7 @@ def _observe(probe: Probe, function: Any, name: str) -> None:
         if probe.recorder is not None:
             _drawn(probe.recorder, name, token[0], result)
 
-    watch(probe, function, entered, left)
+    watch(probe, function, entered, left, when=MEASURED)
 
 
 def _drawn(recorder: Recorder, name: str, generator: Any, result: Any) -> None:
