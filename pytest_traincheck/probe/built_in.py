@@ -69,6 +69,8 @@ class BuiltIn:
         self.function = function
         self._hooks = hooks
         self._place = _place_of(function)
+        self.plan = self._place.plan
+        """What the compiled core exchanges once it was observed: of each field its address and the two things in it."""
 
     def apply(self) -> None:
         self._place.observe(self._hooks)
@@ -88,6 +90,7 @@ class _Place:
         self._fields: list[tuple[Any, int, int]] = [
             (ctypes.c_void_p.from_address(field), original, observed) for field, original, observed in fields
         ]
+        self.plan = tuple(number for field in fields for number in field)
         self._hook = hook
         self._kept = kept
         self._hooks: Hooks | None = None

@@ -109,7 +109,7 @@ class ByHand:
         if recorder.measures.early or not roots <= self._trained:
             self._trained |= roots
             with quiet(state):
-                variables.adopt_copies()
+                recorder.copies.adopt()
             recorder.before_entry(state, ())
         recorder.look(state, innermost(state), values=True)
         if recorder.sketches.wanted:

@@ -54,6 +54,8 @@ class InPlace:
         self.function = function
         self.original = function.__code__
         self.observed = _instrumented(self.original, _qualified(function), hooks)
+        self.plan = function, self.original, self.observed
+        """What the compiled core exchanges."""
 
     def apply(self) -> None:
         self.function.__code__ = self.observed

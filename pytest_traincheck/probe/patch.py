@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import compress
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from .built_in import BuiltIn
+from .core import native
 from .in_place import Hooks, InPlace, NotObservable, forget_sources
 
 
@@ -71,10 +73,10 @@ class Patches:
                 self._light.add(id(function))
             if self._depth and not always:
                 self._suspended.append(patch)
-            elif self._asleep and not always and not light:
-                self._sleeping.append(patch)
             else:
                 patch.apply()
+                if self._asleep and not always and not light and patch.restore():
+                    self._sleeping.append(patch)
         return patch
 
     def replace(self, function: Any, hooks: Hooks) -> None:
@@ -128,7 +130,10 @@ class Patches:
             self._asleep = True
             kept = self._always | self._light
             patches = [patch for key, patch in self._patches.items() if key not in kept]
-            self._sleeping = [patch for patch in patches if patch.restore()]
+            if native is None:
+                self._sleeping = [patch for patch in patches if patch.restore()]
+            else:
+                self._sleeping = list(compress(patches, native.exchange([patch.plan for patch in patches], False)))
 
     def wake(self) -> None:
         """Undo `sleep`."""
@@ -138,8 +143,11 @@ class Patches:
             if self._depth:
                 self._suspended.extend(sleeping)
                 return
-            for patch in sleeping:
-                patch.apply()
+            if native is None:
+                for patch in sleeping:
+                    patch.apply()
+            else:
+                native.exchange([patch.plan for patch in sleeping], True)
 
     def forked(self) -> None:
         """In a forked child: another thread of the parent may have held the lock."""

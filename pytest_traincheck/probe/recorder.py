@@ -31,6 +31,7 @@ from .context import (
     quiet,
     unobservable,
 )
+from .copies import Copies
 from .core import native
 from .core.short_ways import of as short_ways
 from .evaluations import Evaluations
@@ -63,6 +64,7 @@ class Recorder:
         self.modules = Modules(self.symbols, known, wrappers)
         self.backwards = Backwards(writer)
         self.variables = Variables(self.symbols, self.modules, self.backwards)
+        self.copies = Copies(self.variables, self.modules)
         self.optimizers = Optimizers(self.symbols, self.variables)
         self.attributes = Attributes(self.symbols, self.modules, wanted=ATTRIBUTES not in not_needed)
         self.measures = Measures(self, not_needed)

@@ -49,8 +49,6 @@ _DRIFTS = 16
 """How often that is measured of one parameter."""
 _OF_PARAMETER = ("parameter", "gradient", "requires_grad")
 """Kinds of variables that stand for one parameter."""
-_NOTED = 1024
-"""Copies that are noted before those that were thrown away are looked for."""
 
 
 class Variables:
@@ -68,8 +66,6 @@ class Variables:
         self._owners: dict[int, tuple[Remembered, Var]] = {}
         self._copies: dict[tuple[int, str], Slot] = {}
         self._loose: list[Root] = []
-        self._noted: list[tuple[int, torch.Size, Remembered]] = []
-        self._room = _NOTED
         self._every: list[Slot] | None = None
         self._suspicious = False
         self.with_norms = True
@@ -205,67 +201,22 @@ class Variables:
 
     # copies outside modules
 
-    def note_copy(self, source: torch.Tensor, copy: torch.Tensor) -> None:
-        """Remember where the numbers in `copy` came from; whether that was a parameter is asked when one is needed."""
-        readable = content.local(source)
-        if readable is not None and readable.is_cpu:
-            # Names are not looked up here: in the middle of a `deepcopy` modules stand around without their parents.
-            held = remembered(copy)
-            if held is not None:
-                self._noted.append((readable.data_ptr(), source.shape, held))
-            if len(self._noted) > self._room:
-                # A process that takes no step, such as the worker of a DataLoader, would note them for ever.
-                alive = [noted for noted in self._noted if noted[2].alive]
-                for noted in self._noted:
-                    if noted not in alive:
-                        noted[2].forget()
-                self._noted = alive
-                self._room = 2 * max(len(self._noted), _NOTED)
+    def add_copy(self, root: Root, number: int, name: str, held: Remembered) -> None:
+        """Track a copy of a parameter of `root` as one of the model with this number, which stands for its copies."""
+        slot = Slot(held, None, Var("parameter", name, root=number), None, None)
+        slot.var.volatile = True
+        self._copies[root.id, name] = slot
+        self._every = None
+        self.unseen = True
 
-    def adopt_copies(self) -> None:
-        """Track the copies of parameters that are still alive and in no module; what has been noted is forgotten."""
-        noted, self._noted = self._noted, []
-        alive = []
-        for pointer, shape, held in noted:
-            if held.alive:
-                alive.append((pointer, shape, held))
-            else:
-                held.forget()
-        if not alive:
-            return
-        self.refresh()
-        sources = self._by_address()
-        tracked = self._storages()
-        numbers: dict[int, int] = {}
-        for pointer, shape, held in alive:
-            root, name = sources.get((pointer, shape), (None, ""))
-            if root is None or held.storage in tracked or (root.id, name) in self._copies:
-                held.forget()
-                continue
-            if root.id not in numbers:
-                numbers[root.id] = self._modules.copy_root(root)
-            slot = Slot(held, None, Var("parameter", name, root=numbers[root.id]), None, None)
-            slot.var.volatile = True
-            self._copies[root.id, name] = slot
-            self._every = None
-            self.unseen = True
+    def has_copy(self, root: Root, name: str) -> bool:
+        """Whether a copy of a parameter is tracked."""
+        return (root.id, name) in self._copies
 
-    def _storages(self) -> set[int]:
-        """Numbers of the storages of everything that modules and optimizers hold."""
-        readable = (content.local(tensor) for slot in self.slots() if (tensor := slot.tensor()) is not None)
-        strided = (tensor for tensor in readable if tensor is not None and tensor.layout is torch.strided)
-        return {int(tensor.untyped_storage()._cdata) for tensor in strided}
-
-    def _by_address(self) -> dict[tuple[int, torch.Size], tuple[Root, str]]:
-        """Root and name of every parameter on the CPU by its address and shape."""
-        found: dict[tuple[int, torch.Size], tuple[Root, str]] = {}
-        for root in (*self._roots, *self._loose):
-            for slot in root.slots:
-                held = slot.tensor() if slot.grad is not None else None
-                readable = content.local(held) if held is not None else None
-                if held is not None and readable is not None and readable.is_cpu:
-                    found.setdefault((readable.data_ptr(), held.shape), (root, slot.var.name))
-        return found
+    @property
+    def models(self) -> tuple[Root, ...]:
+        """What modules hold, then what nobody does."""
+        return (*self._roots, *self._loose)
 
     # looking
 
@@ -305,7 +256,11 @@ class Variables:
             for var in (slot.var, slot.grad, slot.flag):
                 if var is not None:
                     var.forget()
-        self.look_at_new(emit)
+        self.unseen = False
+        for slot in walks.again(self.slots(), emit):
+            if slot.var.state == content.UNSEEN and (tensor := slot.tensor()) is not None:
+                self._look(slot.var, tensor, emit, full=True, finite=True)
+                self._look_at_flag(slot, tensor, emit)
         self.look_at_gradients(emit, full=True)
 
     def look_at_values(self, emit: Emit, around: Around = walks.NOTHING) -> None:

@@ -46,6 +46,16 @@ def values(
                     place = native.values(slots, place, what, emit, outside, own, optimized)
 
 
+def again(slots: list[Slot], emit: Any) -> Iterator[Slot]:
+    """Places of which nothing is known any more."""
+    place = 0 if native is None else native.again(slots, 0, emit)
+    while place < len(slots):
+        yield slots[place]
+        place += 1
+        if native is not None:
+            place = native.again(slots, place, emit)
+
+
 def gradients(
     slots: list[Slot],
     full: bool,

@@ -400,7 +400,7 @@ def test_a_process_that_never_steps_notes_no_copies_for_ever(tmp_path: Path) -> 
         kept = [example.clone() for _ in range(3)]
         for _ in range(20_000):
             example.clone()
-        noted = install._active.recorder.variables._noted
+        noted = install._active.recorder.copies.noted
         assert len(kept) <= len(noted) <= 4096
 
 

@@ -120,7 +120,7 @@ extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *VarType,
     each(entries_left) each(met) each(_infos) each(id) each(param_groups) each(lr) each(rates) each(seen) each(stepped) \
     each(noted) each(_looks) each(_looks_left) each(_steps) each(values_moved) each(gradients_dirty) each(with_norms) \
     each(_every) each(_suspicious) each(_leaves) each(_several) each(step_code) each(patches) each(_depth) each(_asleep) \
-    each(_left) each(_calls) each(_calls_left) each(_open) each(type) each(buffered) each(slots)
+    each(_left) each(_calls) each(_calls_left) each(_open) each(type) each(buffered) each(slots) each(__code__) each(_inside)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -192,6 +192,7 @@ Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emi
 Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
                              PyObject *readables);
 Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit);
+PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* guards.c */
@@ -228,6 +229,9 @@ int add_parts(PyObject *module);
 /* watches.c */
 PyObject *watch_hook(PyObject *module, PyObject *given);
 int add_watches(PyObject *module);
+
+/* switch.c */
+PyObject *exchange(PyObject *module, PyObject *given);
 
 /* steps.c */
 PyObject *step_hooks(PyObject *module, PyObject *given);

@@ -95,6 +95,8 @@ static PyMethodDef methods[] = {
     {"part_hooks", part_hooks, METH_VARARGS, NULL},
     {"step_hooks", step_hooks, METH_VARARGS, NULL},
     {"watch_hook", watch_hook, METH_VARARGS, NULL},
+    {"exchange", exchange, METH_VARARGS, NULL},
+    {"again", (PyCFunction)(void (*)(void))walk_again, METH_FASTCALL, NULL},
     {"look", look, METH_VARARGS, NULL},
     {"looks_same", (PyCFunction)(void (*)(void))looks_same, METH_FASTCALL, NULL},
     {"values", (PyCFunction)(void (*)(void))walk_values, METH_FASTCALL, NULL},

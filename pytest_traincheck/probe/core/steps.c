@@ -154,6 +154,18 @@ static int step_begins(Step *self, Core *core, ThreadState *state, PyObject *opt
     return call != NULL;
 }
 
+/* A step that is not observed is only counted, as `Sampling.begins_unseen` does it. */
+static int begins_unseen(Step *self, Core *core)
+{
+    PyObject *sampling = attribute(core->recorder, name_sampling);
+    int done = sampling != NULL && sampling != Py_None && truth(sampling, name_asleep) == 1 &&
+               whole(sampling, name_entries_left, 1) == 0 && whole(sampling, name__inside, 1) == 0 &&
+               is_none(core->recorder, name_limit) && is_suspended(self->probe);
+    if (done) set_whole(sampling, name__inside, 1);
+    Py_XDECREF(sampling);
+    return done;
+}
+
 static PyObject *step_before(Step *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     ThreadState *state;
@@ -161,7 +173,8 @@ static PyObject *step_before(Step *self, PyObject *const *given, Py_ssize_t coun
     int recorded;
     Core *core = core_of(self->probe, &state, &recorded);
     if (recorded < 0) return NULL;
-    if (core != NULL && names == NULL && is_plain_step(given, count) && step_begins(self, core, state, given[0])) {
+    if (core != NULL && names == NULL && count == 3 &&
+        (begins_unseen(self, core) || (is_plain_step(given, count) && step_begins(self, core, state, given[0])))) {
         Py_DECREF(core);
         Py_RETURN_NONE;
     }

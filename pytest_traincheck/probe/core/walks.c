@@ -273,6 +273,57 @@ done:
     return found;
 }
 
+/* As the first half of `Variables.look_again`, of one place: what nobody knows any more is looked at in full. */
+static int again(Slot *slot, Emit *emit)
+{
+    PyObject *tensor;
+    Var *var = (Var *)slot->var, *flag = (Var *)slot->flag;
+    Look seen;
+    double value;
+    int found;
+    if (!is_var((PyObject *)var) || emit == NULL) return MISSED;
+    if (var->state != UNSEEN) return DONE;
+    found = held(slot, &tensor);
+    if (found <= 0) return found == 0 ? DONE : MISSED;
+    found = MISSED;
+    if (var->first != Py_None || !readable(tensor, 0) || is_finite_block(tensor, 0, &value) != 1) goto done;
+    if (!var->id || emit->outside != NULL || emit->rows->rows + 2 > emit->rows->room) goto done;
+    if ((PyObject *)flag != Py_None && (!is_var((PyObject *)flag) || !flag->id || flag->state != UNSEEN)) goto done;
+    found = take_look(tensor, 0, 0, &seen);
+    if (found != DONE) goto done;
+    remember(var, tensor, &seen);
+    found = written(var, seen.state, seen.digest, Py_NAN, emit);
+    if (found == DONE && (PyObject *)flag != Py_None) {
+        int state = flag_of(tensor, name_requires_grad) ? TRUE_ : FALSE_;
+        found = written(flag, state, (uint64_t)state, Py_NAN, emit);
+    }
+done:
+    Py_DECREF(tensor);
+    return found;
+}
+
+/* `again(slots, start, emit)` */
+PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    Py_ssize_t index, length;
+    int found = DONE;
+    (void)module;
+    if (count != 3 || !PyList_CheckExact(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "again() takes a list of slots, where to begin, and what writes");
+        return NULL;
+    }
+    index = PyLong_AsSsize_t(given[1]);
+    if (PyErr_Occurred()) return NULL;
+    length = PyList_Size(given[0]);
+    for (; index < length; index++) {
+        PyObject *slot = PyList_GetItem(given[0], index);
+        if (!PyObject_TypeCheck(slot, SlotType)) break;
+        found = again((Slot *)slot, emit_of(given[2]));
+        if (found != DONE) break;
+    }
+    return found < 0 ? NULL : place(index);
+}
+
 Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
                              PyObject *readables)
 {

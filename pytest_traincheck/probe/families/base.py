@@ -28,8 +28,8 @@ DisableTorchFunction = torch._C.DisableTorchFunction
 ZERO_GRAD, LOSS, BACKWARD = range(3)
 """Parts of a training step that the compiled core records where nothing is measured, as in `core/parts.c`."""
 MEASURED, AVERAGED, ALONE = range(3)
-"""When a function that is watched has something to tell, as in `core/watches.c`: while steps are measured or sketched; in
-the first steps, or while copies of parameters may be averages; while another thread may train.
+"""When a function that is watched has something to tell, as in `core/watches.c`: while steps are measured or sketched;
+in the first steps, or while copies of parameters may be averages; while another thread may train.
 """
 _LEFT_OUT = frozenset({"self", "_stacklevel"})
 

@@ -44,6 +44,6 @@ def _note(recorder: Recorder, source: Any, result: Any, converts: bool) -> None:
     if result is source or not result.is_floating_point():
         return  # `to` gives what it gets where that is as wanted
     if source.is_floating_point() and source.numel() > 1:
-        recorder.variables.note_copy(source, result)
+        recorder.copies.note(source, result)
         if converts:
             recorder.measures.converted(source, result)

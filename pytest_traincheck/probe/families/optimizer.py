@@ -172,7 +172,7 @@ class _Steps:
             state.in_step += 1
             return
         if recorder.measures.early:
-            recorder.variables.adopt_copies()
+            recorder.copies.adopt()
         recorder.sketches.train()
         recorder.before_entry(state)
         info = recorder.optimizers.info(optimizer)
