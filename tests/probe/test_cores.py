@@ -16,6 +16,7 @@ from probe_runs import BOOTSTRAP
 
 from pytest_traincheck.looks import EVERYTHING, to_text
 from pytest_traincheck.looks import VARIABLE as NOT_NEEDED
+from pytest_traincheck.probe.sampling import VARIABLE as SAMPLING
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PREPARED = """
@@ -82,11 +83,99 @@ STORIES = {
             for _ in range(3):
                 model(torch.ones(4, 5, 8))
     """,
-    "check mode": """
+    "numbers that are not finite": """
         for number in range(14):
             if number == 11:
                 model.head.weight.data.fill_(float("inf"))
             step()
+    """,
+    "two players": """
+        maker = nn.Sequential(nn.Embedding(30, 16), nn.Linear(16, 8), nn.BatchNorm1d(8))
+        judge = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.1), nn.Linear(16, 1))
+        criterion = nn.BCEWithLogitsLoss()
+        first = torch.optim.Adam(maker.parameters(), lr=0.01)
+        second = torch.optim.SGD(judge.parameters(), lr=0.01, momentum=0.9)
+        halved = torch.optim.lr_scheduler.StepLR(second, step_size=5)
+        for number in range(20):
+            words = torch.randint(1 if number % 2 else 0, 20, (6,))
+            judge.zero_grad()
+            criterion(judge(maker(words).detach()), torch.ones(6, 1)).backward()
+            torch.nn.utils.clip_grad_norm_(judge.parameters(), 0.1)
+            second.step()
+            halved.step()
+            first.zero_grad(set_to_none=number % 3 > 0)
+            for _ in range(2):
+                (criterion(judge(maker(words)), torch.zeros(6, 1)) / 2).backward()
+            if number % 4 == 0:
+                maker[1].weight.grad.mul_(0.5)
+            first.step()
+            if number == 12:
+                second = torch.optim.SGD(judge.parameters(), lr=0.01)
+    """,
+    "closures and transforms": """
+        from torch.func import functional_call, grad, vmap
+        small = nn.Linear(4, 2)
+        unused = nn.Linear(2, 2)
+        optimizer = torch.optim.LBFGS([*small.parameters(), *unused.parameters()], lr=0.1, max_iter=2)
+        others = torch.optim.AdamW(small.parameters(), lr=0.01)
+        averaged = {name: value.detach().clone() for name, value in small.named_parameters()}
+        data = torch.randn(5, 4)
+        def closure():
+            optimizer.zero_grad()
+            loss = F.mse_loss(small(data), torch.ones(5, 2))
+            loss.backward()
+            return loss
+        def loss_of(values, row):
+            return functional_call(small, values, row).sum()
+        for number in range(16):
+            optimizer.step(closure)
+            others.zero_grad()
+            out = small(data)
+            slope = torch.autograd.grad(out.sum(), small.weight, create_graph=True)[0]
+            (F.smooth_l1_loss(out, torch.ones(5, 2)) + slope.pow(2).sum()).backward()
+            vmap(grad(loss_of), (None, 0))(dict(small.named_parameters()), data)
+            others.step()
+            with torch.no_grad():
+                for name, value in small.named_parameters():
+                    averaged[name].lerp_(value, 0.1)
+            if number == 11:
+                try:
+                    others.step(lambda: 1 / 0)
+                except ZeroDivisionError:
+                    pass
+    """,
+    "two that train": """
+        kept = []  # no other tensor gets the address of one of theirs
+        def train(rate):
+            mine = nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 2))
+            kept.append(mine)
+            optimizer = torch.optim.SGD(mine.parameters(), lr=rate)
+            for _ in range(6):
+                optimizer.zero_grad()
+                F.l1_loss(mine(torch.ones(3, 8)), torch.ones(3, 2)).backward()
+                optimizer.step()
+        for number in range(12):
+            step()
+            if number % 4 == 3:
+                thread = threading.Thread(target=train, args=(0.1,))
+                thread.start()
+                thread.join()
+    """,
+    "one step in four": """
+        small = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
+        frozen = nn.Linear(3, 3).requires_grad_(False)
+        optimizer = torch.optim.SGD([*small.parameters(), *frozen.parameters()], lr=0.01, momentum=0.9)
+        for number in range(60):
+            optimizer.zero_grad()
+            F.cross_entropy(frozen(small(torch.randn(4, 8))), torch.tensor([0, 1, 2, 0])).backward()
+            optimizer.step()
+            if number == 30:
+                small.eval()
+                with torch.no_grad():
+                    small(torch.randn(4, 8))
+                small.train()
+            if number == 40:
+                small[0].weight.data.fill_(0.0)
     """,
     "mixed precision": """
         for _ in range(11):
@@ -216,15 +305,19 @@ def compiled() -> None:
     assert built.returncode == 0, built.stderr
 
 
-def record(story: str, home: Path, core: str) -> list[Path]:
-    """The directories of the processes of one run, in the order in which they were made."""
+def record(story: str, home: Path, core: str, needed: bool = True) -> list[Path]:
+    """The directories of the processes of one run, in the order in which they were made. Where nothing but calls and
+    changes is `needed`, steps are measured no more behind the first eight.
+    """
     (home / "train.py").write_text(PREPARED + textwrap.dedent(story))
     run_dir = home.parent / f"{core} run"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRAINCHECK_")}
     environment |= {"TRAINCHECK_TRACE_DIR": str(run_dir), "TRAINCHECK_CORE": core, "PYTHONPATH": str(BOOTSTRAP)}
     environment |= {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
-    if story == STORIES["check mode"]:
+    if not needed:
         environment[NOT_NEEDED] = to_text(EVERYTHING)
+    if story == STORIES["one step in four"]:
+        environment[SAMPLING] = json.dumps({"every": 4, "head": 10})
     words = [sys.executable, "train.py"]
     done = subprocess.run(words, cwd=home, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -233,11 +326,12 @@ def record(story: str, home: Path, core: str) -> list[Path]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("needed", [pytest.param(True, id="full"), pytest.param(False, id="check mode")])
 @pytest.mark.parametrize("story", STORIES)
-def test_both_cores_write_the_same_bytes(story: str, tmp_path: Path) -> None:
+def test_both_cores_write_the_same_bytes(story: str, needed: bool, tmp_path: Path) -> None:
     home = tmp_path / "project"
     home.mkdir()
-    mine, others = (record(STORIES[story], home, core) for core in ("c", "python"))
+    mine, others = (record(STORIES[story], home, core, needed) for core in ("c", "python"))
     assert len(mine) == len(others) > 0
     for directory, other in zip(mine, others, strict=True):
         facts, known = (json.loads((path / "meta.json").read_text()) for path in (directory, other))

@@ -249,39 +249,21 @@ Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyO
  * the number, where it is one. */
 int is_finite(PyObject *tensor, int single, double *value)
 {
-    return readable(tensor, 0) ? is_finite_block(tensor, single, value) : -1;
-}
-
-/* The same of a tensor that is known to be readable. */
-int is_finite_block(PyObject *tensor, int single, double *value)
-{
-    PyObject *dtype = PyObject_GetAttr(tensor, name_dtype);
-    int narrow = dtype == torch.float32, wide = dtype == torch.float64;
-    long long size, index, bad = 0;
+    int wide = is_wide(tensor);
+    long long size;
     const void *bytes;
-    Py_XDECREF(dtype);
-    if (dtype == NULL) PyErr_Clear();
-    if (!(narrow || wide) || is_negated(tensor)) return -1;
+    if (wide < 0 || !readable(tensor, 0) || is_negated(tensor)) return -1;
     bytes = block_of(tensor, &size);
     if (bytes == NULL || size > FINITE_MOST) return -1;
-    if (single) {
-        float found;
-        if (narrow) {
-            memcpy(&found, bytes, sizeof found);
-            *value = found;
-        } else {
-            memcpy(value, bytes, sizeof *value);
-        }
-        return *value - *value == 0;
-    }
-    if (narrow) {
-        const uint32_t *bits = bytes;
-        for (index = 0; index < size / 4; index++) bad |= (bits[index] & 0x7f800000u) == 0x7f800000u;
+    if (!single) return all_finite(bytes, size, wide);
+    if (wide) {
+        memcpy(value, bytes, sizeof *value);
     } else {
-        const uint64_t *bits = bytes;
-        for (index = 0; index < size / 8; index++) bad |= (bits[index] & 0x7ff0000000000000u) == 0x7ff0000000000000u;
+        float found;
+        memcpy(&found, bytes, sizeof found);
+        *value = found;
     }
-    return !bad;
+    return *value - *value == 0;
 }
 
 /* As `Recorder._finite`; -1 where Python has to find out. */

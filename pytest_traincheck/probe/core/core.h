@@ -132,7 +132,7 @@ typedef struct {
     PyObject *is_autocast, *autocast_dtype, *cpu;
     PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference; /* for looks */
     PyObject *guards[GUARDS], *set_grad, *profiling, *record_functions;
-    PyObject *ordered, *is_wrapped, *is_functional, *storage_offset, *untyped_storage, *ref, *float32, *float64;
+    PyObject *ordered, *storage_offset, *untyped_storage, *ref, *float32, *float64;
     PyObject *transforming, *cuda, *started, *nothing;   /* the last: no arguments */
 } Torch;
 extern Torch torch;
@@ -163,7 +163,6 @@ Core *core_of(PyObject *probe, ThreadState **state, int *recorded);
 Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyObject *key, int frames, long long mod);
 int end(Core *core, ThreadState *state, Call *call, PyObject *result);
 int is_finite(PyObject *tensor, int single, double *value);
-int is_finite_block(PyObject *tensor, int single, double *value);
 PyObject *number_of(Core *core, PyObject *api);
 int undisturbed(void);
 
@@ -174,7 +173,9 @@ int add_fields(PyObject *module);
 
 /* looks.c */
 int readable(PyObject *tensor, long long known);
-int take_look(PyObject *tensor, int finite, int known, Look *seen);
+int take_look(PyObject *tensor, int finite, int known, int checked, Look *seen);
+int all_finite(const void *bytes, long long size, int wide);
+int is_wide(PyObject *tensor);
 int is_negated(PyObject *tensor);
 const void *block_of(PyObject *tensor, long long *size);
 int unchanged(PyObject *tensor, long long version, long long pointer, long long size, PyObject *sample);
@@ -191,7 +192,7 @@ Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emi
                           PyObject *optimized);             /* these three: where it stopped, -1 with an exception */
 Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
                              PyObject *readables);
-Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit);
+Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit, int checked);
 PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count);
 

@@ -119,27 +119,6 @@ static int any_byte(const unsigned char *bytes, long long size)
     return 0;
 }
 
-/* Whether any number differs from zero, of which there are two; -1 where Python has to find out. Its first bytes say
- * nothing, and not all are zero. */
-static int any_number(PyObject *tensor, const unsigned char *bytes, long long size)
-{
-    PyObject *dtype = PyObject_GetAttr(tensor, name_dtype);
-    int narrow = dtype == torch.float32, wide = dtype == torch.float64, found = 0;
-    long long index;
-    if (dtype == NULL) PyErr_Clear();
-    Py_XDECREF(dtype);
-    if (narrow) {
-        const uint32_t *numbers = (const uint32_t *)bytes;
-        for (index = 0; !found && index < size / 4; index++) found = (numbers[index] & 0x7fffffffu) != 0;
-    } else if (wide) {
-        const uint64_t *numbers = (const uint64_t *)bytes;
-        for (index = 0; !found && index < size / 8; index++) found = (numbers[index] & 0x7fffffffffffffffu) != 0;
-    } else {
-        return -1;
-    }
-    return found;
-}
-
 /* Whether a tensor is one block of memory on the CPU that can be read: as `digest.local` and `_is_block`. One that lies at
  * `known`, where it was looked at before, was asked for all that then. */
 int readable(PyObject *tensor, long long known)
@@ -148,7 +127,8 @@ int readable(PyObject *tensor, long long known)
     long long held;
     if (!plain(tensor) || truth(tensor, name_is_cpu) != 1) return 0;
     if (known > 0) return number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL)) == known;
-    if (told(torch.is_wrapped, tensor) || told(torch.is_functional, tensor)) return 0;
+    /* What a transform has wrapped has no address. */
+    if (number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL)) <= 0) return 0;
     if (truth(tensor, name_is_nested) || truth(tensor, name_is_quantized) || !is_strided(tensor)) return 0;
     if (number(PyObject_CallFunctionObjArgs(torch.storage_offset, tensor, NULL))) return 0;
     if (told(torch.is_contiguous, tensor) != 1) return 0;
@@ -173,16 +153,56 @@ const void *block_of(PyObject *tensor, long long *size)
     return pointer > 0 && *size > 0 ? (const void *)(uintptr_t)pointer : NULL;
 }
 
-/* A look, with a new reference to a sample: DONE, MISSED, or -1 with an exception. */
-int take_look(PyObject *tensor, int finite, int known, Look *seen)
+/* Whether all numbers of one of two kinds are finite. */
+int all_finite(const void *bytes, long long size, int wide)
+{
+    long long index, bad = 0;
+    if (wide) {
+        const uint64_t *bits = bytes;
+        for (index = 0; index < size / 8; index++) bad |= (bits[index] & 0x7ff0000000000000u) == 0x7ff0000000000000u;
+    } else {
+        const uint32_t *bits = bytes;
+        for (index = 0; index < size / 4; index++) bad |= (bits[index] & 0x7f800000u) == 0x7f800000u;
+    }
+    return !bad;
+}
+
+/* Which of the two kinds the numbers are of: 0 narrow, 1 wide, -1 another. */
+int is_wide(PyObject *tensor)
+{
+    PyObject *dtype = PyObject_GetAttr(tensor, name_dtype);
+    int found = dtype == torch.float32 ? 0 : dtype == torch.float64 ? 1 : -1;
+    if (dtype == NULL) PyErr_Clear();
+    Py_XDECREF(dtype);
+    return found;
+}
+
+/* Whether any number differs from zero, of which there are two. Its first bytes say nothing, and not all are zero. */
+static int any_number(const void *bytes, long long size, int wide)
+{
+    const uint32_t *narrow_ones = bytes;
+    const uint64_t *wide_ones = bytes;
+    long long index;
+    int found = 0;
+    if (wide)
+        for (index = 0; !found && index < size / 8; index++) found = (wide_ones[index] & 0x7fffffffffffffffu) != 0;
+    else
+        for (index = 0; !found && index < size / 4; index++) found = (narrow_ones[index] & 0x7fffffffu) != 0;
+    return found;
+}
+
+/* A look, with a new reference to a sample: DONE, MISSED, or -1 with an exception. With `finite` numbers are looked through
+ * unless their state is `known`. `checked`: the tensor is known to be readable. */
+int take_look(PyObject *tensor, int finite, int known, int checked, Look *seen)
 {
     PyObject *checksum;
     long long size, pointer;
     const unsigned char *bytes;
     unsigned long long hashed;
-    int inference;
-    if (!plain(tensor) || (finite && !known)) return MISSED;
-    if (truth(tensor, name_is_cpu) != 1 || !is_strided(tensor) || told(torch.is_contiguous, tensor) != 1) return MISSED;
+    int inference, wide = -2;
+    if (!checked && (!plain(tensor) || truth(tensor, name_is_cpu) != 1 || !is_strided(tensor) ||
+                     told(torch.is_contiguous, tensor) != 1))
+        return MISSED;
     size = number(PyObject_GetAttr(tensor, name_nbytes));
     if (size <= 0 || size > LARGE) return MISSED;
     pointer = number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL));
@@ -190,15 +210,14 @@ int take_look(PyObject *tensor, int finite, int known, Look *seen)
     inference = told(torch.is_inference, tensor);
     seen->version = inference == 0 ? number(PyObject_GetAttr(tensor, name__version)) : -1;
     bytes = (const unsigned char *)(uintptr_t)pointer;
-    if (size > SMALL && (pointer % 8 || told(torch.is_conj, tensor) || told(torch.is_neg, tensor))) return MISSED;
+    if (size > SMALL && (pointer % 8 || told(torch.is_conj, tensor))) return MISSED;
+    if ((size > SMALL || (finite && !known)) && told(torch.is_neg, tensor)) return MISSED;
+    if (finite && !known && ((wide = is_wide(tensor)) < 0 || !all_finite(bytes, size, wide))) return MISSED;
     if (!known) {
         if (bits_within(bytes, size < HEAD ? size : HEAD)) known = NONZERO;
         else if (!any_byte(bytes, size)) known = ZERO;
-        else {
-            int found = any_number(tensor, bytes, size);
-            if (found < 0) return MISSED;
-            known = found ? NONZERO : ZERO;
-        }
+        else if (wide < -1 && (wide = is_wide(tensor)) < 0) return MISSED;
+        else known = any_number(bytes, size, wide) ? NONZERO : ZERO;
     }
     checksum = PyLong_FromLong(0);
     if (checksum == NULL) return -1;
@@ -225,7 +244,7 @@ PyObject *look(PyObject *module, PyObject *given)
     int finite, known, found;
     (void)module;
     if (!PyArg_ParseTuple(given, "Opi", &tensor, &finite, &known)) return NULL;
-    found = take_look(tensor, finite, known, &seen);
+    found = take_look(tensor, finite, known, 0, &seen);
     if (found < 0) return NULL;
     if (found != DONE) Py_RETURN_NONE;
     return Py_BuildValue("iKLLN", seen.state, (unsigned long long)seen.digest, seen.pointer, seen.size, seen.sample);

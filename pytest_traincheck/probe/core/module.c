@@ -49,8 +49,6 @@ static int ask_torch(void)
     FIND(is_conj, "torch", "Tensor.is_conj");
     FIND(is_neg, "torch", "Tensor.is_neg");
     FIND(is_inference, "torch", "Tensor.is_inference");
-    FIND(is_wrapped, "torch", "_C._functorch.is_functorch_wrapped_tensor");
-    FIND(is_functional, "torch", "_is_functional_tensor");
     FIND(storage_offset, "torch", "Tensor.storage_offset");
     FIND(untyped_storage, "torch", "Tensor.untyped_storage");
     FIND(ref, "weakref", "ref");

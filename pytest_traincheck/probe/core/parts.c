@@ -109,7 +109,7 @@ static int passed(Core *core, PyObject *slots, Emit *emit)
                truth(core->variables, name_with_norms) == 0 && truth(core->optimizers, name_met) == 1 &&
                look_at_gradients(slots, 0, 1, emit, present, readables) == all;
     if (done && PyList_Size(present))
-        done = look_at_present(present, NULL, 0, emit) == PyList_Size(present) &&
+        done = look_at_present(present, NULL, 0, emit, 1) == PyList_Size(present) &&
                PyObject_SetAttr(core->variables, name__suspicious, Py_False) == 0;
     Py_XDECREF(leaves);
     Py_XDECREF(several);

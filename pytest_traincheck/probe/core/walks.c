@@ -98,7 +98,7 @@ static int look_at(Var *var, PyObject *tensor, int drifts, Emit *emit)
     int found;
     if (var->state == NONFINITE || !readable(tensor, var->key == (long long)(intptr_t)tensor ? var->pointer : 0))
         return MISSED;
-    found = take_look(tensor, 0, 0, &seen);
+    found = take_look(tensor, 0, 0, 0, &seen);
     if (found != DONE) return found;
     if (!may_write(var, seen.state, seen.digest, emit) || (drifts && seen.digest != var->settled)) {
         Py_DECREF(seen.sample);
@@ -279,17 +279,16 @@ static int again(Slot *slot, Emit *emit)
     PyObject *tensor;
     Var *var = (Var *)slot->var, *flag = (Var *)slot->flag;
     Look seen;
-    double value;
     int found;
     if (!is_var((PyObject *)var) || emit == NULL) return MISSED;
     if (var->state != UNSEEN) return DONE;
     found = held(slot, &tensor);
     if (found <= 0) return found == 0 ? DONE : MISSED;
     found = MISSED;
-    if (var->first != Py_None || !readable(tensor, 0) || is_finite_block(tensor, 0, &value) != 1) goto done;
+    if (var->first != Py_None || !readable(tensor, 0)) goto done;
     if (!var->id || emit->outside != NULL || emit->rows->rows + 2 > emit->rows->room) goto done;
     if ((PyObject *)flag != Py_None && (!is_var((PyObject *)flag) || !flag->id || flag->state != UNSEEN)) goto done;
-    found = take_look(tensor, 0, 0, &seen);
+    found = take_look(tensor, 1, 0, 1, &seen);
     if (found != DONE) goto done;
     remember(var, tensor, &seen);
     found = written(var, seen.state, seen.digest, Py_NAN, emit);
@@ -352,21 +351,21 @@ PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t co
     return place(look_at_gradients(given[0], index, given[2] == Py_True, emit_of(given[3]), given[4], given[5]));
 }
 
-/* As `Variables._measure`, of gradients that are finite; without norms, or where one is nan, they are looked through. */
-Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit)
+/* As `Variables._measure`, of gradients that are finite; without norms, or where one is nan, they are looked through.
+ * `checked`: all were found by a walk, and none by Python, to which other layouts can be read as well. */
+Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit, int checked)
 {
     Py_ssize_t length = PyList_Size(present);
     for (; index < length; index++) {
         PyObject *entry = PyList_GetItem(present, index);
-        double value, norm = norms == NULL ? Py_NAN : PyFloat_AsDouble(PyList_GetItem(norms, index));
+        double norm = norms == NULL ? Py_NAN : PyFloat_AsDouble(PyList_GetItem(norms, index));
         Var *var = (Var *)PyTuple_GetItem(entry, 0);
         PyObject *gradient = PyTuple_GetItem(entry, 1);
         Look seen;
-        int found;
-        int telling = norm > 0 && norm < Py_HUGE_VAL;
+        int found, telling = norm > 0 && norm < Py_HUGE_VAL;
         /* Without a norm that says so it is looked for what is not finite; Python does the rest where there is. */
-        if (!telling && (norm == norm || is_finite_block(gradient, 0, &value) != 1)) break;
-        found = take_look(gradient, telling, telling ? NONZERO : 0, &seen);
+        if (!telling && norm == norm) break;
+        found = take_look(gradient, 1, telling ? NONZERO : 0, checked, &seen);
         if (found < 0) return -1;
         if (found != DONE) break;
         if (!may_write(var, seen.state, seen.digest, emit)) {
@@ -392,7 +391,7 @@ PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t cou
     index = PyLong_AsSsize_t(given[2]);
     if (PyErr_Occurred()) return NULL;
     emit = emit_of(given[3]);
-    return emit == NULL ? PyLong_FromSsize_t(index) : place(look_at_present(given[0], given[1], index, emit));
+    return emit == NULL ? PyLong_FromSsize_t(index) : place(look_at_present(given[0], given[1], index, emit, 0));
 }
 
 /* Whether it is sure that no value, or no gradient, seems to have changed. */
