@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from pytest_traincheck.report.files import json_text, write_report
 from pytest_traincheck.workflow.init import Initialised, InitRequest, initialise
 
 _FORMAT = 1
+_PLAIN = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -53,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = console()
     request = InitRequest(
         script=arguments.script,
-        command=shlex.join(arguments.command_words),
+        command=_typed(arguments.command_words),
         name=arguments.name or "",
         seed_arg=arguments.seed_arg,
         steps=arguments.steps,
@@ -71,6 +74,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         write_report(arguments.json, json_text(_document(found)), "JSON report")
     return Status.RUN_FAILED if found.failed else Status.CLEAN
+
+
+def _typed(words: Sequence[str]) -> str:
+    """The command as one line. A shell would take `{tmp}` as it is, and so do we."""
+    return " ".join(word if _PLAIN.fullmatch(word) else shlex.quote(word) for word in words)
 
 
 def _document(found: Initialised) -> dict[str, Any]:

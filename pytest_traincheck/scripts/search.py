@@ -31,6 +31,8 @@ _OTHER = re.compile(
     re.I,
 )
 _SEEDS = ("manual_seed", "seed_everything", "set_seed", "seed")
+_MODE = "train"
+"""What a trainer of one library does, and the mode of any model: `model.train()`."""
 _PATH = re.compile(r"[\w.~-]+(?:/[\w.~-]+)*/?")
 
 
@@ -145,15 +147,22 @@ def _evidence(sources: Sequence[Source]) -> Iterator[Evidence]:
         for source, call in calls:
             if called(call) in line.clis:
                 yield Evidence(called(call), source.place(call))
-        trainer = next((name for name in sorted(_names_of(sources)) if name.endswith(line.trainers)), "")
-        for source, call in calls if trainer else ():
-            # `model.train()` is a mode of a model.
-            if called(call) == line.trains and (line.trains != "train" or "train" in dotted(call.func).split(".")[0]):
-                yield Evidence(f"`{trainer}.{line.trains}`", source.place(call))
+        made = next((name for name in sorted(_names_of(sources)) if name.endswith(line.trainers)), "")
+        for source, call in calls:
+            if called(call) == line.trains and (_by_a_trainer(call, line) or (made and line.trains != _MODE)):
+                yield Evidence(f"`{made or line.trainers[0]}.{line.trains}`", source.place(call))
     if "step" in names:
         for source, call in calls:
             if called(call) == "backward":
                 yield Evidence("a training loop", source.place(call))
+
+
+def _by_a_trainer(call: ast.Call, line: CommandLine) -> bool:
+    """Whether what is called is a method of something that is called a trainer, or was made as one on the spot."""
+    of = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if isinstance(of, ast.Call):
+        return called(of).endswith(line.trainers)
+    return of is not None and "trainer" in dotted(of).lower()
 
 
 def _names_of(sources: Sequence[Source]) -> set[str]:

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import tomlkit
 
-from pytest_traincheck.config import DEFAULT_TIMEOUT, PYPROJECT, Config, ConfigError, PipelineSpec, load_text
+from pytest_traincheck.config import (
+    DEFAULT_SEEDS,
+    DEFAULT_TIMEOUT,
+    PYPROJECT,
+    Config,
+    ConfigError,
+    PipelineSpec,
+    load_text,
+)
 from pytest_traincheck.scripts.proposal import Proposal
 from pytest_traincheck.workflow.starting import Place
 from pytest_traincheck.workflow.trial import Trial
@@ -18,6 +26,8 @@ _HEAD = "# What `traincheck` and `pytest --traincheck` check.\n"
 _PATIENCE = 5
 """A run may take so many times as long as the one that was tried."""
 _ROUND = 60
+SEEDS = (1, 2, 3)
+"""Many scripts take a seed of 0 for none: `if args.seed: ...`."""
 
 
 def spec_of(proposal: Proposal, trial: Trial | None = None) -> PipelineSpec:
@@ -29,6 +39,7 @@ def spec_of(proposal: Proposal, trial: Trial | None = None) -> PipelineSpec:
         proposal.run,
         seed_arg=proposal.seed_arg,
         seed_by=proposal.seed_by,
+        seeds=SEEDS if proposal.seed_arg is not None else DEFAULT_SEEDS,
         steps=proposal.steps,
         link=proposal.link,
         timeout=timeout,
@@ -42,6 +53,7 @@ def table_of(spec: PipelineSpec, source: Path) -> str:
         "run": spec.run,
         "seed_arg": spec.seed_arg,
         "seed_by": spec.seed_by,
+        "seeds": list(spec.seeds) if spec.seeds != DEFAULT_SEEDS else None,
         "steps": spec.steps,
         "link": list(spec.link) or None,
         "timeout": int(spec.timeout) if spec.timeout != DEFAULT_TIMEOUT else None,

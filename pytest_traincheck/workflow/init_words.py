@@ -72,8 +72,8 @@ def tried_said(tried: Tried) -> Iterator[Said]:
     seed = f", the seed by `{proposal.seed_arg}`" if proposal.seed_arg else ""
     where = "in a worktree of the last commit" if tried.ref is not None else "in place"
     if trial.error is not None:
-        last = "\n".join(trial.error.output.splitlines()[-_LAST_LINES:])
-        yield Said.wrong("tried", f"{trial.error.message}\n{last}".rstrip(), _remedy(trial, proposal))
+        said = f"{trial.error.message}\n{_last_lines(trial.error.output)}".rstrip()
+        yield Said.wrong("tried", said, _remedy(trial, proposal))
         return
     ranks = f" on {plural(trial.ranks, 'rank')}" if trial.ranks > 1 else ""
     measured = f"{trial.seconds:.1f} s, {plural(trial.steps, 'training step')}{ranks}, {plural(trial.events, 'event')}"
@@ -168,9 +168,13 @@ def golden_said(item: Relearned) -> Said:
     """What was learned, or why nothing was."""
     if item.result.errors:
         error = item.result.errors[0]
-        last = "\n".join(error.output.splitlines()[-_LAST_LINES:])
-        return Said.wrong("golden", f"{error.message}\n{last}".rstrip(), error.remedy)
+        return Said.wrong("golden", f"{error.message}\n{_last_lines(error.output)}".rstrip(), error.remedy)
     return Said.fine("golden", refresh_text(item, written=True))
+
+
+def _last_lines(output: str) -> str:
+    """What a run said last, without the empty lines."""
+    return "\n".join([line for line in output.splitlines() if line.strip()][-_LAST_LINES:])
 
 
 def mistake_said(found: SelftestResult) -> Said:
@@ -178,7 +182,8 @@ def mistake_said(found: SelftestResult) -> Said:
     mutant = next(iter(found.mutants), None)
     if mutant is None:
         broken = next(iter(found.unchanged.errors), None)
-        why = broken.message if broken is not None else "the run without one does not hold its golden"
+        last = f"\n{_last_lines(broken.output)}" if broken is not None else ""
+        why = f"{broken.message}{last}".rstrip() if broken is not None else "the run without one breaks its golden"
         if not found.unchanged.errors and not found.unchanged.incidents:
             why = "there is no place for any in it"
         return Said.note("mistake", f"none was planted: {why}", f"See `traincheck check {found.pipeline}`.")

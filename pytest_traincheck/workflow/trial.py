@@ -121,7 +121,7 @@ def _request(
         command=proposal.run,
         cwd=side.path,
         run_dir=run_dir,
-        seed=0,
+        seed=1,
         seed_arg=proposal.seed_arg,
         seed_by=proposal.seed_by,
         python=python,
