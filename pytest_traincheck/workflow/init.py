@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,12 +21,22 @@ from pytest_traincheck.selftest.result import SelftestResult
 from pytest_traincheck.workflow import starting
 from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.init_config import spec_of, table_of, with_pipeline
-from pytest_traincheck.workflow.init_words import Said, asked, found_text, golden_said, hints, mistake_said, tried_said
+from pytest_traincheck.workflow.init_words import (
+    Said,
+    asked,
+    found_text,
+    golden_said,
+    hints,
+    mistake_said,
+    overwritten,
+    tried_said,
+)
 from pytest_traincheck.workflow.refresh import Refresh, refresh
 from pytest_traincheck.workflow.refresh_intent import Acceptance
 from pytest_traincheck.workflow.selftest import SelftestRequest, selftest
 from pytest_traincheck.workflow.starting import Place
 from pytest_traincheck.workflow.trial import Trial, attempt
+from pytest_traincheck.workflow.trial_tree import Where
 
 
 class InitError(ValueError):
@@ -68,12 +79,14 @@ class Initialised:
     learned: Refresh | None = None
     mistake: SelftestResult | None = None
     commands: tuple[Command, ...] = ()
+    spoiled: bool = False
+    """Whether it was given up, since learning would have written over files of the user's."""
 
     @property
     def failed(self) -> bool:
         """Whether a run failed, so that there is no golden."""
         tried = self.trial is not None and self.trial.error is not None
-        return tried or (self.learned is not None and not self.learned.decision.may_write)
+        return tried or self.spoiled or (self.learned is not None and not self.learned.decision.may_write)
 
 
 @dataclass
@@ -110,9 +123,9 @@ def initialise(start: Path, request: InitRequest, tell: Callable[[Said], None], 
         with_pipeline(place, spec, python)
         story.add(Said.fine("proposed", table_of(spec, place.source)), *hints(place, proposal, None))
         return Initialised(proposal, tuple(found), table_of(spec, place.source), tuple(story.said))
-    ref = "HEAD" if place.is_committed(proposal.script.sources if proposal.script is not None else ()) else None
+    committed = place.is_committed(proposal.script.sources if proposal.script is not None else ())
     progress.expect(1)
-    tried = attempt(place, proposal, python, ref, progress)
+    tried = attempt(place, proposal, python, Where.WORKTREE if committed else Where.COPY, progress)
     proposal, trial = tried.proposal, tried.trial
     spec = spec_of(proposal, trial)
     done = Initialised(proposal, tuple(found), table_of(spec, place.source), trial=trial)
@@ -120,7 +133,15 @@ def initialise(start: Path, request: InitRequest, tell: Callable[[Said], None], 
     if trial.error is not None:
         return replace(done, said=tuple(story.said))
     text, config = with_pipeline(place, spec, python)
-    return _kept(place, config, text, replace(done), request, story, tried.ref, progress)
+    ref = "HEAD" if tried.where is Where.WORKTREE else None
+    if (
+        ref is None
+        and request.golden
+        and (over := [path for path in trial.created if os.path.lexists(place.root / path)])
+    ):
+        story.add(overwritten(over))
+        return replace(done, said=tuple(story.said), spoiled=True)
+    return _kept(place, config, text, done, request, story, ref, progress)
 
 
 def _kept(

@@ -70,7 +70,6 @@ def tried_said(tried: Tried) -> Iterator[Said]:
     """How the last try went."""
     trial, proposal = tried.trial, tried.proposal
     seed = f", the seed by `{proposal.seed_arg}`" if proposal.seed_arg else ""
-    where = "in a worktree of the last commit" if tried.ref is not None else "in place"
     if trial.error is not None:
         said = f"{trial.error.message}\n{_last_lines(trial.error.output)}".rstrip()
         yield Said.wrong("tried", said, _remedy(trial, proposal))
@@ -78,7 +77,7 @@ def tried_said(tried: Tried) -> Iterator[Said]:
     ranks = f" on {plural(trial.ranks, 'rank')}" if trial.ranks > 1 else ""
     measured = f"{trial.seconds:.1f} s, {plural(trial.steps, 'training step')}{ranks}, {plural(trial.events, 'event')}"
     again = f", at the {_ordinal(tried.tries)} try" if tried.tries > 1 else ""
-    yield Said.fine("tried", f"{proposal.run}{seed}: {measured}, {where}{again}")
+    yield Said.fine("tried", f"{proposal.run}{seed}: {measured}, {tried.where.value}{again}")
 
 
 def _ordinal(number: int) -> str:
@@ -162,6 +161,14 @@ def _written(place: Place, proposal: Proposal, trial: Trial) -> Iterator[Said]:
         else "Give the script an option for it, and write `{tmp}`, a fresh directory of each run, into `run`."
     )
     yield Said.note("outputs", f"it writes {shown}{more} into the tree.{danger}", remedy)
+
+
+def overwritten(paths: Sequence[str]) -> Said:
+    """Why no golden is learned in place."""
+    return Said.wrong(
+        "golden", f"not learned: runs would write over {', '.join(f'`{path}`' for path in paths[:_PATHS])}",
+        "Commit what is there, so that it can be learned in a worktree; or let the script write somewhere else.",
+    )  # fmt: skip
 
 
 def golden_said(item: Relearned) -> Said:

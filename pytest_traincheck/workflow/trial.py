@@ -12,7 +12,7 @@ from pytest_traincheck.launch.footprint import Footprint, together
 from pytest_traincheck.launch.limit import Limit, reached
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus, execute
-from pytest_traincheck.launch.sides import CheckedOutSide, open_side, resolve_side, separation
+from pytest_traincheck.launch.sides import CheckedOutSide, separation
 from pytest_traincheck.launch.untracked import find_missing
 from pytest_traincheck.observing import extensions
 from pytest_traincheck.redaction import redacted
@@ -21,6 +21,7 @@ from pytest_traincheck.scripts.proposal import STEPS, Proposal, redirected
 from pytest_traincheck.trace import load_run
 from pytest_traincheck.trace.errors import TraceError
 from pytest_traincheck.workflow.starting import Place
+from pytest_traincheck.workflow.trial_tree import Where, trial_tree
 
 MOST_STEPS = 32
 """A training that is longer gets a limit of its own."""
@@ -51,45 +52,61 @@ class Trial:
 
     @property
     def created(self) -> tuple[str, ...]:
-        """Paths that it created in its tree, relative to that."""
+        """Paths that it created or changed in its tree, relative to that."""
         return tuple(path for one in self.written for path in (*one.created, *one.changed))
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Those that were there before, and those that it deleted."""
+        return tuple(path for one in self.written for path in (*one.changed, *one.deleted))
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What is left when trying is over: the pipeline as it works now, and how the last try of it went."""
+    """What is left when trying is over: the pipeline as it works now, and how and where the last try of it went."""
 
     proposal: Proposal
     trial: Trial
-    ref: str | None = None
-    """The commit that it was tried at; None: the working tree."""
+    where: Where = Where.PLACE
     tries: int = 1
 
 
-def attempt(place: Place, proposal: Proposal, python: str | None, ref: str | None, progress: Progress) -> Tried:
+def attempt(place: Place, proposal: Proposal, python: str | None, where: Where, progress: Progress) -> Tried:
     """Try a pipeline, mend what a try shows how to mend, and try again, a few times at most.
 
-    `ref` is the commit that it is tried at, in a worktree, so that nothing of the user's is written to; None for the
-    working tree itself. Raises `SideError` when no worktree can be made.
+    Raises `SideError` when no worktree can be made.
     """
     tries = 0
+    dropped: set[str] = set()
     while True:
         tries += 1
-        trial = run_once(place, proposal, python, ref, progress)
-        better = mended(proposal, trial)
+        trial, where = run_once(place, proposal, python, where, progress)
+        better = mended(proposal, trial, frozenset(dropped))
         if tries >= _MOST_TRIES or (better is None and not trial.outside):
-            return Tried(shortened(proposal, trial), trial, ref, tries)
-        # What lies beside the tree is where the script looks for it only as long as the script lies where it does.
-        proposal, ref = (proposal, None) if better is None else (better, ref)
+            return Tried(shortened(proposal, trial), trial, where, tries)
+        if better is None:
+            # What lies beside the tree is where the script looks for it only as long as the script lies where it does.
+            where = Where.PLACE
+        else:
+            dropped |= {*proposal.link} - {*better.link}
+            proposal = better
 
 
-def mended(proposal: Proposal, trial: Trial) -> Proposal | None:
-    """The pipeline without what went wrong in a try; None where nothing did, or nobody knows how to mend it."""
+def mended(proposal: Proposal, trial: Trial, dropped: frozenset[str] = frozenset()) -> Proposal | None:
+    """The pipeline without what went wrong in a try; None where nothing did, or nobody knows how to mend it.
+
+    Untracked paths that it writes over are none of its data. Once `dropped` they do not come back.
+    """
     if trial.error is not None:
-        if trial.missing and trial.missing not in proposal.link:
+        if trial.missing and trial.missing not in {*proposal.link, *dropped}:
             return replace(proposal, link=(*proposal.link, trial.missing))
         return None
-    return redirected(proposal, trial.created) if trial.created else None
+    over = {name for name in proposal.link for path in trial.changed if path == name or path.startswith(f"{name}/")}
+    read = tuple(name for name in proposal.link if name not in over)
+    better = redirected(proposal, trial.created) if trial.created else None
+    if not over:
+        return better
+    return replace(better or proposal, link=read)
 
 
 def shortened(proposal: Proposal, trial: Trial) -> Proposal:
@@ -97,20 +114,21 @@ def shortened(proposal: Proposal, trial: Trial) -> Proposal:
     return proposal if trial.ended or trial.error is not None else replace(proposal, steps=proposal.steps or STEPS)
 
 
-def run_once(place: Place, proposal: Proposal, python: str | None, ref: str | None, progress: Progress) -> Trial:
+def run_once(
+    place: Place, proposal: Proposal, python: str | None, where: Where, progress: Progress
+) -> tuple[Trial, Where]:
     """Run a pipeline with the probe, for a limited time. A run that fails is an error in the result."""
     with ExitStack() as stack:
-        here = stack.enter_context(open_side(resolve_side(str(place.root), place.root)))
-        side = here if ref is None else stack.enter_context(open_side(resolve_side(ref, place.root), proposal.link))
+        tree = stack.enter_context(trial_tree(place, proposal.link, where))
         run_dir = stack.enter_context(scratch_directory("init")) / "run"
-        request = _request(proposal, side, here, run_dir, python)
+        request = _request(proposal, tree.side, tree.here, run_dir, python)
         progress.start(f"trying: {redacted(proposal.run)}")
         try:
             outcome = execute(request, progress.update)
         finally:
             progress.finish("")
         progress.ran()
-        return _judged(outcome, request)
+        return _judged(outcome, request), tree.where
 
 
 def _request(
