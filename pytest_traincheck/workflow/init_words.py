@@ -11,6 +11,7 @@ from pytest_traincheck.scripts.proposal import STEPS, Proposal, writes
 from pytest_traincheck.selftest.result import Fate, SelftestResult
 from pytest_traincheck.text import one_line, plural
 from pytest_traincheck.workflow.doctor import Finding, Level
+from pytest_traincheck.workflow.init_causes import cause
 from pytest_traincheck.workflow.refresh import Relearned
 from pytest_traincheck.workflow.refresh_text import refresh_text
 from pytest_traincheck.workflow.starting import Place
@@ -89,7 +90,8 @@ def _remedy(trial: Trial, proposal: Proposal) -> str:
     again = f"Then again, with the command as it works: traincheck init -- {proposal.run}"
     if missing_module(trial.error.output):
         again = "Then again."
-    return " ".join(filter(None, (trial.error.remedy, again)))
+    known = cause(trial.error.output, proposal) if not trial.missing else ""
+    return " ".join(filter(None, (known or trial.error.remedy, again)))
 
 
 def hints(place: Place, proposal: Proposal, trial: Trial | None) -> Iterator[Said]:

@@ -12,6 +12,7 @@ from pytest_traincheck.config import ConfigError, load
 from pytest_traincheck.launch.footprint import Footprint
 from pytest_traincheck.scripts.model import Evidence, Option, Script, Style
 from pytest_traincheck.scripts.proposal import Proposal, given, propose, script_in
+from pytest_traincheck.workflow.init_causes import cause
 from pytest_traincheck.workflow.init_config import SEEDS, spec_of, with_pipeline
 from pytest_traincheck.workflow.init_words import hints
 from pytest_traincheck.workflow.starting import covered, links, look_around
@@ -67,6 +68,24 @@ class TestWhatATryTeaches:
         proposal = propose(SCRIPT, "net")
         assert shortened(proposal, Trial(ended=True, steps=4)).steps is None
         assert shortened(proposal, Trial(ended=False, steps=32)).steps == 8
+
+
+class TestWhyItFailed:
+    @pytest.mark.parametrize(
+        ("output", "said"),
+        [
+            ("urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>", "the network"),
+            ("AssertionError: Torch not compiled with CUDA enabled", "an option: `--device`"),
+            ("FileNotFoundError: [Errno 2] No such file or directory: 'data/a.bin'", "There is no `data/a.bin`"),
+            ("ModuleNotFoundError: No module named 'sparse'", ""),
+            ("ValueError: too few rows", ""),
+        ],
+    )
+    def test_in_plain_words(self, output: str, said: str) -> None:
+        script = Script("t.py", SCRIPT.evidence, Style.OPTIONS, (Option("device", "--device", "cuda", "str"),))
+        found = cause(f"Traceback (most recent call last):\n{output}", propose(script, "net"))
+        assert said in found
+        assert bool(found) == bool(said)
 
 
 class TestCommands:
