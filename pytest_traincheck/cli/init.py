@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
-import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +10,22 @@ from pytest_traincheck.cli import options
 from pytest_traincheck.cli.doctor import render
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.cli.streams import console
-from pytest_traincheck.config import ConfigError
 from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.report.files import json_text, write_report
 from pytest_traincheck.workflow.init import Initialised, InitRequest, initialise
 
 _FORMAT = 1
-_PLAIN = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "init",
         help="find a training script, try it, configure it, learn its golden",
-        usage="traincheck init [options] [SCRIPT | -- COMMAND ...]",
+        usage="traincheck init [options] [SCRIPT] [-- COMMAND or ARGUMENTS ...]",
         description="Look for programs that train in this directory, propose a short run of the likeliest, try it, "
         "write it into the configuration, learn its golden, and plant one mistake to see it caught. SCRIPT is "
-        "another one than the likeliest; what follows -- is a command that is taken as it is.",
+        "another one than the likeliest. What follows -- are arguments of the SCRIPT, which come before those that are "
+        "proposed, or else a command that is taken as it is.",
     )
     parser.add_argument("script", nargs="?", default="", metavar="SCRIPT", help="the script (default: the likeliest)")
     parser.add_argument("--name", type=options.name, metavar="NAME", help="the name of the pipeline")
@@ -51,12 +47,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.script and arguments.command_words:
-        raise ConfigError("there is a script, and a command behind `--`. Give one of the two.")
     out = console()
     request = InitRequest(
         script=arguments.script,
-        command=_typed(arguments.command_words),
+        words=tuple(arguments.command_words),
         name=arguments.name or "",
         seed_arg=arguments.seed_arg,
         steps=arguments.steps,
@@ -74,11 +68,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         write_report(arguments.json, json_text(_document(found)), "JSON report")
     return Status.RUN_FAILED if found.failed else Status.CLEAN
-
-
-def _typed(words: Sequence[str]) -> str:
-    """The command as one line. A shell would take `{tmp}` as it is, and so do we."""
-    return " ".join(word if _PLAIN.fullmatch(word) else shlex.quote(word) for word in words)
 
 
 def _document(found: Initialised) -> dict[str, Any]:

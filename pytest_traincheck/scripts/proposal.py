@@ -21,6 +21,7 @@ _ASKED = "..."
 """Stands for what only the user knows."""
 _DULL = frozenset({"train", "main", "run", "trainer", "__main__", "cli", "training", "script", "start"})
 _PLACES = frozenset({"src", "scripts", "script", "tools", "bin", "code", "examples", "projects", "lib"})
+_PLAIN = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
 _UNUSABLE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -47,8 +48,12 @@ class Proposal:
         return None if self.seed_arg is not None else "probe"
 
 
-def propose(script: Script, name: str) -> Proposal:
-    """The pipeline for a script. Required options that have no value to propose stand as `...` in its command."""
+def propose(script: Script, name: str, more: tuple[str, ...] = ()) -> Proposal:
+    """The pipeline for a script, with `more` arguments of the user's, which come before ours.
+
+    Required options that have no value to propose stand as `...` in its command.
+    """
+    typed = {word.partition("=")[0].lstrip("+") for word in more}
     settled = {option.name for option, _ in script.settled}
     words = [script.words]
     asked: list[Option] = []
@@ -56,10 +61,13 @@ def propose(script: Script, name: str) -> Proposal:
     seed = None
     for option in script.options:
         role = role_of(option)
+        if option.name in settled or option.spelled.rstrip("=") in typed:
+            continue
         if role is Role.SEED and option.spelled:
             seed = seed or option
             continue
-        if option.name in settled:
+        if not option.spelled and more:
+            # An argument without a name has its place among those of the user.
             continue
         value = _value(option, role)
         if value is None and option.required:
@@ -69,8 +77,11 @@ def propose(script: Script, name: str) -> Proposal:
             words.append(option.with_value(value))
             lengths.setdefault(role, words[-1])
     for option, value in script.settled:
+        if option.spelled.rstrip("=").lstrip("+") in typed:
+            continue
         words.append(option.with_value(value))
         lengths.setdefault(role_of(option), words[-1])
+    words += [typed_word(word) for word in more]
     return Proposal(
         name,
         " ".join(words),
@@ -96,6 +107,11 @@ def _value(option: Option, role: Role) -> str | None:
     if role is Role.OUTPUT and "${" not in str(option.default):
         return in_tmp(option)
     return None
+
+
+def typed_word(word: str) -> str:
+    """A word as it is typed. A shell would take `{tmp}` as it is, and so do we."""
+    return word if _PLAIN.fullmatch(word) else shlex.quote(word)
 
 
 def _at_most(option: Option, most: int) -> bool:

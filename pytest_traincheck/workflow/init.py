@@ -45,10 +45,13 @@ class InitError(ValueError):
 
 @dataclass(frozen=True)
 class InitRequest:
-    """What is asked for. Without `script` and `command` the likeliest program is taken."""
+    """What is asked for. Without `script` and `words` the likeliest program is taken.
+
+    `words` are arguments of the script, and a command where there is none.
+    """
 
     script: str = ""
-    command: str = ""
+    words: tuple[str, ...] = ()
     name: str = ""
     seed_arg: str | None = None
     steps: int | None = None
@@ -56,6 +59,11 @@ class InitRequest:
     dry_run: bool = False
     golden: bool = True
     jobs: Jobs = 1
+
+    @property
+    def command(self) -> str:
+        """The command that is taken as it is; empty where there is none."""
+        return "" if self.script else " ".join(map(proposals.typed_word, self.words))
 
 
 @dataclass(frozen=True)
@@ -189,7 +197,7 @@ def _commands(place: Place, name: str, config: Config, *, learned: bool) -> tupl
     return (
         *([] if learned else [Command(f"traincheck refresh {name}", "learn its golden")]),
         Command(keep, "keep both in git, where the golden is reviewed"),
-        Command("pytest --traincheck", "in CI, before each merge"),
+        Command(f"pytest --traincheck {store}", "in CI, before each merge; without the path your own tests run, too"),
         Command(f'traincheck refresh {name} --accept ID --reason "..."', "when an incident is meant"),
     )
 
@@ -218,7 +226,7 @@ def _proposal(place: Place, found: Sequence[Script], request: InitRequest) -> Pr
         proposal = proposals.given(request.command, script, name)
     else:
         assert script is not None
-        proposal = proposals.propose(script, name)
+        proposal = proposals.propose(script, name, request.words)
     seed = request.seed_arg if request.seed_arg is not None else proposal.seed_arg
     return replace(proposal, seed_arg=seed, steps=request.steps)
 

@@ -61,9 +61,10 @@ def asked(proposal: Proposal) -> str:
     names = ", ".join(f"`{option.spelled or option.name}`" for option in proposal.asked)
     it = "it has" if len(proposal.asked) == 1 else "they have"
     assert proposal.script is not None
+    lacking = " ".join(option.with_value("...") for option in proposal.asked)
     return (
         f"{proposal.script.path} does not start without {names}, and {it} no value that could be guessed. "
-        f"Complete the command: traincheck init -- {proposal.run}"
+        f"Give what is missing: traincheck init {proposal.script.path} -- {lacking}"
     )
 
 
@@ -88,6 +89,8 @@ def _ordinal(number: int) -> str:
 def _remedy(trial: Trial, proposal: Proposal) -> str:
     assert trial.error is not None
     again = f"Then again, with the command as it works: traincheck init -- {proposal.run}"
+    if proposal.script is not None:
+        again = f"Then again, with the arguments that it lacks: traincheck init {proposal.script.path} -- ..."
     if missing_module(trial.error.output):
         again = "Then again."
     known = cause(trial.error.output, proposal) if not trial.missing else ""

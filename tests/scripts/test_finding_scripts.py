@@ -298,6 +298,13 @@ if __name__ == "__main__":
         assert " trainer.max_epochs=2 " in command
         assert " +trainer.limit_train_batches=4 " in command
 
+    def test_arguments_of_the_user_come_first(self, repository: Repository) -> None:
+        repository.write("train.py", self.MAIN)
+        repository.write("conf/top.yaml", "max_steps: 900\nbatch_size: 128\nseed: 1\n")
+        found = propose(repository.only(), "net", ("max_steps=20", "+extra=1", "seed=7"))
+        assert found.run == "python train.py batch_size=8 hydra.run.dir={tmp} max_steps=20 +extra=1 seed=7"
+        assert found.seed_by == "probe"
+
 
 class TestLibraries:
     def test_a_trainer_with_a_parser_of_the_script(self, repository: Repository) -> None:
