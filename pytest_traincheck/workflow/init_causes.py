@@ -24,8 +24,12 @@ _DEVICE = frozenset({"device", "cuda", "gpu", "gpus", "cpu", "accelerator", "bac
 
 def cause(output: str, proposal: Proposal) -> str:
     """What to do about the failure of a run with this output; empty where its last lines say all that is known."""
-    if missing_module(output):
-        return ""
+    if module := missing_module(output):
+        own = proposal.script.sources if proposal.script is not None else ()
+        if module in {path.partition("/")[0].removesuffix(".py") for path in own}:
+            return ""
+        # A library that starts the script may have said it in the middle of what it says of itself.
+        return f"Install `{module}` for that interpreter, or name another one with `python` in the configuration."
     if _NETWORK.search(output):
         return (
             "It wanted something from the network that was not to be had. Let it download once before, or give it a "

@@ -77,12 +77,14 @@ class TestWhyItFailed:
             ("urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>", "the network"),
             ("AssertionError: Torch not compiled with CUDA enabled", "an option: `--device`"),
             ("FileNotFoundError: [Errno 2] No such file or directory: 'data/a.bin'", "There is no `data/a.bin`"),
-            ("ModuleNotFoundError: No module named 'sparse'", ""),
+            ("ModuleNotFoundError: No module named 'sparse'", "Install `sparse`"),
+            ("ModuleNotFoundError: No module named 't'", ""),
             ("ValueError: too few rows", ""),
         ],
     )
     def test_in_plain_words(self, output: str, said: str) -> None:
-        script = Script("t.py", SCRIPT.evidence, Style.OPTIONS, (Option("device", "--device", "cuda", "str"),))
+        device = Option("device", "--device", "cuda", "str")
+        script = Script("t.py", SCRIPT.evidence, Style.OPTIONS, (device,), ("t.py",))
         found = cause(f"Traceback (most recent call last):\n{output}", propose(script, "net"))
         assert said in found
         assert bool(found) == bool(said)
