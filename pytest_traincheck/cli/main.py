@@ -20,6 +20,7 @@ from pytest_traincheck.cli import (
     diff,
     doctor,
     infer,
+    init,
     listing,
     moments,
     options,
@@ -39,8 +40,8 @@ from pytest_traincheck.launch.termination import exit_on_termination
 from pytest_traincheck.workflow import INPUT_ERRORS
 
 COMMANDS = (
-    audit, compare, check, refresh, accept, listing, doctor, diff, show, run, watch, collect, infer, trace, replay,
-    bisect, selftest, upgrade
+    init, audit, compare, check, refresh, accept, listing, doctor, diff, show, run, watch, collect, infer, trace,
+    replay, bisect, selftest, upgrade
 )  # fmt: skip
 
 _DESCRIPTION = """\

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 MOMENTS = {
+    "begin": ("init",),
     "without a golden": ("audit",),
     "learn what is right": ("refresh", "show", "diff", "list"),
     "check a change": ("check", "compare", "accept", "replay", "bisect", "upgrade"),

@@ -197,8 +197,8 @@ def with_seed_argument(words: Sequence[str]) -> list[str]:
 
 
 def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words of `traincheck run` and `audit`, and those behind `--`: the command that is run, with its options."""
-    if list(words[:1]) not in (["run"], ["audit"]) or "--" not in words:
+    """The words of `traincheck run`, `audit` and `init`, and those behind `--`: a command with its options."""
+    if list(words[:1]) not in (["run"], ["audit"], ["init"]) or "--" not in words:
         return list(words), []
     place = list(words).index("--")
     return list(words[:place]), list(words[place + 1 :])

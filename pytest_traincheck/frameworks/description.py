@@ -80,3 +80,29 @@ class Framework:
     """Samplers, as `MODULE.CLASS`, that share out or leave out what comes from the one in them, in its order."""
     observations: tuple[Observation, ...] = ()
     """Functions of the library that are observed wherever it is loaded: those that save or load what models hold."""
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """What programs that train with a library look like from outside, as their source says it."""
+
+    libraries: tuple[str, ...]
+    """The names by which it is imported."""
+    trains: str
+    """The method that trains: `fit`."""
+    trainers: tuple[str, ...] = ("Trainer",)
+    """How the names of the classes end that have it."""
+    clis: tuple[str, ...] = ()
+    """Classes that read the command line and train as soon as they are made."""
+    command: str = ""
+    """The first word of a program of `clis` that means training."""
+    seed: str = ""
+    """The option of such a program that seeds."""
+    short: tuple[tuple[str, str], ...] = ()
+    """Arguments of a trainer that make a run short and let it go through all that it does twice."""
+    directory: str = ""
+    """The argument of a trainer that says where it writes."""
+    settings: tuple[str, ...] = ()
+    """How the names of classes end whose fields become options of the program."""
+    fields: tuple[tuple[str, object], ...] = ()
+    """Those of their fields that matter for a short run, each with its default."""

@@ -43,7 +43,7 @@ def find_missing(stderr: str, cwd: Path, tree: CopyOf) -> Missing | None:
             original = Path(os.path.normpath(tree.original / relative))
             if os.path.lexists(looked_for) or not os.path.lexists(original):
                 continue
-            untracked = _untracked(tree.original, relative)
+            untracked = untracked_part(tree.original, relative)
             if untracked is not None:
                 return Missing(original, untracked)
     return None
@@ -61,7 +61,7 @@ def _paths(line: str) -> Iterator[str]:
         yield word.strip("'\"`,;:()[]")
 
 
-def _untracked(directory: Path, relative: str) -> str | None:
+def untracked_part(directory: Path, relative: str) -> str | None:
     """The topmost part of a path of which git tracks nothing; None for a tracked path, empty for one outside."""
     parts = Path(relative).parts
     if not parts or parts[0] == "..":
@@ -83,7 +83,7 @@ def untracked_words(command: str, cwd: Path, root: Path) -> list[str]:
         for text in {word.strip("'\""), word.rpartition("=")[2].strip("'\"")} - {""}:
             place = Path(os.path.normpath(cwd / text))
             if os.path.lexists(place):
-                name = _untracked(root, os.path.relpath(place, root))
+                name = untracked_part(root, os.path.relpath(place, root))
                 if name and name not in found:
                     found.append(name)
     return found

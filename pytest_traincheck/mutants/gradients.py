@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.nn.utils.clip_grad
+from torch.nn.modules.module import register_module_forward_hook
 
 from .mutation import Mutation, plants
 from .patching import Entries, Function, around_optimizer_steps, replace, replace_all
@@ -151,7 +152,9 @@ def _output_detached(mutation: Mutation) -> None:
     chosen: list[torch.nn.Module] = []
 
     def cut(module: torch.nn.Module, inputs: Any, output: Any) -> Any:
-        if not (isinstance(output, torch.Tensor) and output.requires_grad and module.training):
+        if module is not chosen[0] or not (isinstance(output, torch.Tensor) and output.requires_grad):
+            return None
+        if not module.training:
             return None
         return output.detach() if mutation.here() else None
 
@@ -162,7 +165,8 @@ def _output_detached(mutation: Mutation) -> None:
             # With a single layer nothing would be left to train, which no script survives.
             if len(trained) > 1:
                 chosen.append(trained[0])
-                trained[0].register_forward_hook(cut)
+                # A hook of its own would be part of the model: one that is pickled as a whole could not be saved.
+                register_module_forward_hook(cut)
         return call(*args, **kwargs)
 
     Entries(behave)

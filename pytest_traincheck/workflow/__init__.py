@@ -16,6 +16,7 @@ from pytest_traincheck.workflow.accept import AcceptError
 from pytest_traincheck.workflow.check import check_stored, read_stored
 from pytest_traincheck.workflow.check_against import check_live
 from pytest_traincheck.workflow.compare import CompareRequest, compare
+from pytest_traincheck.workflow.init import InitError
 from pytest_traincheck.workflow.refresh import Refresh, Relearned, refresh, relearn
 from pytest_traincheck.workflow.refresh_intent import Acceptance, UnknownIncidentError
 from pytest_traincheck.workflow.runs import ArtifactsError
@@ -28,6 +29,7 @@ INPUT_ERRORS = (
     ConfigError,
     ForeignDirectoryError,
     GoldenError,
+    InitError,
     PackError,
     PluginError,
     ScratchError,

@@ -16,7 +16,7 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.jobs import AUTO, Jobs
 from pytest_traincheck.launch.metadata import read_environment
 from pytest_traincheck.launch.progress import Progress
-from pytest_traincheck.launch.sides import open_side, resolve_side
+from pytest_traincheck.launch.sides import open_side, resolve_side, separation
 from pytest_traincheck.mutants import tally
 from pytest_traincheck.mutants.catalogue import CENSUS
 from pytest_traincheck.mutants.kind import Kind
@@ -26,6 +26,7 @@ from pytest_traincheck.selftest.result import SelftestResult
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.infer import learn_side
 from pytest_traincheck.workflow.overlap import Overlap
+from pytest_traincheck.workflow.plans import plan_of
 from pytest_traincheck.workflow.policy import rules_of
 from pytest_traincheck.workflow.runs import (
     CANDIDATE,
@@ -46,12 +47,18 @@ UNCHANGED = "unchanged"
 
 @dataclass(frozen=True)
 class SelftestRequest:
-    """What is asked of a selftest. `kinds` are globs for names of kinds, none for all; `jobs` is for mutants."""
+    """What is asked of a selftest. `kinds` are globs for names of kinds, none for all; `jobs` is for mutants.
+
+    `ref` is the commit whose code is run; None for the working tree.
+    """
 
     kinds: tuple[str, ...] = ()
     floor: float | None = None
     jobs: Jobs = AUTO
     artifacts: Path | None = None
+    most: int | None = None
+    """How many mistakes are planted at most, of those that have a place; None for all."""
+    ref: str | None = None
 
 
 def chosen_kinds(globs: Sequence[str]) -> tuple[Kind, ...]:
@@ -89,23 +96,12 @@ def selftest(
     started = time.monotonic()
     with ExitStack() as stack:
         space = stack.enter_context(workspace(request.artifacts, spec.name))
-        side = stack.enter_context(open_side(resolve_side(str(config.root), config.root)))
-        plan = SidePlan(
-            side=CANDIDATE,
-            command=spec.run,
-            cwd=side.path / spec.cwd,
-            commit=side.commit,
-            python=config.candidate_python or config.python,
-            seed_arg=spec.seed_arg,
-            seed_env=spec.seed_env,
-            seed_by=spec.seed_by,
-            steps=spec.steps,
-            env=spec.env,
-            timeout=spec.timeout,
-            source_root=side.root,
-            watched=side.watched,
-            alone=spec.alone,
-        )
+        here = stack.enter_context(open_side(resolve_side(str(config.root), config.root)))
+        side = here
+        if request.ref is not None:
+            side = stack.enter_context(open_side(resolve_side(request.ref, config.root), spec.link))
+        source_root, forbidden = separation(side, here)
+        plan = replace(plan_of(config, spec, side, CANDIDATE), source_root=source_root, forbidden_roots=forbidden)
         try:
             source = _source(config, spec, plan, space, engine, progress)
             run = record(
@@ -133,7 +129,10 @@ def selftest(
         )
         if unchanged.incidents or unchanged.errors:
             return SelftestResult(unchanged, notes=source.notes, floor=request.floor)
-        mutants = run_all(bench, kinds, tally.read(run.run_dir), request.jobs, progress)
+        places = tally.read(run.run_dir)
+        if request.most is not None:
+            kinds = tuple(kind for kind in kinds if places.get(kind.name))[: request.most]
+        mutants = run_all(bench, kinds, places, request.jobs, progress)
     return SelftestResult(unchanged, mutants, time.monotonic() - started, source.notes, request.floor)
 
 

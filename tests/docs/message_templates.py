@@ -11,6 +11,7 @@ from pathlib import Path
 ERRORS = frozenset(
     {
         "AcceptError",
+        "InitError",
         "UnknownIncidentError",
         "ConfigError",
         "GoldenError",

@@ -79,6 +79,19 @@ def test_options_exist(page: Path) -> None:
     known |= {"--junitxml", "--lf", "--collect-only", "--dist", "--nproc-per-node", "--run", "--steps", "--batch-size"}
     known |= {"--unshallow", "--all", "--detach", "--write-faults", "--deselect", "--hf-token", "--pad-token"}
     known |= {"--save", "--resume", "--ckpt"}
+    # of the repositories of docs/guides/first-hour.md, up to the first `_`
+    known |= {
+        "--work-dir",
+        "--num-workers",
+        "--max-steps",
+        "--base",
+        "--data",
+        "--device",
+        "--dtype",
+        "--eval",
+        "--trainer",
+    }
+    known |= {"--num", "--output"}
     for benchmark in ("audit.py", "audit_peers.py", "detection.py", "histories.py", "public.py", "unseen.py"):
         known |= set(OPTION.findall((ROOT / "benchmarks" / benchmark).read_text(encoding="utf-8")))
     # What was tried with commands of users stands in the generated part of a page.
