@@ -56,18 +56,18 @@ static Call *part_begins(Part *self, Core *core, ThreadState *state, PyObject *c
     Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL, *call = NULL;
     PyObject *number, *args, *api = self->api != Py_None ? self->api : learnt(self->apis, given[0]);
     int method = self->which == ZERO_GRAD;
-    long long opt;
+    long long opt = 0;
     if (api == NULL || state->in_step || (outer != NULL && (Py_TYPE(outer) != CallType || outer->api == api))) return NULL;
-    if (!is_steady(core, state)) return NULL;
     number = number_of(core, api);
-    if (number == NULL || !is_ready(self, core, given[0], number, outer != NULL ? outer->mod : 0, &opt)) return NULL;
-    args = PyTuple_New(count);
+    /* Made first: what may collect garbage, and so run code of the user's, comes before anything is asked. */
+    args = number == NULL ? NULL : PyTuple_New(count);
     if (args == NULL) return NULL;
     for (index = 0; index < count; index++) {
         Py_INCREF(given[index]);
         PyTuple_SetItem(args, index, given[index]);
     }
-    call = begin(core, state, api, number, key_of_arguments(given + method, count - method, NULL, NULL), 1, 0);
+    if (is_steady(core, state) && is_ready(self, core, given[0], number, outer != NULL ? outer->mod : 0, &opt))
+        call = begin(core, state, api, number, key_of_arguments(given + method, count - method, NULL, NULL), 1, 0);
     if (call != NULL) {
         call->opt = opt;
         keep(&call->family, self->family);
