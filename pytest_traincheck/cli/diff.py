@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from pytest_traincheck.cli import options
 from pytest_traincheck.cli.goldens import golden_named
 from pytest_traincheck.cli.status import Status
+from pytest_traincheck.cli.streams import detail
+from pytest_traincheck.detail import Detail
 from pytest_traincheck.golden.diff import diff
 from pytest_traincheck.golden.diff_text import render_diff
 
@@ -14,9 +17,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("diff", help="what changed between two goldens, as prose")
     parser.add_argument("old", metavar="OLD", help="golden file, or name of a configured pipeline")
     parser.add_argument("new", metavar="NEW", help="golden file, or name of a configured pipeline")
+    options.add_config(parser)
     parser.set_defaults(handle=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    print(render_diff(diff(golden_named(arguments.old), golden_named(arguments.new))).rstrip("\n"))
+    old, new = (golden_named(text, arguments.config) for text in (arguments.old, arguments.new))
+    text = render_diff(diff(old, new)).rstrip("\n")
+    print(text.partition("\n")[0] if detail() is Detail.BRIEF else text)
     return Status.CLEAN

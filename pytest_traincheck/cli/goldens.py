@@ -10,12 +10,14 @@ from pytest_traincheck.golden.store import golden_path
 from pytest_traincheck.relations.stored import read_golden
 
 
-def golden_named(text: str) -> Golden:
-    """The golden in the file `text`, or of the configured pipeline `text`. Raises `GoldenError`."""
+def golden_named(text: str, file: Path | None = None) -> Golden:
+    """The golden in the file `text`, or of the pipeline `text` that the configuration, or the one in `file`, has.
+    Raises `GoldenError`.
+    """
     path = Path(text)
     if not path.exists() and path.name == text:
         try:
-            config = load(Path.cwd())
+            config = load(Path.cwd(), file)
         except ConfigError:
             # Then only a file can be meant, and reading it says what is wrong.
             return read_golden(path)

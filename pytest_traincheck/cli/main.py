@@ -28,12 +28,14 @@ from pytest_traincheck.cli import (
     run,
     selftest,
     show,
+    speech,
     trace,
     upgrade,
     watch,
 )
 from pytest_traincheck.cli.status import Status
-from pytest_traincheck.cli.streams import complain, let_go_of_stdout, printable_output
+from pytest_traincheck.cli.streams import complain, detail, let_go_of_stdout, printable_output, speaking
+from pytest_traincheck.detail import Detail
 from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.launch.termination import exit_on_termination
 from pytest_traincheck.workflow import INPUT_ERRORS
@@ -67,6 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     for command in COMMANDS:
         command.add(commands)
+    speech.add(commands)
     return parser
 
 
@@ -81,10 +84,17 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `traincheck` with `argv` (the process's own arguments unless given) and return the exit status."""
     arguments = parse(sys.argv[1:] if argv is None else argv)
+    with speaking(speech.voice_of(arguments)):
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     try:
         with exit_on_termination(), printable_output():
             return int(arguments.handle(arguments))
     except INPUT_ERRORS as error:
+        if detail() is Detail.FULL:
+            traceback.print_exc()
         complain(error)
         return Status.BAD_INPUT
     except BrokenPipeError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import sys
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -29,7 +30,7 @@ from pytest_traincheck.pytest_plugin.notes import is_complete, notes
 from pytest_traincheck.pytest_plugin.progress import progress_of
 from pytest_traincheck.pytest_plugin.refreshing import RefreshSession
 from pytest_traincheck.pytest_plugin.selection import Reported, failure_of
-from pytest_traincheck.pytest_plugin.settings import Settings, settings_of
+from pytest_traincheck.pytest_plugin.settings import Settings, old_names, settings_of
 from pytest_traincheck.relations import relations
 from pytest_traincheck.report import reporter
 from pytest_traincheck.report.errors import ReportError
@@ -43,6 +44,8 @@ WORKER_KEY = "traincheck"
 def register(config: pytest.Config) -> None:
     """Switch traincheck on for this session. Raises `pytest.UsageError` for a configuration that cannot be used."""
     settings = settings_of(config)
+    for name in old_names(config) if not hasattr(config, "workerinput") else ():
+        print(f"traincheck: note: {name}", file=sys.stderr)
     _take_relations(config)
     try:
         loaded = load(config.rootpath)
@@ -335,11 +338,11 @@ class Session:
 
             write_json(self.settings.json, results)
             self.written.append(f"JSON: {self.settings.json}")
-        if self.settings.report is not None:
+        if self.settings.html is not None:
             from pytest_traincheck.report.html import write_html
 
-            write_html(self.settings.report, results)
-            self.written.append(f"report: {self.settings.report}")
+            write_html(self.settings.html, results)
+            self.written.append(f"report: {self.settings.html}")
         if results:
             from pytest_traincheck.report.github_step import publish
 

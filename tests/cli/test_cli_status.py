@@ -108,7 +108,7 @@ def test_without_artifacts_nothing_is_left(project, fake):
         (("check", "--golden", "nowhere"), "`nowhere` is no directory"),
         (("check", "--config", "nowhere.toml"), "nowhere.toml"),
         (("refresh", "nett"), "no pipeline 'nett'"),
-        (("refresh", "--ref", "nowhere"), "`nowhere` is no directory"),
+        (("refresh", "--golden", "nowhere"), "`nowhere` is no directory"),
         (("diff", "nowhere.jsonl", "net"), "There is no golden at nowhere.jsonl"),
         (("show", "nowhere.jsonl"), "There is no golden at nowhere.jsonl"),
         (("trace", "nowhere"), "nowhere"),

@@ -219,7 +219,7 @@ def test_under_xdist_everything_arrives_at_the_controller(project, results, dist
     pytest.importorskip("xdist")
     project.set(results["failed"]("net"))
     result = project.run_apart(
-        "--traincheck", *distribution, "--traincheck-json=out.json", "--traincheck-report=out.html", "--junitxml=j.xml"
+        "--traincheck", *distribution, "--traincheck-json=out.json", "--traincheck-html=out.html", "--junitxml=j.xml"
     )
     result.assert_outcomes(passed=6, failed=2, skipped=1)
     result.stdout.fnmatch_lines(
@@ -238,7 +238,7 @@ def test_under_xdist_everything_arrives_at_the_controller(project, results, dist
 
 def test_json_and_report_are_written(project, results):
     project.set(results["failed"]("net"))
-    project.run("--traincheck", NET, "--traincheck-json=deep/out.json", "--traincheck-report=out.html")
+    project.run("--traincheck", NET, "--traincheck-json=deep/out.json", "--traincheck-html=out.html")
     assert json.loads((project.root / "deep" / "out.json").read_text())["pipeline"] == "net"
     assert "zero_grad was never called" in (project.root / "out.html").read_text()
 
@@ -324,3 +324,18 @@ def test_a_format_that_nobody_gives_is_wrong_use_before_anything_runs(project):
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: traincheck_write: no format of report is named 'titles'.*"])
     assert project.runs == []
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (["--traincheck-report=out.html"], "--traincheck-report is called --traincheck-html now"),
+        (["-o", "traincheck_report=out.html"], "traincheck_report is called traincheck_html now"),
+    ],
+    ids=["option", "ini"],
+)
+def test_the_name_of_before_works_and_says_so_once(project: Project, how: list[str], said: str) -> None:
+    result = project.run("--traincheck", *how)
+    assert (project.root / "out.html").exists()
+    assert result.stderr.str().count("traincheck: note:") == 1
+    result.stderr.fnmatch_lines([f"traincheck: note: {said}"])
