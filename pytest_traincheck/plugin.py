@@ -88,11 +88,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "traincheck(pipeline): trains, and is checked against its golden or ready-made rules"
+    )
     asked = ("traincheck", "traincheck_refresh", "traincheck_audit")
     if any(config.getoption(name) or config.getini(name) for name in asked):
         from pytest_traincheck.pytest_plugin.session import register
 
         register(config)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tests that train can be selected, or left out, with `-m`."""
+    if not {"traincheck", "audit"}.isdisjoint(getattr(item, "fixturenames", ())):
+        item.add_marker("traincheck")
 
 
 @pytest.fixture

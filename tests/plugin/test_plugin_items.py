@@ -214,7 +214,11 @@ def test_junit_carries_ids_step_rank_and_sentence(project, results):
     assert cases["torch.nn.Linear"].find("skipped") is not None
 
 
-@pytest.mark.parametrize("distribution", [("-n2", "--dist=loadfile"), ("-n2",)])
+@pytest.mark.parametrize(
+    "distribution",
+    [("-n2", "--dist=loadfile"), ("-n2",), ("-n2", "--dist=worksteal"), ("-n2", "--dist=loadgroup")],
+    ids=" ".join,
+)
 def test_under_xdist_everything_arrives_at_the_controller(project, results, distribution):
     pytest.importorskip("xdist")
     project.set(results["failed"]("net"))
@@ -223,7 +227,12 @@ def test_under_xdist_everything_arrives_at_the_controller(project, results, dist
     )
     result.assert_outcomes(passed=6, failed=2, skipped=1)
     result.stdout.fnmatch_lines(
-        ["*= traincheck =*", "1. zero_grad was never called", "*= FAILURES =*", "1. zero_grad was never called"]
+        [
+            "*= traincheck =*",
+            "1. zero_grad was never called",
+            "*= FAILURES =*",
+            "incident 1, see above under traincheck",
+        ]
     )
     result.stdout.fnmatch_lines([f"FAILED {ALL[2]} - step 1: zero_grad was never called"])
     content = json.loads((project.root / "out.json").read_text())
@@ -232,8 +241,7 @@ def test_under_xdist_everything_arrives_at_the_controller(project, results, dist
     assert (project.root / "out.html").stat().st_size > 0
     names = {item.get("name") for item in ElementTree.parse(project.root / "j.xml").iter("property")}
     assert {"traincheck_invariants", "traincheck_step", "traincheck_rank", "traincheck_sentence"} <= names
-    if "--dist=loadfile" in distribution:
-        assert sorted(project.runs) == ["gan", "net"]
+    assert sorted(project.runs) == ["gan", "net"]
 
 
 def test_json_and_report_are_written(project, results):
@@ -334,7 +342,7 @@ def test_a_format_that_nobody_gives_is_wrong_use_before_anything_runs(project):
     ],
     ids=["option", "ini"],
 )
-def test_the_name_of_before_works_and_says_so_once(project: Project, how: list[str], said: str) -> None:
+def test_the_name_of_before_works_and_says_so_once(project, how, said):
     result = project.run("--traincheck", *how)
     assert (project.root / "out.html").exists()
     assert result.stderr.str().count("traincheck: note:") == 1

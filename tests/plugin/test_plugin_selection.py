@@ -49,7 +49,7 @@ def test_an_incident_in_an_item_that_was_not_selected_fails_the_session(project,
     assert result.parseoutcomes()["failed"] == 1
     assert summary_lines(result) == [NOT_SELECTED]
     result.stdout.fnmatch_lines(["net: FAILED - 1 incident*", "*= FAILURES =*", "1 incident in an item*"])
-    result.stdout.fnmatch_lines(["*= FAILURES =*", "reproduce: traincheck check net"])
+    result.stdout.fnmatch_lines(["reproduce: traincheck check net", "*= FAILURES =*"])
 
 
 @pytest.mark.parametrize("keyword", ["zero_grad", "SGD.step"])
