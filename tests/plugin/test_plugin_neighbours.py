@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+pytest_plugins = ["pytester"]
+
 NET = "golden_invariants/net.jsonl"
 COUNT = ["-p", "no:cacheprovider", "--strict-markers", "-W", "error::pytest.PytestUnknownMarkWarning"]
 
