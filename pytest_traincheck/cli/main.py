@@ -26,6 +26,7 @@ from pytest_traincheck.cli import (
     refresh,
     replay,
     run,
+    schema,
     selftest,
     show,
     speech,
@@ -42,7 +43,7 @@ from pytest_traincheck.workflow import INPUT_ERRORS
 
 COMMANDS = (
     audit, compare, check, refresh, accept, listing, doctor, diff, show, run, watch, collect, infer, trace, replay,
-    bisect, selftest, upgrade
+    bisect, selftest, upgrade, schema
 )  # fmt: skip
 
 _DESCRIPTION = """\
