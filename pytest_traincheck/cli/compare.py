@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_traincheck.check.result import Commands
 from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.config import DEFAULT_SEEDS, DEFAULT_TIMEOUT
+from pytest_traincheck.redaction import redacted_words
 from pytest_traincheck.workflow import INPUT_ERRORS, CompareRequest, compare
 from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.policy import NO_RULES
@@ -71,7 +74,13 @@ def run(arguments: argparse.Namespace) -> int:
         result = compare(request, streams.progress(), default_engine(arguments.jobs or 1))
     except INPUT_ERRORS as error:
         return output.refuse(arguments, [(request.pipeline, error)])
+    if result.incidents:
+        words = ("traincheck", *redacted_words(arguments.typed))
+        result = replace(result, commands=Commands(tuple(map(shlex.quote, words)), ()))
     output.show(result)
+    output.show_next(result)
+    if result.incidents:
+        streams.tell("if intended: nothing is stored here; give the candidate as --golden from now on")
     # A commit is run in a worktree, in the directory that corresponds to this one.
     directory = Path(request.candidate)
     return output.finish(arguments, [result], {result.pipeline: directory if directory.is_dir() else request.cwd})

@@ -79,6 +79,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     words, command = options.split_command(argv)
     arguments = build_parser().parse_args(options.with_seed_argument(words))
     arguments.command_words = command
+    arguments.typed = tuple(argv)
     return arguments
 
 

@@ -73,7 +73,8 @@ def next_steps(result: CheckResult) -> list[tuple[str, tuple[str, ...]]]:
     """The commands that reproduce a failed check and accept it, as label and words; none after a check that passed."""
     if result.commands is None:
         return []
-    return [("reproduce", result.commands.reproduce), ("if intended", result.commands.accept)]
+    steps = [("reproduce", result.commands.reproduce), ("if intended", result.commands.accept)]
+    return [(label, words) for label, words in steps if words]
 
 
 def next_lines(result: CheckResult, width: int | None = None) -> list[str]:
