@@ -32,6 +32,8 @@ class Voice:
     color: bool = True
 
 
+WIDEST = 120
+"""Columns of the longest line."""
 _USUAL = Voice()
 _voice: ContextVar[Voice] = ContextVar("voice", default=_USUAL)
 
@@ -78,8 +80,10 @@ def detail() -> Detail:
 
 
 def width() -> int:
-    """Columns of the terminal; 100 where there is none, and where `COLUMNS` says nothing else."""
-    return shutil.get_terminal_size((100, 24)).columns
+    """Columns to write in: those of the terminal, but no more than one reads with ease; 100 where there is none, and
+    `COLUMNS` says nothing else.
+    """
+    return min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
 
 
 def console() -> Console:

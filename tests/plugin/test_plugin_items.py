@@ -73,12 +73,12 @@ def test_the_cause_fails_its_consequence_points_to_it_and_the_rest_is_skipped(pr
         [
             "*= traincheck =*",
             "1. zero_grad was never called",
-            "*= FAILURES =*",
-            "1. zero_grad was never called",
             "   where:*step 1*net.head*train.py:41",
             "reproduce: traincheck check net",
             "if intended: traincheck refresh net --accept abc",
-            "follows from incident 1: zero_grad was never called",
+            "*= FAILURES =*",
+            "incident 1, see above under traincheck",
+            "follows from incident 1, see above under traincheck",
             "*SKIPPED*golden_invariants/net.jsonl:*its context never came up in this run",
             f"FAILED {ALL[2]} - step 1: zero_grad was never called",
             f"FAILED {ALL[3]} - follows from incident 1: zero_grad was never called",
@@ -103,7 +103,7 @@ def test_a_run_that_failed_fails_ran_with_the_users_output_and_skips_the_rest(pr
     project.set(results["crashed"]("net"))
     result = project.run("--traincheck", NET, "-rs")
     result.assert_outcomes(failed=1, skipped=3)
-    result.stdout.fnmatch_lines(["*exited with 1*", "Correct it.", "  | boom", "  | last line"])
+    result.stdout.fnmatch_lines(["*exited with 1*", "do:*Correct it.", "  | boom", "  | last line"])
     result.stdout.fnmatch_lines(["*the pipeline did not run*"])
 
 

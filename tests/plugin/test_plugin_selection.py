@@ -88,9 +88,9 @@ def test_a_pipeline_that_did_not_run_is_no_pass_when_its_first_item_is_not_selec
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [
+            "error:*candidate: the candidate run of `python train.py` exited with 1",
             "*= FAILURES =*",
             "The pipeline did not run, and the item that says so was not selected: ran.",
-            "candidate: the candidate run of `python train.py` exited with 1",
         ]
     )
 
