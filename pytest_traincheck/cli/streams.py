@@ -80,10 +80,14 @@ def detail() -> Detail:
 
 
 def width() -> int:
-    """Columns to write in: those of the terminal, but no more than one reads with ease; 100 where there is none, and
-    `COLUMNS` says nothing else.
+    """Columns to write text in: those of the terminal, but no more than one reads with ease; 100 where there is none
+    and `COLUMNS` says nothing else.
     """
-    return min(shutil.get_terminal_size((100, 24)).columns, WIDEST)
+    return min(_columns(), WIDEST)
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((100, 24)).columns
 
 
 def console() -> Console:
@@ -91,7 +95,7 @@ def console() -> Console:
     terminal = sys.stdout.isatty()
     return Console(
         file=styled_output() if terminal else sys.stdout,
-        width=width(),
+        width=_columns(),
         highlight=False,
         no_color=True if not terminal or not _voice.get().color else None,
     )
@@ -99,10 +103,16 @@ def console() -> Console:
 
 def show(text: Text | Table) -> None:
     """Print what is styled. Lines of a text are as wide as whoever made it wanted them."""
-    if isinstance(text, Text) and not sys.stdout.isatty():
+    if sys.stdout.isatty():
+        console().print(text)
+    elif isinstance(text, Text):
         print(text.plain)
     else:
-        console().print(text)
+        # A table is filled up with blanks, which nobody wants in a file.
+        out = console()
+        with out.capture() as plain:
+            out.print(text)
+        print("\n".join(line.rstrip() for line in plain.get().splitlines()))
 
 
 def progress() -> Progress:

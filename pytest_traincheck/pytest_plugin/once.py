@@ -15,6 +15,8 @@ import pytest
 from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.pytest_plugin.exceptions import PROPERTY as EXCEPTION
 from pytest_traincheck.pytest_plugin.items import THE_GOLDEN
+from pytest_traincheck.report.wording import consequences
+from pytest_traincheck.text import one_line
 
 _FOLLOWS = "follows from incident"
 
@@ -37,12 +39,14 @@ class Shown:
 @contextmanager
 def said_once(reporter: pytest.TerminalReporter, results: Iterable[CheckResult]) -> Iterator[None]:
     """Within the block, which prints the failures, those of pipelines whose results were shown are one line each."""
+    results = tuple(results)
     names = {result.pipeline for result in results}
+    told = {title for result in results for incident in result.incidents for title in consequences(incident)[0]}
     shortened: list[tuple[Any, Any]] = []
     for report in reporter.stats.get("failed", ()):
         if _is_shown(report, names):
             shortened.append((report, report.longrepr))
-            report.longrepr = Shown(_line(report), report.longrepr)
+            report.longrepr = Shown(_line(report, told), report.longrepr)
     try:
         yield
     finally:
@@ -56,13 +60,14 @@ def _is_shown(report: Any, names: Collection[str]) -> bool:
     return EXCEPTION in about or (about.get("traincheck_pipeline") in names)
 
 
-def _line(report: pytest.TestReport) -> str:
-    """Where the cause stands, and of a consequence what it is."""
+def _line(report: pytest.TestReport, told: Collection[str]) -> str:
+    """Where the cause stands, and of a consequence what it is where the incident has not `told` it."""
     text = str(report.longrepr)
     first, *rest = text.splitlines()
     number = dict(report.user_properties).get("traincheck_incident", "")
     if first.startswith(_FOLLOWS):
-        return "\n".join([f"{_FOLLOWS} {number}, see above under traincheck", *rest])
+        new = [line for line in rest if one_line(line.partition(": ")[2]) not in told]
+        return "\n".join([f"{_FOLLOWS} {number}, see above under traincheck", *new])
     if number:
         return f"incident {number}, see above under traincheck"
     alone = ["", THE_GOLDEN] if text.endswith(THE_GOLDEN) else []
