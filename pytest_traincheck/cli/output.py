@@ -36,7 +36,7 @@ def show_audit(found: Audit) -> None:
 
 def show_next(result: CheckResult) -> None:
     """After a failed check: the commands that reproduce it and that accept what was found."""
-    lines = next_lines(result, streams.width())
+    lines = next_lines(result, streams.columns())
     if lines:
         print("\n".join(["", *lines]))
 

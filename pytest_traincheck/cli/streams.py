@@ -83,10 +83,11 @@ def width() -> int:
     """Columns to write text in: those of the terminal, but no more than one reads with ease; 100 where there is none
     and `COLUMNS` says nothing else.
     """
-    return min(_columns(), WIDEST)
+    return min(columns(), WIDEST)
 
 
-def _columns() -> int:
+def columns() -> int:
+    """All columns of the terminal: for tables, and for commands, which are pasted and not read."""
     return shutil.get_terminal_size((100, 24)).columns
 
 
@@ -95,7 +96,7 @@ def console() -> Console:
     terminal = sys.stdout.isatty()
     return Console(
         file=styled_output() if terminal else sys.stdout,
-        width=_columns(),
+        width=columns(),
         highlight=False,
         no_color=True if not terminal or not _voice.get().color else None,
     )
