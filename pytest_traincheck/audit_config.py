@@ -9,6 +9,9 @@ from typing import Any
 
 from pytest_traincheck.toml_table import Table
 
+AUDIT_KEYS = ("packs", "steps", "allow")
+ALLOW_KEYS = ("law", "reason", "owner", "expires", "paths")
+
 DEFAULT_STEPS = 8
 DEFAULT_SECONDS = 300.0
 
@@ -42,7 +45,7 @@ class AuditConfig:
 
 def audit_config(table: Table) -> AuditConfig:
     """Reads the table. Raises `ConfigError`."""
-    table.allow(("packs", "steps", "allow"))
+    table.allow(AUDIT_KEYS)
     return AuditConfig(tuple(table.texts("packs")), _steps(table), _allow(table))
 
 
@@ -62,7 +65,7 @@ def _allow(table: Table) -> tuple[Allow, ...]:
 
 def _entry(table: Table, number: int, entry: Mapping[str, Any]) -> Allow:
     inner = Table(table.source, f"{table.prefix}allow[{number}].", entry)
-    inner.allow(("law", "reason", "owner", "expires", "paths"))
+    inner.allow(ALLOW_KEYS)
     for key, example in (("law", '"zero-grad"'), ("reason", '"gradients are kept on purpose: large batches"')):
         if key not in entry:
             raise inner.error(key, "is missing", f"Write {key} = {example}")

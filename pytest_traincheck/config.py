@@ -23,11 +23,18 @@ else:
     import tomli as tomllib
 
 __all__ = [
+    "ACCEPT_KEYS",
+    "ACCEPT_REQUIRED",
     "DEFAULT_SEEDS",
     "DEFAULT_STORE",
     "DEFAULT_TIMEOUT",
+    "ENV_NAME",
     "EXAMPLE",
+    "KEYS",
     "LONGEST_TIMEOUT",
+    "PIPELINE_KEYS",
+    "PIPELINE_NAME",
+    "POLICIES",
     "PYPROJECT",
     "SEED_BY_PROBE",
     "SIZE_LIMIT",
@@ -69,15 +76,21 @@ SIZE_LIMIT = 2**20
 LONGEST_TIMEOUT = 366 * 24 * 3600.0
 """Seconds; the system's clocks take no time that is very much longer."""
 
-_PIPELINE_KEYS = (
+KEYS = (
+    *("golden", "store", "python", "golden_python", "candidate_python", "strict", "jobs"),
+    *("pipelines", "accept", "policy", "audit"),
+)
+PIPELINE_KEYS = (
     *("run", "cwd", "seed_arg", "seed_env", "seed_by", "seeds", "vary", "env", "timeout", "steps", "link", "alone"),
 )
 _DEPTH_LIMIT = 6
 
-_POLICIES = ("fail", "warn", "off")
+ACCEPT_REQUIRED = ("invariant", "owner", "reason", "expires")
+ACCEPT_KEYS = (*ACCEPT_REQUIRED, "value")
+POLICIES = ("fail", "warn", "off")
 # The name becomes a file name in the store and a pytest node id, so it is kept to what both take everywhere.
-_PIPELINE_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,78}[A-Za-z0-9_-])?")
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+PIPELINE_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,78}[A-Za-z0-9_-])?")
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PIPELINE_HEADER = re.compile(
     r"^\s*\[\s*(?:tool\s*\.\s*traincheck\s*\.\s*)?pipelines\s*\.\s*([^\]\[]+?)\s*\]\s*(?:#.*)?$"
 )
@@ -291,21 +304,7 @@ def _config(source: Path, content: Mapping[str, Any]) -> Config:
     root = source.parent
     _check_extent(source, content)
     table = Table(source, "", content)
-    table.allow(
-        (
-            "golden",
-            "store",
-            "python",
-            "golden_python",
-            "candidate_python",
-            "strict",
-            "jobs",
-            "pipelines",
-            "accept",
-            "policy",
-            "audit",
-        ),
-    )
+    table.allow(KEYS)
     golden = table.text("golden", STORED)
     if golden.startswith("-"):
         raise table.error("golden", f"is {golden!r}, which is no git ref", 'Write "stored", a ref or "merge-base:REF"')
@@ -348,7 +347,7 @@ def _pipelines(table: Table) -> dict[str, PipelineSpec]:
     pipelines: dict[str, PipelineSpec] = {}
     by_folded: dict[str, str] = {}
     for name in table.content:
-        if not _PIPELINE_NAME.fullmatch(name):
+        if not PIPELINE_NAME.fullmatch(name):
             raise table.error(
                 name,
                 "is no usable pipeline name",
@@ -366,14 +365,14 @@ def _pipelines(table: Table) -> dict[str, PipelineSpec]:
 
 
 def _pipeline(name: str, table: Table) -> PipelineSpec:
-    table.allow(_PIPELINE_KEYS)
+    table.allow(PIPELINE_KEYS)
     if "run" not in table.content:
         raise table.error("run", "is missing", 'Write the command as you type it: run = "python train.py --steps 8"')
     seed_arg = table.optional_text("seed_arg")
     if seed_arg is not None and "{seed}" not in seed_arg:
         raise table.error("seed_arg", f"is {seed_arg!r} and lacks `{{seed}}`", 'Write seed_arg = "--seed {seed}"')
     seed_env = table.optional_text("seed_env")
-    if seed_env is not None and not _ENV_NAME.fullmatch(seed_env):
+    if seed_env is not None and not ENV_NAME.fullmatch(seed_env):
         raise table.error("seed_env", f"is {seed_env!r}, no variable name", 'Write seed_env = "SEED"')
     return PipelineSpec(
         name=name,
@@ -463,7 +462,7 @@ def _timeout(table: Table) -> float:
 
 def _environment(table: Table) -> dict[str, str]:
     for name, value in table.content.items():
-        if not _ENV_NAME.fullmatch(name):
+        if not ENV_NAME.fullmatch(name):
             raise table.error(name, "is no variable name", "Use letters, digits and `_`")
         if not isinstance(value, str):
             raise table.error(name, f"is {value!r}, not a string", f'Quote it: {name} = "{value}"')
@@ -482,11 +481,10 @@ def _accept(table: Table) -> tuple[Accept, ...]:
 
 
 def _accept_one(table: Table) -> Accept:
-    keys = ("invariant", "owner", "reason", "expires")
-    table.allow((*keys, "value"))
-    for key in keys:
+    table.allow(ACCEPT_KEYS)
+    for key in ACCEPT_REQUIRED:
         if key not in table.content:
-            raise table.error(key, "is missing", f"An accepted exception needs {', '.join(keys)}")
+            raise table.error(key, "is missing", f"An accepted exception needs {', '.join(ACCEPT_REQUIRED)}")
     expires = table.content["expires"]
     if isinstance(expires, str):
         try:
@@ -506,6 +504,6 @@ def _accept_one(table: Table) -> Accept:
 
 def _policy(table: Table) -> dict[str, str]:
     for name, value in table.content.items():
-        if value not in _POLICIES:
-            raise table.error(name, f"is {value!r}{suggest(str(value), _POLICIES)}", 'Write "fail", "warn" or "off"')
+        if value not in POLICIES:
+            raise table.error(name, f"is {value!r}{suggest(str(value), POLICIES)}", 'Write "fail", "warn" or "off"')
     return dict(table.content)

@@ -6,6 +6,7 @@ pays for this module and the names of its hooks.
 
 from __future__ import annotations
 
+from argparse import SUPPRESS
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--traincheck-accept-all", action="store_true", help="refresh: all incidents are intended")
     group.addoption("--traincheck-pipeline", action="append", metavar="NAME", help="only this pipeline (repeatable)")
-    group.addoption("--traincheck-report", metavar="FILE", help="write an HTML report")
+    group.addoption("--traincheck-html", metavar="FILE", help="write an HTML report")
+    group.addoption("--traincheck-report", metavar="FILE", help=SUPPRESS)  # its name before; says so when it is used
     group.addoption("--traincheck-json", metavar="FILE", help="write the results as JSON")
     group.addoption(
         "--traincheck-write",
@@ -76,7 +78,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("traincheck_audit", "as --traincheck-audit", type="bool", default=False)
     parser.addini("traincheck_refresh", "as --traincheck-refresh", type="bool", default=False)
     parser.addini("traincheck_pipeline", "as --traincheck-pipeline", type="args", default=[])
-    parser.addini("traincheck_report", "as --traincheck-report", default="")
+    parser.addini("traincheck_html", "as --traincheck-html", default="")
+    parser.addini("traincheck_report", "the name of traincheck_html before", default="")
     parser.addini("traincheck_json", "as --traincheck-json", default="")
     parser.addini("traincheck_write", "as --traincheck-write", type="linelist", default=[])
     parser.addini("traincheck_artifacts", "as --traincheck-artifacts", default="")
@@ -85,11 +88,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "traincheck(pipeline): trains, and is checked against its golden or ready-made rules"
+    )
     asked = ("traincheck", "traincheck_refresh", "traincheck_audit")
     if any(config.getoption(name) or config.getini(name) for name in asked):
         from pytest_traincheck.pytest_plugin.session import register
 
         register(config)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tests that train can be selected, or left out, with `-m`."""
+    if not {"traincheck", "audit"}.isdisjoint(getattr(item, "fixturenames", ())):
+        item.add_marker("traincheck")
 
 
 @pytest.fixture

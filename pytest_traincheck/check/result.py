@@ -276,7 +276,8 @@ class SideInfo:
 class Commands:
     """What to type after a failed check, as words that a shell takes as they stand.
 
-    `reproduce` runs this check of this pipeline again; `accept` says that every incident was intended.
+    `reproduce` runs this check of this pipeline again; `accept` says that every incident was intended, and is empty
+    where nothing is stored that could be changed.
     """
 
     reproduce: tuple[str, ...]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pytest_traincheck.bundle import is_bundle, open_bundle
-from pytest_traincheck.cli import options
+from pytest_traincheck.cli import options, streams
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.config import Config
 from pytest_traincheck.report.layout import wrap
@@ -40,15 +39,14 @@ def run(arguments: argparse.Namespace) -> int:
     pipeline = _pipeline(config, arguments.pipeline)
     found = resolve(arguments.ids, _document(config, pipeline, arguments.json_file), pipeline)
     done = accept(config, pipeline, found, wanted)
-    width = shutil.get_terminal_size((100, 24)).columns
     for item in found:
-        print("\n".join(wrap(f"{item.asked}: {item.title}", width, indent="  ", first="")))
+        streams.tell("\n".join(wrap(f"{item.asked}: {item.title}", streams.width(), indent="  ", first="")))
     parts = [
         f"{plural(len(rules), 'exception')} {what}"
         for rules, what in ((done.added, "added"), (done.renewed, "renewed"), (done.kept, "there already"))
         if rules
     ]
-    print(f"{config.source}: {', '.join(parts)}, until {wanted.expires}. Commit the file.")
+    streams.tell(f"{config.source}: {', '.join(parts)}, until {wanted.expires}. Commit the file.")
     return Status.CLEAN
 
 

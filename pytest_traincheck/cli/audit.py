@@ -6,12 +6,11 @@ import argparse
 from pathlib import Path
 
 from pytest_traincheck.audit_config import DEFAULT_SECONDS, DEFAULT_STEPS
-from pytest_traincheck.cli import options, output
+from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.cli.status import status_of_outcomes
 from pytest_traincheck.cli.streams import command_out
 from pytest_traincheck.config import Config, ConfigError, load, load_nearest
 from pytest_traincheck.launch import run_directory
-from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.report.audit.html import write_html
 from pytest_traincheck.report.audit.json_report import write_json
 from pytest_traincheck.report.audit.junit import write_junit
@@ -63,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         request = _request(arguments)
     except INPUT_ERRORS as error:
         return output.refuse(arguments, [("audit", error)])
-    found = audit(request, progress_for())
+    found = audit(request, streams.progress())
     output.show_audit(found)
     for path, write in ((arguments.json, write_json), (arguments.junit, write_junit), (arguments.html, write_html)):
         if path is not None:

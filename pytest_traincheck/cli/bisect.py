@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 
 from pytest_traincheck.check.result import CheckResult
-from pytest_traincheck.cli import options, output
+from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.cli.status import Status
-from pytest_traincheck.launch.progress import progress_for
+from pytest_traincheck.detail import Detail
 from pytest_traincheck.report.bisect import Tested, render_end, render_tested, write_bisect_json
 from pytest_traincheck.workflow.bisect import BisectRequest, EndFailed, bisect
 from pytest_traincheck.workflow.engine import default_engine
@@ -30,11 +29,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    width = shutil.get_terminal_size((100, 24)).columns
-
-    progress = progress_for()
+    width, progress = streams.width(), streams.progress()
 
     def tell(item: Tested | str) -> None:
+        if streams.detail() is Detail.BRIEF:
+            return
         # Each line as soon as it is known: minutes may go by between two.
         with progress.aside():
             print(render_tested(item, width) if isinstance(item, Tested) else item, flush=True)
@@ -48,7 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
         failed = failure.result if isinstance(failure, EndFailed) else _failed(arguments.name, failure)
         output.show(failed)
         return Status.RUN_FAILED
-    print(f"\n{render_end(report, width)}")
+    streams.tell("")
+    print(render_end(report, width, streams.detail()))
     if arguments.json is not None:
         write_bisect_json(arguments.json, report)
     return Status.INCIDENTS if report.first_bad is not None else Status.RUN_FAILED

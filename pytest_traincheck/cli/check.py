@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 
 from pytest_traincheck.check.result import CheckResult
-from pytest_traincheck.cli import options, output
+from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.config import STORED, Config, PipelineSpec
 from pytest_traincheck.golden.errors import GoldenError
-from pytest_traincheck.launch.progress import Progress, progress_for
+from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import SideError, resolve_side
 from pytest_traincheck.workflow import INPUT_ERRORS, check_live, check_stored, read_stored
 from pytest_traincheck.workflow.engine import default_engine
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     if errors := _bad_goldens(config, specs, golden):
         return output.refuse(arguments, errors)
     results: list[CheckResult] = []
-    progress = progress_for()
+    progress = streams.progress()
     with closing(_check(arguments, config, specs, golden, progress)) as found:
         for spec in specs:
             try:
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
             results.append(result)
     if not arguments.names:
         for note in needless(config, results, today()):
-            print(f"note: {note}")
+            streams.tell(f"note: {note}")
     if (exceptions := _exceptions(config, golden, results, everything=not arguments.names)) is not None:
         print()
         output.show(exceptions)

@@ -7,12 +7,11 @@ import json
 from pathlib import Path
 
 from pytest_traincheck.check.result import CheckResult, RunError
-from pytest_traincheck.cli import options, output
+from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.config import DEFAULT_TIMEOUT, ConfigError
 from pytest_traincheck.launch import run_directory
 from pytest_traincheck.launch.limit import limited
-from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.launch.run import RunRequest, RunStatus, execute
 from pytest_traincheck.observing import extensions
 from pytest_traincheck.redaction import redacted
@@ -59,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         ours=(run_dir,),
         extensions=extensions(),
     )
-    progress = progress_for()
+    progress = streams.progress()
     progress.start(arguments.run)
     try:
         outcome = execute(request, progress.update)
@@ -76,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     (run_dir / run_directory.COLLECT_FILE).write_text(text + "\n", encoding="utf-8")
     status = _summarise(run_dir)
     for note in notes:
-        print(f"note: {note}")
+        streams.tell(f"note: {note}")
     return status
 
 
@@ -89,5 +88,5 @@ def _summarise(run_dir: Path) -> Status:
     except TraceError as error:
         output.show(CheckResult("collect", errors=(RunError("", str(error)),)))
         return Status.RUN_FAILED
-    print(summarise(run_dir).rstrip("\n"))
+    print(summarise(run_dir, streams.detail()).rstrip("\n"))
     return Status.CLEAN

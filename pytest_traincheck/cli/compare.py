@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_traincheck.cli import options, output
+from pytest_traincheck.check.result import Commands
+from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.config import DEFAULT_SEEDS, DEFAULT_TIMEOUT
-from pytest_traincheck.launch.progress import progress_for
+from pytest_traincheck.redaction import redacted_words
 from pytest_traincheck.workflow import INPUT_ERRORS, CompareRequest, compare
 from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.policy import NO_RULES
@@ -24,7 +26,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--seed-env", metavar="NAME", help="environment variable that takes the seed")
     options.add_seed_by(parser)
     parser.add_argument("--seeds", type=options.seeds, default=DEFAULT_SEEDS, help="golden runs (default: 0,1,2)")
-    parser.add_argument("--candidate-seed", type=options.seed, metavar="N", help="(default: the first of --seeds)")
+    parser.add_argument(
+        "--candidate-seed", type=options.seed, metavar="N", help="seed of the candidate (default: first of --seeds)"
+    )
     parser.add_argument("--golden-python", metavar="EXE", help="interpreter of the golden runs")
     parser.add_argument("--candidate-python", metavar="EXE", help="interpreter of the candidate run")
     parser.add_argument(
@@ -67,10 +71,16 @@ def run(arguments: argparse.Namespace) -> int:
         link=tuple(arguments.link),
     )
     try:
-        result = compare(request, progress_for(), default_engine(arguments.jobs or 1))
+        result = compare(request, streams.progress(), default_engine(arguments.jobs or 1))
     except INPUT_ERRORS as error:
         return output.refuse(arguments, [(request.pipeline, error)])
+    if result.incidents:
+        words = ("traincheck", *redacted_words(arguments.typed))
+        result = replace(result, commands=Commands(tuple(map(shlex.quote, words)), ()))
     output.show(result)
+    output.show_next(result)
+    if result.incidents:
+        streams.tell("if intended: nothing is stored here; give the candidate as --golden from now on")
     # A commit is run in a worktree, in the directory that corresponds to this one.
     directory = Path(request.candidate)
     return output.finish(arguments, [result], {result.pipeline: directory if directory.is_dir() else request.cwd})

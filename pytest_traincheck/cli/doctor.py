@@ -10,7 +10,8 @@ from rich.text import Text
 
 from pytest_traincheck.cli import options
 from pytest_traincheck.cli.status import Status
-from pytest_traincheck.cli.streams import console
+from pytest_traincheck.cli.streams import detail, show
+from pytest_traincheck.detail import Detail
 from pytest_traincheck.workflow.doctor import Finding, Level, examine
 
 _STYLES = {Level.FINE: "green", Level.NOTE: "yellow", Level.WRONG: "bold red"}
@@ -23,10 +24,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    out = console()
     wrong = 0
-    for finding in examine(Path.cwd(), arguments.config):
-        out.print(render(finding))
+    for finding in examine(Path.cwd(), arguments.config, everything=detail() is Detail.FULL):
+        if finding.level is not Level.FINE or detail() is not Detail.BRIEF:
+            show(render(finding))
         wrong += finding.level is Level.WRONG
     return Status.BAD_INPUT if wrong else Status.CLEAN
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_traincheck.cli import options
 from pytest_traincheck.cli.status import Status
+from pytest_traincheck.cli.streams import tell
 from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.chance import chance, not_repeating
@@ -63,7 +64,7 @@ def _pack(arguments: argparse.Namespace) -> int:
     terms = Terms(arguments.library, arguments.laws_only, arguments.min_programs)
     pack = learn_pack(load_programs(arguments.runs), name=name, terms=terms, reason=arguments.reason)
     packs.write(arguments.output, pack)
-    print(
+    tell(
         f"{name}: learned {plural(pack.count(Level.LAW), 'law')} and {plural(pack.count(Level.HABIT), 'habit')} from "
         f"{plural(len(pack.programs), 'program')}, wrote {arguments.output}"
     )
@@ -89,7 +90,7 @@ def _golden(arguments: argparse.Namespace) -> int:
     )
     store.write(arguments.output, golden)
     beside = f", with numbers for {golden.platform} beside it" if golden.numbers else ""
-    print(f"{name}: learned {plural(len(golden.invariants), 'rule')}, wrote {arguments.output}{beside}")
+    tell(f"{name}: learned {plural(len(golden.invariants), 'rule')}, wrote {arguments.output}{beside}")
     for warning in (*chance(golden), *not_repeating(golden), *unsaid(golden)):
         print(f"warning: {warning}")
     return Status.CLEAN

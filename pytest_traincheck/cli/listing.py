@@ -6,7 +6,6 @@ import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from rich import box
 from rich.table import Table
@@ -14,7 +13,8 @@ from rich.text import Text
 
 from pytest_traincheck.cli import options
 from pytest_traincheck.cli.status import Status
-from pytest_traincheck.cli.streams import console
+from pytest_traincheck.cli.streams import detail, show
+from pytest_traincheck.detail import Detail
 from pytest_traincheck.report.files import json_text, write_report
 from pytest_traincheck.text import plural
 from pytest_traincheck.workflow.listing import Listed, ListedCheck, ListedGolden, listing
@@ -28,7 +28,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "list", aliases=["status"], help="the configured pipelines, their goldens and last checks"
     )
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the same as JSON")
+    parser.add_argument("--json", metavar="FILE", type=options.output_file, help="write the same as JSON")
     options.add_config(parser)
     parser.set_defaults(handle=run)
 
@@ -39,17 +39,22 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         content = {"format": _FORMAT, "store": str(config.store), "pipelines": [asdict(entry) for entry in found]}
         write_report(arguments.json, json_text(content), "JSON report")
-    console().print(render(found, now))
+    if detail() is Detail.BRIEF:
+        for entry in found:
+            print(entry.name)
+    else:
+        show(render(found, now, whole=detail() is Detail.FULL))
     return Status.CLEAN
 
 
-def render(found: Sequence[Listed], now: float) -> Table:
-    """One row for each pipeline; `now` in seconds since the epoch."""
+def render(found: Sequence[Listed], now: float, *, whole: bool = False) -> Table:
+    """One row for each pipeline, on the `whole` with its command; `now` in seconds since the epoch."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for title in ("pipeline", "golden", "last check here"):
+    for title in ("pipeline", "golden", "last check here", *(["command"] if whole else [])):
         table.add_column(title, overflow="fold")
     for entry in found:
-        table.add_row(Text(entry.name), Text(_golden(entry, now)), Text(_last(entry.last, now)))
+        texts = (entry.name, _golden(entry, now), _last(entry.last, now), *([entry.command] if whole else []))
+        table.add_row(*map(Text, texts))
     return table
 
 

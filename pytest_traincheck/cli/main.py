@@ -27,21 +27,24 @@ from pytest_traincheck.cli import (
     refresh,
     replay,
     run,
+    schema,
     selftest,
     show,
+    speech,
     trace,
     upgrade,
     watch,
 )
 from pytest_traincheck.cli.status import Status
-from pytest_traincheck.cli.streams import complain, let_go_of_stdout, printable_output
+from pytest_traincheck.cli.streams import complain, detail, let_go_of_stdout, printable_output, speaking
+from pytest_traincheck.detail import Detail
 from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.launch.termination import exit_on_termination
 from pytest_traincheck.workflow import INPUT_ERRORS
 
 COMMANDS = (
     init, audit, compare, check, refresh, accept, listing, doctor, diff, show, run, watch, collect, infer, trace,
-    replay, bisect, selftest, upgrade
+    replay, bisect, selftest, upgrade, schema
 )  # fmt: skip
 
 _DESCRIPTION = """\
@@ -68,6 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     for command in COMMANDS:
         command.add(commands)
+    speech.add(commands)
     return parser
 
 
@@ -76,16 +80,24 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     words, command = options.split_command(argv)
     arguments = build_parser().parse_args(options.with_seed_argument(words))
     arguments.command_words = command
+    arguments.typed = tuple(argv)
     return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `traincheck` with `argv` (the process's own arguments unless given) and return the exit status."""
     arguments = parse(sys.argv[1:] if argv is None else argv)
+    with speaking(speech.voice_of(arguments)):
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     try:
         with exit_on_termination(), printable_output():
             return int(arguments.handle(arguments))
     except INPUT_ERRORS as error:
+        if detail() is Detail.FULL:
+            traceback.print_exc()
         complain(error)
         return Status.BAD_INPUT
     except BrokenPipeError:

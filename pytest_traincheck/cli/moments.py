@@ -12,7 +12,7 @@ MOMENTS = {
     "check a change": ("check", "compare", "accept", "replay", "bisect", "upgrade"),
     "watch a training that goes on": ("run", "watch"),
     "ask whether all this works": ("doctor", "selftest"),
-    "single steps, for scripts": ("collect", "infer", "trace"),
+    "single steps, for scripts": ("collect", "infer", "trace", "schema"),
 }
 """Title -> commands. Each command stands under one of them."""
 

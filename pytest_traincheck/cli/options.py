@@ -61,8 +61,8 @@ def add_steps(parser: argparse.ArgumentParser) -> None:
 
 def add_jobs(parser: argparse.ArgumentParser, default: str = "the configuration's, or 1") -> None:
     parser.add_argument(
-        "--jobs",
         "-j",
+        "--jobs",
         type=jobs,
         metavar="N|auto",
         help=f"runs at a time; `auto` for what cores and memory allow (default: {default})",

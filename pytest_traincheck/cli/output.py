@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from pytest_traincheck.check.audited import Audit
 from pytest_traincheck.check.result import CheckResult, RunError
+from pytest_traincheck.cli import streams
 from pytest_traincheck.cli.status import Status, status_of
-from pytest_traincheck.cli.streams import command_out, complain, styled_output
+from pytest_traincheck.cli.streams import command_out, complain
 from pytest_traincheck.report import reporter
 from pytest_traincheck.report.audit.terminal import render_audit
 from pytest_traincheck.report.github_step import Mode, publish
@@ -26,12 +23,7 @@ from pytest_traincheck.report.wording import next_lines
 
 def show(result: CheckResult) -> None:
     """Print one result; in colours when stdout is a terminal."""
-    width = shutil.get_terminal_size((100, 24)).columns
-    text = render_result(result, width=width)
-    if sys.stdout.isatty():
-        Console(file=styled_output(), width=width, highlight=False).print(text)
-    else:
-        print(text.plain)
+    streams.show(render_result(result, width=streams.width(), detail=streams.detail()))
     if result.audit is not None:
         print()
         show_audit(result.audit)
@@ -39,17 +31,12 @@ def show(result: CheckResult) -> None:
 
 def show_audit(found: Audit) -> None:
     """Print an audit; in colours when stdout is a terminal."""
-    width = shutil.get_terminal_size((100, 24)).columns
-    text = render_audit(found, width=width)
-    if sys.stdout.isatty():
-        Console(file=styled_output(), width=width, highlight=False).print(text)
-    else:
-        print(text.plain)
+    streams.show(render_audit(found, width=streams.width(), detail=streams.detail()))
 
 
 def show_next(result: CheckResult) -> None:
     """After a failed check: the commands that reproduce it and that accept what was found."""
-    lines = next_lines(result, shutil.get_terminal_size((100, 24)).columns)
+    lines = next_lines(result, streams.columns())
     if lines:
         print("\n".join(["", *lines]))
 

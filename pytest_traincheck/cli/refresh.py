@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 
 from pytest_traincheck.check.result import CheckResult
-from pytest_traincheck.cli import options, output
+from pytest_traincheck.cli import options, output, streams
+from pytest_traincheck.cli.old_names import add_old_name
 from pytest_traincheck.cli.status import Status
-from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.workflow import Acceptance, Refresh, refresh
 from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.goldens import unused_goldens, unused_text
@@ -20,14 +19,20 @@ from pytest_traincheck.workflow.refresh_text import refresh_text, refused_text, 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("refresh", help="learn the goldens of configured pipelines again, and show the diff")
     parser.add_argument("names", nargs="*", metavar="NAME", help="pipelines (default: all)")
-    parser.add_argument("--ref", metavar="REF", help="learn from this git ref (default: the working tree)")
+    golden = parser.add_argument(
+        "--golden", type=options.ref, metavar="REF", help="learn from this git ref (default: the working tree)"
+    )
+    add_old_name(parser, "--ref", golden)
     parser.add_argument("--reason", default="", type=_reason, metavar="TEXT", help="why; stored in the golden")
     meant = parser.add_mutually_exclusive_group()
     meant.add_argument(
         "--accept", action="append", default=[], metavar="ID",
         help="this incident is intended: its id, or the id or subject of its rule, or a glob (repeatable)",
     )  # fmt: skip
-    meant.add_argument("--all", action="store_true", help="all incidents against the stored goldens are intended")
+    everything = meant.add_argument(
+        "--accept-all", action="store_true", help="all incidents against the stored goldens are intended"
+    )
+    add_old_name(meant, "--all", everything)
     options.add_jobs(parser)
     options.add_config(parser)
     options.add_artifacts(parser)
@@ -46,20 +51,20 @@ def run(arguments: argparse.Namespace) -> int:
     outcome = refresh(
         config,
         specs,
-        arguments.ref,
+        arguments.golden,
         arguments.reason,
-        acceptance=Acceptance(tuple(arguments.accept), arguments.all),
-        progress=progress_for(),
+        acceptance=Acceptance(tuple(arguments.accept), arguments.accept_all),
+        progress=streams.progress(),
         artifacts=arguments.artifacts,
         engine=default_engine(arguments.jobs or config.jobs or 1),
-        waiting=lambda holder: print(f"traincheck: waiting for {holder}", file=sys.stderr),
+        waiting=lambda holder: streams.remark(f"waiting for {holder}"),
     )
     _show(outcome, arguments)
     if outcome.decision.failed:
         return Status.RUN_FAILED
     if not arguments.names:
         for note in unused_text(unused_goldens(config), config.root, with_command=True):
-            print(f"\nnote: {note}")
+            streams.tell(f"\nnote: {note}")
     return Status.INCIDENTS if outcome.decision.refused else Status.CLEAN
 
 
@@ -67,10 +72,11 @@ def _show(outcome: Refresh, arguments: argparse.Namespace) -> None:
     decision = outcome.decision
     for number, item in enumerate(outcome.pipelines):
         if number:
-            print()
+            streams.tell("")
         if item.result.errors:
             output.show(CheckResult(item.pipeline, errors=item.result.errors))
-        print(refresh_text(item, written=decision.may_write, accepted=decision.accepted.get(item.pipeline, ())))
+        accepted = decision.accepted.get(item.pipeline, ())
+        print(refresh_text(item, written=decision.may_write, accepted=accepted, detail=streams.detail()))
     if decision.refused:
         print("\n" + refused_text(decision.refused, lambda _pipeline, identity: _accepting(arguments, identity)))
 
@@ -80,11 +86,11 @@ def _accepting(arguments: argparse.Namespace, identity: str) -> str:
     words = ["traincheck", "refresh", *arguments.names]
     if arguments.config is not None:
         words += ["--config", str(arguments.config)]
-    if arguments.ref is not None:
-        words += ["--ref", arguments.ref]
+    if arguments.golden is not None:
+        words += ["--golden", arguments.golden]
     for name in (*arguments.accept, identity) if identity else ():
         words += ["--accept", name]
     if not identity:
-        words.append("--all")
+        words.append("--accept-all")
     reason = shlex.quote(arguments.reason) if arguments.reason else f'"{PLACEHOLDER}"'
     return f"{shell(words)} --reason {reason}"

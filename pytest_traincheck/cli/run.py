@@ -6,18 +6,16 @@ import argparse
 import platform
 import re
 import shlex
-import sys
 from pathlib import Path
 from types import EllipsisType
 
 from pytest_traincheck.check.result import CheckResult
-from pytest_traincheck.cli import options, output
+from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.cli.live import Lines
 from pytest_traincheck.cli.status import Status, status_of
 from pytest_traincheck.cli.streams import complain
 from pytest_traincheck.config import ConfigError
 from pytest_traincheck.launch import run_directory
-from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.workflow.meant import against, meant
 from pytest_traincheck.workflow.runs import RunFailed
 from pytest_traincheck.workflow.train import Reaction, TrainRequest, run_watched
@@ -66,7 +64,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Train, and check while the training goes on. What follows -- is the command, as you type it.",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="configured pipeline; its command unless one is given")
-    parser.add_argument("--golden", type=options.ref, metavar="FILE|NAME|REF", help="(default: that of the pipeline)")
+    parser.add_argument(
+        "--golden", type=options.ref, metavar="FILE|NAME|REF", help="golden (default: that of the pipeline)"
+    )
     parser.add_argument(
         "--on-incident",
         type=Reaction,
@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
         output.show(CheckResult(arguments.name or "", errors=(failure.error,), notes=failure.notes))
         return Status.RUN_FAILED
     lines = Lines(request.against.golden.pipeline, arguments.json)
-    print(f"traincheck: watching against {request.against.where}", file=sys.stderr, flush=True)
+    streams.remark(f"watching against {request.against.where}")
     trained = run_watched(request, lines.incident)
     lines.end(trained.result)
     output.show(trained.result)
@@ -172,7 +172,7 @@ def _request(arguments: argparse.Namespace) -> TrainRequest:
     words = tuple(shlex.split(spec.run)) if own and spec is not None else tuple(arguments.command_words)
     if not words:
         raise ConfigError("there is no command to run. Write it as you type it, behind --: -- python train.py")
-    held = against(words, found, arguments.golden, progress_for())
+    held = against(words, found, arguments.golden, streams.progress())
     common = TrainRequest(
         words,
         Path.cwd(),

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
-
-from rich.console import Console
 
 from pytest_traincheck.check.result import CheckResult, RunError
-from pytest_traincheck.cli import options
+from pytest_traincheck.cli import options, streams
 from pytest_traincheck.cli.status import Status, status_of_outcomes
-from pytest_traincheck.cli.streams import complain, styled_output
+from pytest_traincheck.cli.streams import complain
 from pytest_traincheck.jobs import AUTO
-from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.report.selftest.html import write_html
 from pytest_traincheck.report.selftest.json_report import write_json
 from pytest_traincheck.report.selftest.junit import write_junit
@@ -45,11 +40,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    width = shutil.get_terminal_size((100, 24)).columns
     try:
         kinds = chosen_kinds(arguments.kinds)
         if arguments.list:
-            print(render_kinds(kinds, width))
+            print(render_kinds(kinds, streams.width()))
             return Status.CLEAN
         config = options.configuration(arguments)
         specs = options.chosen(config, arguments.names)
@@ -61,21 +55,13 @@ def run(arguments: argparse.Namespace) -> int:
     found: list[SelftestResult] = []
     for spec in specs:
         try:
-            result = selftest(config, spec, request, progress_for(), engine=engine)
+            result = selftest(config, spec, request, streams.progress(), engine=engine)
         except INPUT_ERRORS as error:
             return _refuse(arguments, spec.name, error)
-        _show(result, width)
+        streams.show(render_selftest(result, streams.width(), streams.detail()))
         found.append(result)
     _write(arguments, found)
     return status_of_outcomes(result.outcome for result in found)
-
-
-def _show(result: SelftestResult, width: int) -> None:
-    text = render_selftest(result, width)
-    if sys.stdout.isatty():
-        Console(file=styled_output(), width=width, highlight=False).print(text)
-    else:
-        print(text.plain)
 
 
 def _write(arguments: argparse.Namespace, found: list[SelftestResult]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pytest_traincheck.cli import options
 from pytest_traincheck.cli.status import Status
+from pytest_traincheck.cli.streams import detail
 from pytest_traincheck.trace.errors import TraceError
 
 
@@ -26,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"there is no trace in {arguments.directory}. Give the directory that `traincheck collect --output` or "
             "`--artifacts` filled, the one with `proc-...` in it."
         )
-    print(summarise(arguments.directory).rstrip("\n"))
+    print(summarise(arguments.directory, detail()).rstrip("\n"))
     if arguments.events is not None:
         print()
         print(print_events(arguments.directory, arguments.events).rstrip("\n"))

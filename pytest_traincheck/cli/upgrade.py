@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 
-from rich.console import Console
-
-from pytest_traincheck.cli import options, output
+from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.cli.status import Status, status_of
-from pytest_traincheck.cli.streams import styled_output
-from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.launch.sides import resolve_side
 from pytest_traincheck.report.upgrade.html import write_html
 from pytest_traincheck.report.upgrade.json_report import write_json
@@ -56,12 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
         # Everything that can be wrong with the input is found before minutes are spent on an installation.
         ref = golden_ref(config, arguments.golden)
         resolve_side(ref, config.root)
-        environments = find_environments(config, arguments.requirements or (), arguments.python, progress_for())
+        environments = find_environments(config, arguments.requirements or (), arguments.python, streams.progress())
     except INPUT_ERRORS as error:
         return output.refuse(arguments, [(" ".join(arguments.names), error)])
     results: list[UpgradeResult] = []
     engine = default_engine(arguments.jobs or config.jobs or 1)
-    progress = progress_for()
+    progress = streams.progress()
     tasks = [
         partial(
             upgrade,
@@ -89,14 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(result: UpgradeResult, *, first: bool) -> None:
-    width = shutil.get_terminal_size((100, 24)).columns
-    text = render_upgrade(result, width=width)
     if not first:
         print()
-    if sys.stdout.isatty():
-        Console(file=styled_output(), width=width, highlight=False).print(text)
-    else:
-        print(text.plain)
+    streams.show(render_upgrade(result, width=streams.width(), detail=streams.detail()))
 
 
 def _finish(arguments: argparse.Namespace, results: Sequence[UpgradeResult]) -> Status:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from pytest_traincheck.check.result import CheckResult
-from pytest_traincheck.cli import options, output
+from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.cli.live import Lines
 from pytest_traincheck.cli.status import Status, status_of
-from pytest_traincheck.launch.progress import progress_for
 from pytest_traincheck.workflow.attend import IDLE_S, attend, command_of
 from pytest_traincheck.workflow.meant import against, meant
 from pytest_traincheck.workflow.runs import RunFailed
@@ -41,13 +39,13 @@ def run(arguments: argparse.Namespace) -> int:
     words = command_of(run_dir)
     try:
         held = against(
-            words, meant(None, arguments.golden, Path.cwd(), arguments.config), arguments.golden, progress_for()
+            words, meant(None, arguments.golden, Path.cwd(), arguments.config), arguments.golden, streams.progress()
         )
     except RunFailed as failure:
         output.show(CheckResult(arguments.golden, errors=(failure.error,), notes=failure.notes))
         return Status.RUN_FAILED
     lines = Lines(held.golden.pipeline, arguments.json)
-    print(f"traincheck: watching {run_dir} against {held.where}", file=sys.stderr, flush=True)
+    streams.remark(f"watching {run_dir} against {held.where}")
     result = attend(run_dir, held, lines.incident, idle=arguments.idle)
     lines.end(result)
     output.show(result)

@@ -6,6 +6,7 @@ import difflib
 from fnmatch import fnmatchcase
 from itertools import groupby
 
+from pytest_traincheck.detail import Detail
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.provenance import provenance
@@ -14,8 +15,9 @@ from pytest_traincheck.rules.wording import conditions
 from pytest_traincheck.text import one_line, plural
 
 
-def render(golden: Golden, subject: str | None = None) -> str:
-    """All rules, or those whose subject is `subject`, matches it as a glob, or contains it.
+def render(golden: Golden, subject: str | None = None, detail: Detail = Detail.USUAL) -> str:
+    """All rules, or those whose subject is `subject`, matches it as a glob, or contains it; only their sentences where
+    it is to be brief.
 
     Raises `GoldenError` when no rule speaks of `subject`; the message names the nearest subjects.
     """
@@ -26,12 +28,12 @@ def render(golden: Golden, subject: str | None = None) -> str:
     if len(rules) != len(golden.invariants):
         count += f" of {len(golden.invariants)}"
     lines = [f"{one_line(golden.pipeline)}: {count}"]
-    if subject is None:
+    if subject is None and detail is not Detail.BRIEF:
         lines += [f"  {label:<13} {text}" for label, text in provenance(golden)]
     for name, group in groupby(rules, key=lambda rule: rule.subject):
         lines += ["", one_line(name)]
         for rule in group:
-            lines += _rule_lines(rule)
+            lines += _rule_lines(rule)[: 1 if detail is Detail.BRIEF else None]
     return "\n".join(lines)
 
 

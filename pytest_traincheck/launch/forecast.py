@@ -46,4 +46,10 @@ class Forecast:
         usual, now = sum(self._took) / len(self._took), self._clock()
         gone = sum(min(usual, now - begun) for thread, begun in self._begun.items() if thread in going)
         seconds = max(1, math.ceil((runs * usual - gone) / max(1, min(len(going), runs))))
-        return f"{seconds} s" if seconds < 100 else f"{math.ceil(seconds / 60)} min"
+        return in_words(seconds)
+
+
+def in_words(seconds: float) -> str:
+    """ "40 s", "3 min": never less than what is said."""
+    seconds = math.ceil(seconds)
+    return f"{seconds} s" if seconds < 100 else f"{math.ceil(seconds / 60)} min"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
+import subprocess
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -44,25 +44,26 @@ def git(directory: Path, *arguments: str) -> str:
 
 def git_output(directory: Path, *arguments: str) -> str:
     """Run git in a directory and return what it prints, as it is. Raises `GitError`."""
-    # Imported here because it looks for the git program at once, and two plain directories need none.
-    if shutil.which("git") is None:
-        raise GitError("git is not installed")
-    from git import Git
-    from git.exc import CommandError, NoSuchPathError
-
-    command: Sequence[str] = ["git", "-c", "core.hooksPath=/dev/null", *arguments]
-    inherited = [name for name in _LOCAL_VARIABLES if name in os.environ]
-    if inherited:
-        command = ["env", *(word for name in inherited for word in ("-u", name)), *command]
-    environment = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    inherited = {name: value for name, value in os.environ.items() if name not in _LOCAL_VARIABLES}
     try:
-        result = Git(directory).execute(command, env=environment, strip_newline_in_stdout=False)
-    except CommandError as error:
-        lines = str(error.stderr or "").replace("stderr:", "").strip(" \n'").splitlines()
-        raise GitError(lines[-1].strip() if lines else f"git {arguments[0]} failed") from error
-    except (NoSuchPathError, OSError) as error:
-        raise GitError(str(error)) from error
-    return str(result)
+        done = subprocess.run(
+            ["git", "-c", "core.hooksPath=/dev/null", *arguments],
+            cwd=directory,
+            env={**inherited, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            check=False,
+        )
+    except (OSError, ValueError) as error:
+        # No such directory, or a NUL character in an argument.
+        missing = shutil.which("git") is None
+        raise GitError("git is not installed" if missing else str(error)) from error
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        raise GitError(lines[-1].strip() if lines else f"git {arguments[0]} failed")
+    return done.stdout
 
 
 def find_repository(directory: Path) -> Repository | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -177,8 +178,11 @@ class LogProgress(Counting):
 
 
 def progress_for(stream: TextIO | None = None) -> Progress:
-    """The live line when `stream` (stderr unless given) is a terminal, a line a minute otherwise."""
+    """The live line when `stream` (stderr unless given) is a terminal that can move its cursor, and nobody keeps what
+    is written to it; a line a minute otherwise.
+    """
     stream = stream or sys.stderr
-    if stream.isatty():
+    # Some CI services run their jobs at a terminal, and keep every state of a live line.
+    if stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI"):
         return TerminalProgress(stream)
     return LogProgress(lambda line: print(line, file=stream, flush=True))

@@ -13,7 +13,7 @@ from pytest_traincheck.pytest_plugin.checks import CHECKS
 from pytest_traincheck.pytest_plugin.failure import TraincheckFailure
 from pytest_traincheck.pytest_plugin.items import TraincheckItem, item_name
 from pytest_traincheck.pytest_plugin.wording import WIDTH
-from pytest_traincheck.report.terminal import render_incident_text
+from pytest_traincheck.report.incident import render_incident_text
 from pytest_traincheck.rules.model import Invariant
 from pytest_traincheck.workflow.exceptions import checked_rules, problem, stored_rules, today
 

@@ -15,7 +15,7 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.store import GoldenError
 from pytest_traincheck.plugins import PluginError
 from pytest_traincheck.printable import printable_line
-from pytest_traincheck.pytest_plugin import wording
+from pytest_traincheck.pytest_plugin import markers, wording
 from pytest_traincheck.pytest_plugin.checks import CHECKS
 from pytest_traincheck.pytest_plugin.failure import TraincheckFailure, representation
 from pytest_traincheck.pytest_plugin.learned import PROPERTY, refusal
@@ -51,6 +51,12 @@ class GoldenFile(pytest.File):
         self.plan = plan
 
     def collect(self) -> Iterator[pytest.Item]:
+        """The items, each with the markers of its pipeline."""
+        for item in self._items():
+            markers.mark(item, self.spec.name)
+            yield item
+
+    def _items(self) -> Iterator[pytest.Item]:
         """First "it ran", then one item per subject, in the order of the file."""
         if self.plan.refresh:
             yield RefreshItem.from_parent(self, name=REFRESH)
@@ -98,6 +104,10 @@ class TraincheckItem(pytest.Item):
     """Base of all items."""
 
     line = 0
+
+    def setup(self) -> None:
+        """Begin without what an earlier attempt noted: pytest-rerunfailures runs an item again."""
+        self.user_properties[:] = [(name, value) for name, value in self.user_properties if name[:11] != "traincheck_"]
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, self.line, self.name

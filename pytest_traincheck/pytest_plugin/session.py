@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import sys
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -18,18 +19,21 @@ from pytest_traincheck.config import DEFAULT_STORE, Config, ConfigError, Pipelin
 from pytest_traincheck.golden.store import golden_path
 from pytest_traincheck.observing import extensions
 from pytest_traincheck.plugins import PluginError, in_session
-from pytest_traincheck.pytest_plugin import summary
+from pytest_traincheck.pytest_plugin import markers, summary
 from pytest_traincheck.pytest_plugin.ahead import stretches
 from pytest_traincheck.pytest_plugin.checks import CHECKS, checks_for
+from pytest_traincheck.pytest_plugin.distribution import Distribution
 from pytest_traincheck.pytest_plugin.exceptions import PROPERTY as EXCEPTION
 from pytest_traincheck.pytest_plugin.exceptions import ExceptionsFile
 from pytest_traincheck.pytest_plugin.items import GoldenFile, Plan, TraincheckItem, pipeline_of
 from pytest_traincheck.pytest_plugin.learned import learned_of
 from pytest_traincheck.pytest_plugin.notes import is_complete, notes
+from pytest_traincheck.pytest_plugin.once import said_once
+from pytest_traincheck.pytest_plugin.pages import LinkToPage
 from pytest_traincheck.pytest_plugin.progress import progress_of
 from pytest_traincheck.pytest_plugin.refreshing import RefreshSession
 from pytest_traincheck.pytest_plugin.selection import Reported, failure_of
-from pytest_traincheck.pytest_plugin.settings import Settings, settings_of
+from pytest_traincheck.pytest_plugin.settings import Settings, old_names, settings_of
 from pytest_traincheck.relations import relations
 from pytest_traincheck.report import reporter
 from pytest_traincheck.report.errors import ReportError
@@ -43,6 +47,8 @@ WORKER_KEY = "traincheck"
 def register(config: pytest.Config) -> None:
     """Switch traincheck on for this session. Raises `pytest.UsageError` for a configuration that cannot be used."""
     settings = settings_of(config)
+    for name in old_names(config) if not hasattr(config, "workerinput") else ():
+        print(f"traincheck: note: {name}", file=sys.stderr)
     _take_relations(config)
     try:
         loaded = load(config.rootpath)
@@ -60,6 +66,7 @@ def register(config: pytest.Config) -> None:
     wanted = _wanted(config, loaded, settings, selected)
     config.pluginmanager.register(Session(config, loaded, settings, selected, wanted), "traincheck-session")
     _register_refresh(config, settings, loaded.store)
+    _register_others(config, loaded, settings, selected)
 
 
 def _take_relations(config: pytest.Config) -> None:
@@ -72,6 +79,17 @@ def _take_relations(config: pytest.Config) -> None:
         except PluginError as error:
             raise pytest.UsageError(str(error)) from error
         config.add_cleanup(stack.pop_all().close)
+
+
+def _register_others(
+    config: pytest.Config, loaded: Config, settings: Settings, selected: Mapping[str, PipelineSpec]
+) -> None:
+    """What has to do with markers and with other plugins."""
+    markers.register(config, loaded.pipelines)
+    goldens = [_node_id(golden_path(loaded.store, name), config.rootpath) for name in selected]
+    config.pluginmanager.register(Distribution(goldens), "traincheck-distribution")
+    if settings.html is not None and config.getoption("htmlpath", None) and not settings.refresh:
+        config.pluginmanager.register(LinkToPage(config, settings.html), "traincheck-page")
 
 
 def _register_refresh(config: pytest.Config, settings: Settings, store: Path) -> None:
@@ -335,11 +353,11 @@ class Session:
 
             write_json(self.settings.json, results)
             self.written.append(f"JSON: {self.settings.json}")
-        if self.settings.report is not None:
+        if self.settings.html is not None:
             from pytest_traincheck.report.html import write_html
 
-            write_html(self.settings.report, results)
-            self.written.append(f"report: {self.settings.report}")
+            write_html(self.settings.html, results)
+            self.written.append(f"report: {self.settings.html}")
         if results:
             from pytest_traincheck.report.github_step import publish
 
@@ -356,7 +374,8 @@ class Session:
         if results or self.written or self.notes:
             expected = {result.pipeline for result in results if self.reported.is_expected(result)}
             summary.show(terminalreporter, results, (), (*self.notes, *self.written), self.commands, expected)
-        return (yield)
+        with said_once(terminalreporter, results):
+            return (yield)
 
 
 def _severity(result: CheckResult) -> int:

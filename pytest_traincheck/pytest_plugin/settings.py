@@ -28,7 +28,7 @@ class Settings:
     refresh: bool
     acceptance: Acceptance
     pipelines: tuple[str, ...]
-    report: Path | None
+    html: Path | None
     json: Path | None
     write: tuple[Target, ...]
     artifacts: Path | None
@@ -50,7 +50,7 @@ def settings_of(config: pytest.Config) -> Settings:
             tuple(config.getoption("traincheck_accept") or ()), bool(config.getoption("traincheck_accept_all"))
         ),
         pipelines=tuple(config.getoption("traincheck_pipeline") or config.getini("traincheck_pipeline")),
-        report=_path(config, "traincheck_report"),
+        html=_path(config, "traincheck_html") or _path(config, "traincheck_report"),
         json=_path(config, "traincheck_json"),
         write=_targets(config),
         artifacts=_path(config, "traincheck_artifacts"),
@@ -94,6 +94,13 @@ def _targets(config: pytest.Config) -> tuple[Target, ...]:
             return tuple(target(text, directory) for text in typed or config.getini("traincheck_write"))
     except (ReportError, PluginError) as error:
         raise pytest.UsageError(f"traincheck_write: {error}") from error
+
+
+def old_names(config: pytest.Config) -> list[str]:
+    """What is to be said of options that are used by the name they had before."""
+    if config.getoption("traincheck_report"):
+        return ["--traincheck-report is called --traincheck-html now"]
+    return ["traincheck_report is called traincheck_html now"] if config.getini("traincheck_report") else []
 
 
 def _path(config: pytest.Config, name: str) -> Path | None:

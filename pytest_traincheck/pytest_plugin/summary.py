@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pytest_traincheck.check.result import CheckResult
+from pytest_traincheck.detail import Detail
 from pytest_traincheck.printable import printable, without_commands
 from pytest_traincheck.report.audit.terminal import render_audit
 from pytest_traincheck.report.terminal import render_result
@@ -31,11 +32,12 @@ def show(
     """
     writer = reporter.config.get_terminal_writer()
     reporter.section("traincheck")
+    detail = detail_of(reporter.config)
     for result in results:
-        rendered = render_result(result, width=writer.fullwidth, expected=result.pipeline in expected)
+        rendered = render_result(result, width=writer.fullwidth, expected=result.pipeline in expected, detail=detail)
         reporter.write_line(_styled(rendered, writer.fullwidth, writer.hasmarkup))
         if result.audit is not None:
-            found = render_audit(result.audit, width=writer.fullwidth)
+            found = render_audit(result.audit, width=writer.fullwidth, detail=detail)
             reporter.write_line("")
             reporter.write_line(_styled(found, writer.fullwidth, writer.hasmarkup))
         if lines := next_lines(result, writer.fullwidth):
@@ -48,6 +50,12 @@ def show(
         reporter.write_line(printable(note))
     for command in commands:
         reporter.write_line(command)
+
+
+def detail_of(config: pytest.Config) -> Detail:
+    """What `-v` and `-qq` ask for. `-q` leaves out pytest's own words, and not why something failed."""
+    verbosity = config.get_verbosity()
+    return Detail.FULL if verbosity > 0 else Detail.BRIEF if verbosity < -1 else Detail.USUAL
 
 
 def _styled(text: Text, width: int, markup: bool) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pytest_traincheck.check.result import CheckResult, Incident, Violation, Warned
 from pytest_traincheck.printable import printable
 from pytest_traincheck.report.audit.terminal import render_finding_text
-from pytest_traincheck.report.terminal import render_incident_text
+from pytest_traincheck.report.incident import render_incident_text
 from pytest_traincheck.report.wording import next_lines, warning
 
 WIDTH = 100

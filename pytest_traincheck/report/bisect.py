@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_traincheck.check.result import CheckResult, Incident
+from pytest_traincheck.detail import Detail
 from pytest_traincheck.launch.bisection import Commit, Mark
 from pytest_traincheck.report.files import write_report
+from pytest_traincheck.report.incident import render_incident_text
 from pytest_traincheck.report.layout import wrap
-from pytest_traincheck.report.terminal import render_incident_text
 from pytest_traincheck.report.wording import next_lines
 from pytest_traincheck.text import one_line, plural
 
@@ -71,12 +72,12 @@ def render_tested(tested: Tested, width: int = 80) -> str:
     return "\n".join(lines)
 
 
-def render_end(report: BisectReport, width: int = 80) -> str:
+def render_end(report: BisectReport, width: int = 80, detail: Detail = Detail.USUAL) -> str:
     """What was found."""
-    return "\n".join(_end(report, width))
+    return "\n".join(_end(report, width, detail))
 
 
-def _end(report: BisectReport, width: int) -> Iterator[str]:
+def _end(report: BisectReport, width: int, detail: Detail) -> Iterator[str]:
     if report.first_bad is None:
         skipped = sum(tested.mark is Mark.SKIP for tested in report.tested)
         yield from wrap(
@@ -100,7 +101,7 @@ def _end(report: BisectReport, width: int) -> Iterator[str]:
             )
         if report.incident is not None:
             yield ""
-            yield render_incident_text(report.incident, width)
+            yield render_incident_text(report.incident, width, detail)
     for note in report.notes:
         yield from wrap(one_line(note), width, indent="      ", first="note: ")
     found = report.first_bad.result if report.first_bad is not None else None

@@ -11,6 +11,7 @@ from pytest_traincheck.check.result import CheckResult, Incident, Outcome
 from pytest_traincheck.report import wording
 from pytest_traincheck.report.audit.github import annotation_lines as audit_lines
 from pytest_traincheck.report.github_command import Place, command, position
+from pytest_traincheck.report.hunk_lines import changed_line
 from pytest_traincheck.report.markdown import fenced, inline
 from pytest_traincheck.text import one_line, plural
 
@@ -52,11 +53,23 @@ def _annotations(result: CheckResult, place: Place | None) -> Iterator[str]:
         yield command("error", {"title": f"traincheck {one_line(result.pipeline)}: the pipeline did not run"}, text)
     for incident in result.incidents:
         root = incident.cause
-        where = position(root.source, place)
+        where = _where(incident, place)
         title = f"traincheck {one_line(result.pipeline)}: {one_line(root.invariant.subject)}"
         facts = [f"{label}: {text}" for label, text in wording.details(root)]
         facts.append(f"rule: {root.invariant.id} ({root.invariant.relation}, {incident.kind.value})")
         yield command("error", {**where, "title": title}, "\n".join([one_line(root.title), *facts]))
+
+
+def _where(incident: Incident, place: Place | None) -> dict[str, str]:
+    """The line of the incident; where the change that brought it is in another file, such as a configuration, the line
+    that was changed: GitHub shows an annotation in a pull request where that changes the file.
+    """
+    diff = incident.diff
+    if diff is not None and diff.file != incident.cause.source.rpartition(":")[0]:
+        found = position(f"{diff.file}:{changed_line(diff.hunk, diff.focus)}", place)
+        if found:
+            return found
+    return position(incident.cause.source, place)
 
 
 def _warning_lines(result: CheckResult, place: Place | None) -> Iterator[str]:

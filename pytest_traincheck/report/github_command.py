@@ -18,9 +18,11 @@ class Place:
 
 
 def position(source: str, place: Place | None) -> dict[str, str]:
-    """File and line from the top of the repository; nothing for a file outside of it, or where no place is known."""
+    """File and line from the top of the repository; nothing for a file outside of it, for code that has
+    no file (`<string>`), or where no place is known.
+    """
     file, _, line = source.rpartition(":")
-    if place is None or not file or not line.isdecimal():
+    if place is None or not file or not line.isdecimal() or file.startswith("<"):
         return {}
     path = (place.cwd / file).resolve()
     top = place.top.resolve()

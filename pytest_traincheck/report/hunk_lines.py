@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import groupby, pairwise
 
 from rich.cells import cell_len, chop_cells
+
+_HEAD = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
+
+
+def changed_line(hunk: str, focus: int = 0) -> int:
+    """The number, in the candidate's file, of the changed line that is nearest to the place `focus` among the lines of
+    a hunk, as in `ChangedLines`. Of a line that was removed it is that of the line in its place.
+    """
+    changed: list[tuple[int, int]] = []
+    number = 1
+    # The first line is the head of the hunk, and is not counted.
+    for place, line in enumerate(hunk.split("\n"), start=-1):
+        if head := _HEAD.match(line):
+            number = int(head[1])
+            continue
+        if line[:1] in ("+", "-"):
+            changed.append((abs(place - focus) * 2 + (line[:1] == "-"), max(1, number)))
+        number += line[:1] != "-"
+    return min(changed)[1] if changed else max(1, number)
 
 
 def cut(lines: Sequence[str], width: int) -> list[str]:

@@ -12,11 +12,11 @@ from pytest_traincheck.check.result import CheckResult, Verdict
 from pytest_traincheck.report import wording
 from pytest_traincheck.report.audit.junit import audit_suite
 from pytest_traincheck.report.files import write_report
+from pytest_traincheck.report.incident import render_incident_text
 from pytest_traincheck.report.junit_document import document, suite_element
 from pytest_traincheck.report.shares import PROPERTY as SHARE
 from pytest_traincheck.report.shares import share
 from pytest_traincheck.report.subjects import SubjectReport, by_subject
-from pytest_traincheck.report.terminal import render_incident_text
 from pytest_traincheck.text import one_line
 
 RAN = "ran"

@@ -7,36 +7,36 @@ from collections.abc import Iterable, Iterator
 from rich.cells import chop_cells
 from rich.text import Text
 
-from pytest_traincheck.check.result import ChangedLines, CheckResult, Incident, Outcome, RunError
+from pytest_traincheck.check.result import CheckResult, Outcome, RunError
+from pytest_traincheck.detail import Detail
 from pytest_traincheck.report import wording
-from pytest_traincheck.report.hunk_lines import cut
+from pytest_traincheck.report.incident import LABEL_WIDTH, Line, incident_lines
 from pytest_traincheck.report.layout import wrap
 from pytest_traincheck.text import one_line, plural
 
-Line = tuple[str, str]
-"""A line and its style; an empty style is the terminal's own."""
-
 _EXPECTED = "fails as expected (xfail)"
-_LABEL_WIDTH = 11
+_REASONS_SHOWN = 3
 _STYLES = {Outcome.PASS: "bold green", Outcome.FAIL: "bold red", Outcome.ERROR: "bold magenta"}
 _WARNING_STYLE = "bold yellow"
-_DETAIL_STYLES = {"golden": "green", "candidate": "red"}
-_DIFF_STYLES = {"+": "green", "-": "red"}
 
 
-def render_result(result: CheckResult, width: int = 80, *, expected: bool = False) -> Text:
+def render_result(
+    result: CheckResult, width: int = 80, *, expected: bool = False, detail: Detail = Detail.USUAL
+) -> Text:
     """The result as styled text with no line wider than `width` cells; `.plain` is the same without styles.
 
     A failure that was `expected` fails nothing, so it is not called one.
     """
     lines = list(_verdict(result, width, expected=expected))
     for incident in result.incidents:
-        lines += [("", ""), *_incident(incident, width)]
+        lines += [*([("", "")] if detail is not Detail.BRIEF else []), *incident_lines(incident, width, detail)]
+    if detail is Detail.BRIEF:
+        return styled([*lines, *_brief(result, width)])
     for warning in result.warnings:
         lines += [("", ""), *labelled("warning", wording.warning(warning), width, _WARNING_STYLE)]
     if result.verdicts or result.errors or result.notes or result.renamed:
         lines.append(("", ""))
-    lines += _counts(result, width)
+    lines += _counts(result, width, detail)
     agreement = wording.agreement(result)
     if agreement:
         lines += labelled("replay", agreement, width, "dim")
@@ -46,13 +46,23 @@ def render_result(result: CheckResult, width: int = 80, *, expected: bool = Fals
     for excused in wording.excused(result):
         lines += labelled("excused", excused, width, "dim")
     for error in result.errors:
-        lines += error_lines(error, width)
+        lines += error_lines(error, width, detail)
     for note in result.notes:
         lines += labelled("note", one_line(note), width)
     if result.renamed:
-        lines += labelled("renamed", one_line(wording.renamed(result)), width, "dim")
+        most = len(result.renamed) if detail is Detail.FULL else wording.RENAMED_SHOWN
+        lines += labelled("renamed", one_line(wording.renamed(result, most)), width, "dim")
     lines += _timing(result, width)
     return styled(lines)
+
+
+def _brief(result: CheckResult, width: int) -> Iterator[Line]:
+    """What fails beside incidents."""
+    for warning in result.warnings:
+        if warning.fails:
+            yield from labelled("warning", wording.warning(warning), width, _WARNING_STYLE)
+    for error in result.errors:
+        yield from error_lines(error, width, Detail.BRIEF)
 
 
 def styled(lines: Iterable[Line]) -> Text:
@@ -64,11 +74,6 @@ def styled(lines: Iterable[Line]) -> Text:
     return text
 
 
-def render_incident_text(incident: Incident, width: int = 80) -> str:
-    """One incident as plain text, for a test failure."""
-    return "\n".join(line for line, _ in _incident(incident, width))
-
-
 def _verdict(result: CheckResult, width: int, *, expected: bool) -> Iterator[Line]:
     summary = wording.verdict_summary(result)
     word, style = (_EXPECTED, "bold yellow") if expected else (wording.verdict_word(result), _STYLES[result.outcome])
@@ -77,78 +82,37 @@ def _verdict(result: CheckResult, width: int, *, expected: bool) -> Iterator[Lin
         yield line, style
 
 
-def _incident(incident: Incident, width: int) -> Iterator[Line]:
-    mark = f"{incident.number}. "
-    indent = " " * len(mark)
-    for line in wrap(one_line(incident.cause.title), width, indent=indent, first=mark):
-        yield line, "bold"
-    for label, text in wording.details(incident.cause):
-        for line in wrap(
-            text, width, indent=indent + " " * _LABEL_WIDTH, first=indent + f"{label}:".ljust(_LABEL_WIDTH)
-        ):
-            yield line, _DETAIL_STYLES.get(label, "")
-    rule = incident.cause.invariant
-    about = f"{rule.subject} ({rule.relation}, {incident.kind.value}, {rule.id})"
-    for label, text in (("rule", about), ("incident", incident.id)):
-        lead = indent + f"{label}:".ljust(_LABEL_WIDTH)
-        for line in wrap(one_line(text), width, indent=indent + " " * _LABEL_WIDTH, first=lead):
-            yield line, "dim"
-    if incident.diff is not None:
-        yield from _diff(incident.diff, width, indent)
-    if incident.consequences:
-        titles, more = wording.consequences(incident)
-        yield f"{indent}{plural(len(incident.consequences), 'consequence')}:", "dim"
-        for title in titles:
-            for line in wrap(title, width, indent=indent + "  ", first=indent + "- "):
-                yield line, "dim"
-        if more:
-            yield f"{indent}- and {more} more", "dim"
-
-
-def _diff(diff: ChangedLines, width: int, indent: str) -> Iterator[Line]:
-    """A few lines of the hunk, each cut to the width, see `cut`: a diff is read by its columns."""
-    lead = indent + " " * _LABEL_WIDTH
-    yield from (
-        (line, "") for line in wrap(wording.diff_place(diff), width, lead, indent + "diff:".ljust(_LABEL_WIDTH))
-    )
-    lines, more = wording.diff_lines(diff)
-    inner = indent + "  "
-    for line, text in zip(lines, cut(lines, max(1, width - len(inner))), strict=True):
-        yield (inner + text).rstrip(), _DIFF_STYLES.get(line[:1], "dim")
-    if more:
-        yield f"{inner}({plural(more, 'more changed line')})", "dim"
-
-
 def labelled(label: str, text: str, width: int, style: str = "") -> Iterator[Line]:
     """A text behind its label, which stands in the first column."""
-    for line in wrap(text, width, indent=" " * _LABEL_WIDTH, first=_lead(label)):
+    for line in wrap(text, width, indent=" " * LABEL_WIDTH, first=_lead(label)):
         yield line, style
 
 
 def _lead(label: str) -> str:
-    return (f"{label}:" if label else "").ljust(_LABEL_WIDTH)
+    return (f"{label}:" if label else "").ljust(LABEL_WIDTH)
 
 
-def _counts(result: CheckResult, width: int) -> Iterator[Line]:
+def _counts(result: CheckResult, width: int, detail: Detail) -> Iterator[Line]:
     if not result.verdicts:
         return
     yield from labelled("rules", wording.counts(result), width)
     reasons = wording.reasons(result)
-    for reason, count in reasons[:3]:
-        for line in wrap(f"{count} {reason}", width, indent=" " * (_LABEL_WIDTH + 2), first=" " * _LABEL_WIDTH + "- "):
+    shown = len(reasons) if detail is Detail.FULL else _REASONS_SHOWN
+    for reason, count in reasons[:shown]:
+        for line in wrap(f"{count} {reason}", width, indent=" " * (LABEL_WIDTH + 2), first=" " * LABEL_WIDTH + "- "):
             yield line, "dim"
-    if len(reasons) > 3:
-        yield " " * _LABEL_WIDTH + f"- and {plural(len(reasons) - 3, 'more reason')}", "dim"
+    if len(reasons) > shown:
+        yield " " * LABEL_WIDTH + f"- and {plural(len(reasons) - shown, 'more reason')}", "dim"
 
 
-def error_lines(error: RunError, width: int) -> Iterator[Line]:
+def error_lines(error: RunError, width: int, detail: Detail = Detail.USUAL) -> Iterator[Line]:
     """What happened to a run, what to do now, and the last lines of its output."""
     side = f"{error.side}: " if error.side else ""
     yield from labelled("error", one_line(f"{side}{error.message}"), width, "bold magenta")
     if error.remedy:
         yield from labelled("do", one_line(error.remedy), width)
-    lines = wording.output_lines(error)
-    if lines:
+    lines = wording.output_lines(error, None if detail is Detail.FULL else wording.OUTPUT_LINES_SHOWN)
+    if lines and detail is not Detail.BRIEF:
         yield "", ""
         yield "  last lines of its output:", "dim"
         for line in lines:

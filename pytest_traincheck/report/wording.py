@@ -27,6 +27,7 @@ VARIABLES_SHOWN = 3
 CONSEQUENCES_SHOWN = 3
 OUTPUT_LINES_SHOWN = 15
 DIFF_LINES_SHOWN = 11
+RENAMED_SHOWN = 4
 
 _KEPT_CONTROLS = {"\n", "\t"}
 
@@ -72,7 +73,8 @@ def next_steps(result: CheckResult) -> list[tuple[str, tuple[str, ...]]]:
     """The commands that reproduce a failed check and accept it, as label and words; none after a check that passed."""
     if result.commands is None:
         return []
-    return [("reproduce", result.commands.reproduce), ("if intended", result.commands.accept)]
+    steps = [("reproduce", result.commands.reproduce), ("if intended", result.commands.accept)]
+    return [(label, words) for label, words in steps if words]
 
 
 def next_lines(result: CheckResult, width: int | None = None) -> list[str]:
@@ -157,13 +159,14 @@ def shortened(names: Sequence[str], shown: int = VARIABLES_SHOWN) -> str:
     return one_line(f"{text} +{more} more" if more > 0 else text)
 
 
-def details(violation: Violation) -> list[tuple[str, str]]:
-    """What a person needs to know about a broken rule, as label and text."""
+def details(violation: Violation, *, whole: bool = False) -> list[tuple[str, str]]:
+    """What a person needs to know about a broken rule, as label and text; the `whole` list of variables where asked."""
+    shown = len(violation.variables) if whole else VARIABLES_SHOWN
     facts = [
         ("golden", one_line(violation.golden)),
         ("candidate", one_line(violation.candidate)),
         ("where", where(violation)),
-        ("variables", shortened(violation.variables)),
+        ("variables", shortened(violation.variables, shown)),
         ("places", f"{violation.count} in all, this is the first" if violation.count > 1 else ""),
     ]
     return [(label, text) for label, text in facts if text]
@@ -196,9 +199,10 @@ def diff_lines(diff: ChangedLines, shown: int = DIFF_LINES_SHOWN) -> tuple[list[
     return lines[first : first + shown], sum(line.startswith(("+", "-")) for line in rest)
 
 
-def output_lines(error: RunError, shown: int = OUTPUT_LINES_SHOWN) -> list[str]:
-    """The last lines that the user's own command wrote."""
-    return clean(error.output).expandtabs(4).rstrip().splitlines()[-shown:]
+def output_lines(error: RunError, shown: int | None = OUTPUT_LINES_SHOWN) -> list[str]:
+    """The last lines that the user's own command wrote; all that was kept of them where `shown` is None."""
+    lines = clean(error.output).expandtabs(4).rstrip().splitlines()
+    return lines if shown is None else lines[-shown:]
 
 
 def agreement(result: CheckResult) -> str:
@@ -303,7 +307,7 @@ def seconds(value: float) -> str:
     return f"{value:.2f} s" if value < 1 else f"{value:.1f} s" if value < 100 else f"{value:.0f} s"
 
 
-def renamed(result: CheckResult, most: int = 4) -> str:
+def renamed(result: CheckResult, most: int = RENAMED_SHOWN) -> str:
     """What the candidate calls by other names, the first few; empty where names are the same."""
     pairs = [f"`{candidate}` is `{golden}` in the golden run" for candidate, golden in result.renamed[:most]]
     more = len(result.renamed) - len(pairs)

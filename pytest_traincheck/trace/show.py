@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pytest_traincheck.detail import Detail
 from pytest_traincheck.printable import printable_line
 from pytest_traincheck.redaction import redacted_words
 from pytest_traincheck.trace import format as fmt
@@ -18,6 +19,8 @@ from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.reader import read_process
 from pytest_traincheck.trace.run import described
 from pytest_traincheck.trace.variables import Variables
+
+_CALLS_SHOWN = 20
 
 
 def processes_of(run_dir: Path) -> tuple[Process, ...]:
@@ -32,12 +35,13 @@ def processes_of(run_dir: Path) -> tuple[Process, ...]:
     return found
 
 
-def summarise(run_dir: Path) -> str:
-    """What each process of the run did, a paragraph each."""
-    return "\n\n".join(_summary(process) for process in processes_of(run_dir))
+def summarise(run_dir: Path, detail: Detail = Detail.USUAL) -> str:
+    """What each process of the run did, a paragraph each, or a line."""
+    between = "\n" if detail is Detail.BRIEF else "\n\n"
+    return between.join(_summary(process, detail) for process in processes_of(run_dir))
 
 
-def _summary(process: Process) -> str:
+def _summary(process: Process, detail: Detail) -> str:
     meta = process.raw.meta
     events = process.events
     calls = _often(process.api.take(process.is_call))
@@ -56,9 +60,12 @@ def _summary(process: Process) -> str:
         "  changes    " + (", ".join(f"{kind} {count}" for kind, count in sorted(changes.items())) or "none"),
         "  calls",
     ]
-    lines += [f"    {count:7d}  {name}" for name, count in calls.most_common(20)]
-    if len(calls) > 20:
-        lines.append(f"             and {len(calls) - 20} more APIs")
+    if detail is Detail.BRIEF:
+        return printable_line(lines[0])
+    shown = len(calls) if detail is Detail.FULL else _CALLS_SHOWN
+    lines += [f"    {count:7d}  {name}" for name, count in calls.most_common(shown)]
+    if len(calls) > shown:
+        lines.append(f"             and {len(calls) - shown} more APIs")
     return "\n".join(map(printable_line, lines))
 
 

@@ -75,6 +75,7 @@ class _Search:
             first, last, sought = self._ends(good, bad, ends, golden)
             tested = [first, last]
             left, steps = search.remaining()
+            self.progress.expect(steps + (left > 1))
             self.tell(f"{plural(max(0, left - 1), 'commit')} between them, about {steps + (left > 1)} to test")
             while commit := search.next():
                 described = describe_commit(repository, commit)
@@ -99,6 +100,7 @@ class _Search:
         self, good: SideSource, bad: SideSource, ends: tuple[Commit, Commit], golden: Obtained
     ) -> tuple[Tested, Tested, Violation]:
         """Both ends, checked: a bisect between commits that are not what they are called would name any commit."""
+        self.progress.expect(len(ends))
         with closing(self._both(good, bad, ends, golden)) as checks:
             return self._judged_ends(checks, ends, golden)
 

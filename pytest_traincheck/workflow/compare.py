@@ -31,6 +31,8 @@ from pytest_traincheck.workflow.runs import (
     workspace,
 )
 
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+
 
 @dataclass(frozen=True)
 class CompareRequest:
@@ -69,13 +71,23 @@ class CompareRequest:
 
 
 def script_name(command: str) -> str:
-    """The name of the script in a command line, without directory and suffix; `pipeline` when there is none."""
-    for word in command.split():
-        if word.endswith((".py", ".sh")):
+    """The name of what a command line trains with, without directory and suffix: of its script, or of the module behind
+    `-m`; `pipeline` when there is neither.
+    """
+    words = command.split()
+    for word, following in zip(words, (*words[1:], ""), strict=True):
+        # A launcher is no script: `python -m torch.distributed.run train.py`.
+        if word == "-m" and _MODULE.fullmatch(following) and not any(map(_is_script, words)):
+            return following.removesuffix(".__main__").rpartition(".")[2]
+        if _is_script(word):
             name = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(word.strip("'\"")).stem).lstrip(".-")
             if name:
                 return name
     return "pipeline"
+
+
+def _is_script(word: str) -> bool:
+    return word.endswith((".py", ".sh"))
 
 
 def compare(request: CompareRequest, progress: Progress, engine: Engine | None = None) -> CheckResult:

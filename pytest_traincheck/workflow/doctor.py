@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import tempfile
@@ -22,8 +23,11 @@ from pytest_traincheck.launch.link import LinkError, check_links
 from pytest_traincheck.launch.torch_of import describe
 from pytest_traincheck.launch.untracked import untracked_words
 from pytest_traincheck.launch.worktree import WorktreeError, temporary_worktree
+from pytest_traincheck.redaction import redacted
 from pytest_traincheck.text import plural
 
+_PREFIXES = ("CUDA_", "MKL_", "NO_COLOR", "OMP_", "PYTEST_ADDOPTS", "PYTHON", "TORCH", "TRAINCHECK_", "VIRTUAL_ENV")
+"""How variables begin that a run or a check may depend on."""
 _ROOM = 1 << 30
 """Bytes of disk that a check of a small pipeline may take for worktrees and traces."""
 
@@ -47,8 +51,9 @@ class Finding:
     remedy: str = ""
 
 
-def examine(start: Path, file: Path | None = None) -> Iterator[Finding]:
-    """Look at everything that a check in the directory `start` needs, in the order in which it needs it.
+def examine(start: Path, file: Path | None = None, *, everything: bool = False) -> Iterator[Finding]:
+    """Look at everything that a check in the directory `start` needs, in the order in which it needs it; at last at
+    the variables that have an influence, where `everything` is wanted.
 
     Nothing is trained. Interpreters are asked to import torch, which takes seconds; a worktree is made and removed.
     """
@@ -68,6 +73,14 @@ def examine(start: Path, file: Path | None = None) -> Iterator[Finding]:
     yield _gpu()
     yield from _disk()
     yield from _pytest()
+    if everything:
+        yield _variables()
+
+
+def _variables() -> Finding:
+    """What of the environment runs and checks depend on."""
+    found = [redacted(f"{name}={value}") for name, value in sorted(os.environ.items()) if name.startswith(_PREFIXES)]
+    return Finding("variables", Level.FINE, ", ".join(found) or "none")
 
 
 def _interpreters(config: Config | None) -> Iterator[Finding]:

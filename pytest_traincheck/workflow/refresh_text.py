@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from pytest_traincheck.check.result import Incident
+from pytest_traincheck.detail import Detail
+from pytest_traincheck.report.incident import render_incident_text
 from pytest_traincheck.report.layout import wrap
-from pytest_traincheck.report.terminal import render_incident_text
 from pytest_traincheck.text import one_line, plural
 from pytest_traincheck.workflow.refresh import Relearned
 from pytest_traincheck.workflow.refresh_intent import incident_line
@@ -18,7 +19,9 @@ Command = Callable[[str, str], str]
 """The command that accepts one incident of a pipeline, by its id, or all of them (an empty id)."""
 
 
-def refresh_text(item: Relearned, *, written: bool, accepted: Sequence[Incident] = ()) -> str:
+def refresh_text(
+    item: Relearned, *, written: bool, accepted: Sequence[Incident] = (), detail: Detail = Detail.USUAL
+) -> str:
     """What became of one golden, as plain text; where rules differ, a block to paste into the pull request follows."""
     if item.result.errors:
         head = f"{item.pipeline}: not refreshed, the golden is as it was"
@@ -28,6 +31,8 @@ def refresh_text(item: Relearned, *, written: bool, accepted: Sequence[Incident]
         head = f"{item.pipeline}: no change, {item.path} is as it was"
     else:
         head = f"{item.pipeline}: learned {plural(item.rules, 'rule')}, wrote {item.path}"
+    if detail is Detail.BRIEF:
+        return head
     notes = (*item.notes, *(_numbers(item) if written else ()))
     warnings = (f"warning: {one_line(warning)}" for warning in item.warnings)
     blocks = [head, *warnings, _block(item, accepted) if written else "", *(f"note: {note}" for note in notes)]

@@ -43,7 +43,9 @@ def test_incidents_are_shown_with_the_commands_that_accept_them(project, changed
     assert "2. torch.optim.SGD.step was never called" in printed
     assert f"traincheck refresh net --accept {STEP.id} --reason 'no clearing'" in printed
     assert f"traincheck refresh net --accept {ZERO.id} --reason 'no clearing'" in printed
-    assert printed.rstrip().endswith("All 2 are intended:\n  traincheck refresh net --all --reason 'no clearing'")
+    assert printed.rstrip().endswith(
+        "All 2 are intended:\n  traincheck refresh net --accept-all --reason 'no clearing'"
+    )
     # The runs that are learned from are those that are checked.
     assert [request.seed for request in changed.requests] == [0, 1, 2]
 
@@ -51,7 +53,7 @@ def test_incidents_are_shown_with_the_commands_that_accept_them(project, changed
 @pytest.mark.parametrize(
     "words",
     [
-        ["--all"],
+        ["--accept-all"],
         ["--accept", STEP.id, "--accept", ZERO.id],
         ["--accept", "torch.optim.*"],
         ["--accept", STEP.subject, "--accept", "torch.optim.Opt*"],
@@ -101,13 +103,13 @@ def test_nothing_is_left_to_accept(fake, capsys):
 def test_several_pipelines_are_all_or_nothing(project, changed, capsys):
     before = state(project)
     changed.failing = lambda request: request.seed == 4
-    assert main(["refresh", "--all"]) == 3
+    assert main(["refresh", "--accept-all"]) == 3
     assert state(project) == before
     printed = capsys.readouterr().out
     assert "net: learned 2 rules, wrote nothing" in printed
     assert "gan: not refreshed" in printed
     changed.failing = lambda _request: False
-    assert main(["refresh", "--all"]) == 0
+    assert main(["refresh", "--accept-all"]) == 0
     assert [len(store.read(project / path).invariants) for path in (NET, GAN)] == [2, 2]
 
 

@@ -13,6 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from junit_schema import assert_valid
+from result_schema import assert_result
 
 from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.cli import main
@@ -93,6 +95,7 @@ def test_survivors_come_first_and_the_rate_counts_killed_and_survived(
     assert "Dropout drops nothing. The model overfits. Made in 3 places." in printed
     assert "torch.optim.SGD.step was never called" in printed
     result = json.loads((project / "result.json").read_text())
+    assert_result(result, "selftest")
     assert result["kill_rate"] == pytest.approx(2 / 3, abs=1e-4)
     assert result["survivors"] == ["dropout-off"]
     fates = {mutant["kind"]: mutant["fate"] for mutant in result["mutants"] if mutant["kind"] in PLACES}
@@ -151,6 +154,7 @@ def test_a_pipeline_without_a_place_is_not_measured(project: Path, capsys: pytes
     assert main(["selftest", "net", "--kinds", "ranks", "--json", "result.json"]) == 3
     assert "no mistake that was asked for has a place in it" in capsys.readouterr().out
     result = json.loads((project / "result.json").read_text())
+    assert_result(result, "selftest")
     assert (result["verdict"], result["kill_rate"]) == ("error", 0)
 
 
@@ -190,6 +194,7 @@ def test_reports_are_written(project: Path) -> None:
     arguments = ["selftest", "net", "--junit", "result.xml", "--html", "result.html", "--fail-under", "0.9"]
     assert main(arguments) == 1
     junit = (project / "result.xml").read_text()
+    assert_valid(junit)
     # Every kind, and the pipeline without a mistake.
     assert f'tests="{len(KINDS) + 1}" failures="1"' in junit
     assert 'message="survived: Dropout drops nothing."' in junit

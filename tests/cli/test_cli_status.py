@@ -10,6 +10,7 @@ import pytest
 
 from pytest_traincheck.cli import main
 from pytest_traincheck.golden import store
+from pytest_traincheck.workflow.compare import script_name
 
 pytestmark = pytest.mark.usefixtures("project", "fake")
 
@@ -108,7 +109,7 @@ def test_without_artifacts_nothing_is_left(project, fake):
         (("check", "--golden", "nowhere"), "`nowhere` is no directory"),
         (("check", "--config", "nowhere.toml"), "nowhere.toml"),
         (("refresh", "nett"), "no pipeline 'nett'"),
-        (("refresh", "--ref", "nowhere"), "`nowhere` is no directory"),
+        (("refresh", "--golden", "nowhere"), "`nowhere` is no directory"),
         (("diff", "nowhere.jsonl", "net"), "There is no golden at nowhere.jsonl"),
         (("show", "nowhere.jsonl"), "There is no golden at nowhere.jsonl"),
         (("trace", "nowhere"), "nowhere"),
@@ -182,3 +183,32 @@ def test_an_empty_ref_is_not_the_configured_one(capsys, command):
         main([*command.split(), ""])
     assert left.value.code == 2
     assert "the ref is empty" in capsys.readouterr().err
+
+
+def test_compare_ends_with_what_to_type(project, fake, capsys):
+    fake.broken = ("torch.optim.SGD.step",)
+    arguments = [*COMPARE[:-1], "python train.py --api-key secret123", "--json", "out.json"]
+    assert main(arguments) == 1
+    *_, reproduce, intended = capsys.readouterr().out.splitlines()
+    assert reproduce.endswith("--json out.json")
+    assert "secret123" not in reproduce
+    assert intended == "if intended: nothing is stored here; give the candidate as --golden from now on"
+    content = json.loads((project / "out.json").read_text())
+    assert content["commands"]["reproduce"].startswith("traincheck compare --golden golden ")
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python train.py --steps 8", "train"),
+        ("python -m pkg.train --steps 8", "train"),
+        ("python -m pkg.models.__main__", "models"),
+        ("python -m torch.distributed.run --nproc-per-node 2 train.py", "train"),
+        ("accelerate launch -m pkg.finetune", "finetune"),
+        ("torchrun --nproc-per-node 2 scripts/pre-train.py", "pre-train"),
+        ("make train", "pipeline"),
+        ("python -m", "pipeline"),
+    ],
+)
+def test_the_name_in_reports(command, name):
+    assert script_name(command) == name

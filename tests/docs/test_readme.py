@@ -77,6 +77,7 @@ def test_options_exist(page: Path) -> None:
     known |= set(OPTION.findall((ROOT / "pytest_traincheck" / "plugin.py").read_text(encoding="utf-8")))
     # of pytest, torchrun, pip, and of the pipelines in the examples
     known |= {"--junitxml", "--lf", "--collect-only", "--dist", "--nproc-per-node", "--run", "--steps", "--batch-size"}
+    known |= {"--color"}
     known |= {"--unshallow", "--all", "--detach", "--write-faults", "--deselect", "--hf-token", "--pad-token"}
     known |= {"--save", "--resume", "--ckpt"}
     # of the repositories of docs/guides/first-hour.md, up to the first `_`

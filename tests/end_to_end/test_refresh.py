@@ -212,7 +212,7 @@ def test_clipping_adds_lines_about_clipping_and_touches_no_other(project: Projec
 
 def test_a_layer_changes_the_header_and_what_counts_parameters(project: Project) -> None:
     project.changed_on_branch("layer")
-    gone, come = refreshed(project, "--all")
+    gone, come = refreshed(project, "--accept-all")
     # The number of parameters that a loss reaches, and the names of those that begin at random; and one rule more, as
     # the new layer is large enough to tell from which distribution it is drawn.
     assert len(gone) == 2
@@ -223,7 +223,7 @@ def test_a_layer_changes_the_header_and_what_counts_parameters(project: Project)
 def test_another_optimizer_changes_what_names_it(project: Project) -> None:
     project.changed_on_branch("optimizer")
     former = (project.path / GOLDEN).read_text()
-    gone, come = refreshed(project, "--all")
+    gone, come = refreshed(project, "--accept-all")
     assert all("SGD" in line for line in gone)
     assert all("AdamW" in line for line in come)
     assert len(gone) == sum("SGD" in line for line in former.splitlines()[1:])

@@ -49,7 +49,7 @@ COMMANDS = {
     "check": "check",
     "check of a commit": "check --golden HEAD~",
     "refresh": "refresh",
-    "refresh of a commit": "refresh --ref HEAD~",
+    "refresh of a commit": "refresh --golden HEAD~",
     "collect": "collect --run 'python train.py' --output trace",
     "selftest": "selftest",
     "upgrade": "upgrade --python ../environment/bin/python --golden HEAD~",

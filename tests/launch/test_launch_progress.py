@@ -50,6 +50,17 @@ def test_a_log_is_what_is_no_terminal() -> None:
     assert stream.getvalue() == ""
 
 
+@pytest.mark.parametrize(("name", "value"), [("CI", "true"), ("TERM", "dumb")])
+def test_a_terminal_whose_lines_are_kept_is_a_log(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    leader, follower = pty.openpty()
+    with os.fdopen(leader), os.fdopen(follower, "w") as stream:
+        assert isinstance(progress_for(stream), TerminalProgress)
+        monkeypatch.setenv(name, value)
+        assert isinstance(progress_for(stream), LogProgress)
+
+
 def test_what_runs_at_the_same_time_is_counted_and_halves_the_time_that_is_left() -> None:
     clock, lines = Clock(), list[str]()
     progress = LogProgress(lines.append, clock)

@@ -137,8 +137,9 @@ def test_an_ordinary_test_has_the_process_for_itself(slow: Project) -> None:
     """Its threads and its handlers of signals are those that it would find without us."""
     (slow.root / "tests" / "test_other.py").write_text(
         "import signal, threading\n"
+        "before = threading.active_count()  # other plugins may have some\n"
         "def test_other():\n"
-        "    assert threading.active_count() == 1\n"
+        "    assert threading.active_count() == before\n"
         "    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL\n"
     )
     _waits(slow, "net", "gan-done")

@@ -73,12 +73,12 @@ def test_the_cause_fails_its_consequence_points_to_it_and_the_rest_is_skipped(pr
         [
             "*= traincheck =*",
             "1. zero_grad was never called",
-            "*= FAILURES =*",
-            "1. zero_grad was never called",
             "   where:*step 1*net.head*train.py:41",
             "reproduce: traincheck check net",
             "if intended: traincheck refresh net --accept abc",
-            "follows from incident 1: zero_grad was never called",
+            "*= FAILURES =*",
+            "incident 1, see above under traincheck",
+            "follows from incident 1, see above under traincheck",
             "*SKIPPED*golden_invariants/net.jsonl:*its context never came up in this run",
             f"FAILED {ALL[2]} - step 1: zero_grad was never called",
             f"FAILED {ALL[3]} - follows from incident 1: zero_grad was never called",
@@ -103,7 +103,7 @@ def test_a_run_that_failed_fails_ran_with_the_users_output_and_skips_the_rest(pr
     project.set(results["crashed"]("net"))
     result = project.run("--traincheck", NET, "-rs")
     result.assert_outcomes(failed=1, skipped=3)
-    result.stdout.fnmatch_lines(["*exited with 1*", "Correct it.", "  | boom", "  | last line"])
+    result.stdout.fnmatch_lines(["*exited with 1*", "do:*Correct it.", "  | boom", "  | last line"])
     result.stdout.fnmatch_lines(["*the pipeline did not run*"])
 
 
@@ -214,16 +214,25 @@ def test_junit_carries_ids_step_rank_and_sentence(project, results):
     assert cases["torch.nn.Linear"].find("skipped") is not None
 
 
-@pytest.mark.parametrize("distribution", [("-n2", "--dist=loadfile"), ("-n2",)])
+@pytest.mark.parametrize(
+    "distribution",
+    [("-n2", "--dist=loadfile"), ("-n2",), ("-n2", "--dist=worksteal"), ("-n2", "--dist=loadgroup")],
+    ids=" ".join,
+)
 def test_under_xdist_everything_arrives_at_the_controller(project, results, distribution):
     pytest.importorskip("xdist")
     project.set(results["failed"]("net"))
     result = project.run_apart(
-        "--traincheck", *distribution, "--traincheck-json=out.json", "--traincheck-report=out.html", "--junitxml=j.xml"
+        "--traincheck", *distribution, "--traincheck-json=out.json", "--traincheck-html=out.html", "--junitxml=j.xml"
     )
     result.assert_outcomes(passed=6, failed=2, skipped=1)
     result.stdout.fnmatch_lines(
-        ["*= traincheck =*", "1. zero_grad was never called", "*= FAILURES =*", "1. zero_grad was never called"]
+        [
+            "*= traincheck =*",
+            "1. zero_grad was never called",
+            "*= FAILURES =*",
+            "incident 1, see above under traincheck",
+        ]
     )
     result.stdout.fnmatch_lines([f"FAILED {ALL[2]} - step 1: zero_grad was never called"])
     content = json.loads((project.root / "out.json").read_text())
@@ -232,13 +241,12 @@ def test_under_xdist_everything_arrives_at_the_controller(project, results, dist
     assert (project.root / "out.html").stat().st_size > 0
     names = {item.get("name") for item in ElementTree.parse(project.root / "j.xml").iter("property")}
     assert {"traincheck_invariants", "traincheck_step", "traincheck_rank", "traincheck_sentence"} <= names
-    if "--dist=loadfile" in distribution:
-        assert sorted(project.runs) == ["gan", "net"]
+    assert sorted(project.runs) == ["gan", "net"]
 
 
 def test_json_and_report_are_written(project, results):
     project.set(results["failed"]("net"))
-    project.run("--traincheck", NET, "--traincheck-json=deep/out.json", "--traincheck-report=out.html")
+    project.run("--traincheck", NET, "--traincheck-json=deep/out.json", "--traincheck-html=out.html")
     assert json.loads((project.root / "deep" / "out.json").read_text())["pipeline"] == "net"
     assert "zero_grad was never called" in (project.root / "out.html").read_text()
 
@@ -324,3 +332,18 @@ def test_a_format_that_nobody_gives_is_wrong_use_before_anything_runs(project):
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: traincheck_write: no format of report is named 'titles'.*"])
     assert project.runs == []
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (["--traincheck-report=out.html"], "--traincheck-report is called --traincheck-html now"),
+        (["-o", "traincheck_report=out.html"], "traincheck_report is called traincheck_html now"),
+    ],
+    ids=["option", "ini"],
+)
+def test_the_name_of_before_works_and_says_so_once(project, how, said):
+    result = project.run("--traincheck", *how)
+    assert (project.root / "out.html").exists()
+    assert result.stderr.str().count("traincheck: note:") == 1
+    result.stderr.fnmatch_lines([f"traincheck: note: {said}"])

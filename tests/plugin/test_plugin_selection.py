@@ -49,7 +49,7 @@ def test_an_incident_in_an_item_that_was_not_selected_fails_the_session(project,
     assert result.parseoutcomes()["failed"] == 1
     assert summary_lines(result) == [NOT_SELECTED]
     result.stdout.fnmatch_lines(["net: FAILED - 1 incident*", "*= FAILURES =*", "1 incident in an item*"])
-    result.stdout.fnmatch_lines(["*= FAILURES =*", "reproduce: traincheck check net"])
+    result.stdout.fnmatch_lines(["reproduce: traincheck check net", "*= FAILURES =*"])
 
 
 @pytest.mark.parametrize("keyword", ["zero_grad", "SGD.step"])
@@ -88,9 +88,9 @@ def test_a_pipeline_that_did_not_run_is_no_pass_when_its_first_item_is_not_selec
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [
+            "error:*candidate: the candidate run of `python train.py` exited with 1",
             "*= FAILURES =*",
             "The pipeline did not run, and the item that says so was not selected: ran.",
-            "candidate: the candidate run of `python train.py` exited with 1",
         ]
     )
 

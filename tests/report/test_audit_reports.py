@@ -7,6 +7,8 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import pytest
+from junit_schema import assert_valid
+from result_schema import assert_result
 from rich.cells import cell_len
 
 from pytest_traincheck.check.audited import FINDINGS_SHOWN, Audit, AuditFinding, LawVerdict, PackUse, Silenced
@@ -95,6 +97,7 @@ def test_ten_findings_are_told_and_the_rest_is_counted(audit: Audit) -> None:
 
 def test_json(audit: Audit) -> None:
     found = json.loads(json.dumps(document(audit)))
+    assert_result(found, "audit")
     assert found["verdict"] == "fail"
     first, second = found["incidents"]
     assert (first["level"], first["law"], first["laws"]) == ("error", "left-over", ["left-over", "follows"])
@@ -106,6 +109,7 @@ def test_json(audit: Audit) -> None:
 
 
 def test_junit(audit: Audit) -> None:
+    assert_valid(audit_junit.to_text([audit]))
     root = ElementTree.fromstring(audit_junit.to_text([audit]).partition("\n")[2])
     cases = {case.get("name"): case for case in root.iter("testcase")}
     failed = {name for name, case in cases.items() if case.find("failure") is not None}
@@ -139,6 +143,7 @@ def test_a_run_that_failed() -> None:
     assert failed.outcome is Outcome.ERROR
     assert "no optimizer stepped" in render_audit(failed).plain
     assert "<error" in audit_junit.to_text([failed])
+    assert_valid(audit_junit.to_text([failed]))
     assert audit_github.annotation_lines(failed, None)[0].startswith("::error ")
     assert document(failed)["verdict"] == "error"
     assert "no optimizer stepped" in audit_html.to_text([failed])

@@ -23,6 +23,7 @@ from pytest_traincheck.report import github
 from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.report.github_command import Place
 from pytest_traincheck.report.github_step import Mode, publish
+from pytest_traincheck.report.hunk_lines import changed_line
 from pytest_traincheck.report.markdown import fenced, inline
 from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
@@ -197,3 +198,39 @@ def test_a_summary_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
     with pytest.raises(ReportError, match="Cannot write the job summary"):
         publish(Mode.AUTO, [failed()], {}, print)
+
+
+YAML = "@@ -3,4 +3,5 @@\n model: small\n optimizer:\n-  lr: 0.1\n+  lr: 0.2\n+  nesterov: true\n seed: 0"
+
+
+def test_an_annotation_stands_at_the_changed_line_of_another_file() -> None:
+    """GitHub shows none in a pull request that does not touch the file."""
+    result = failed()
+    (incident,) = result.incidents
+    changed = replace(incident, diff=ChangedLines("conf/train.yaml", YAML, "another file", 2))
+    (line,) = github.annotation_lines([replace(result, incidents=(changed,))], {"net": PLACE})
+    properties = decoded(line)[1]
+    assert (properties["file"], properties["line"]) == ("training/conf/train.yaml", "5")
+
+
+def test_a_change_in_the_file_itself_is_told_where_it_had_an_effect() -> None:
+    result = failed()
+    (incident,) = result.incidents
+    changed = replace(incident, diff=ChangedLines("train.py", YAML, "same file", 2))
+    (line,) = github.annotation_lines([replace(result, incidents=(changed,))], {"net": PLACE})
+    assert decoded(line)[1]["line"] == "41"
+
+
+def test_code_without_a_file_has_no_place() -> None:
+    (line,) = github.annotation_lines([failed(replace(ROOT, source="<string>:5"))], {"net": PLACE})
+    assert set(decoded(line)[1]) == {"title"}
+
+
+@pytest.mark.parametrize(("focus", "line"), [(0, 5), (2, 5), (3, 5), (4, 6)])
+def test_the_changed_line_is_that_of_the_candidate(focus: int, line: int) -> None:
+    assert changed_line(YAML, focus) == line
+
+
+def test_lines_of_a_second_hunk_are_counted_from_its_head() -> None:
+    text = f"{YAML}\n@@ -40,2 +41,3 @@\n a\n+b\n c"
+    assert changed_line(text, 8) == 42

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from result_schema import assert_result
 
 from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.report.errors import ReportError
@@ -14,6 +15,7 @@ from pytest_traincheck.report.json_report import document, write_json
 
 def test_one_result_is_its_own_document(failed: CheckResult, tmp_path: Path) -> None:
     assert document([failed]) == failed.to_json()
+    assert_result(document([failed]), "check")
     path = tmp_path / "new" / "report.json"
     write_json(path, [failed])
     assert json.loads(path.read_text()) == failed.to_json()
@@ -29,6 +31,7 @@ def test_an_incident_has_the_changed_lines_or_null(failed: CheckResult) -> None:
 
 def test_several_results_are_aggregated(failed: CheckResult, passed: CheckResult) -> None:
     content = document([failed, passed, failed])
+    assert_result(content, "check")
     assert set(failed.to_json()) < set(content)
     assert content["verdict"] == "fail"
     assert content["pipeline"] == "tiny_gpt, mnist, tiny_gpt"
@@ -55,6 +58,7 @@ def test_several_results_are_aggregated(failed: CheckResult, passed: CheckResult
 def test_the_worst_verdict_counts(failed: CheckResult, passed: CheckResult, errored: CheckResult) -> None:
     assert document([passed, passed])["verdict"] == "pass"
     content = document([passed, errored, failed])
+    assert_result(content, "check")
     assert content["verdict"] == "error"
     assert [error["pipeline"] for error in content["errors"]] == ["gan"]
 

@@ -6,6 +6,8 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
 
+from junit_schema import assert_valid
+
 from pytest_traincheck.check.result import CheckResult, InvariantVerdict, Verdict
 from pytest_traincheck.report.junit import to_text, write_junit
 from pytest_traincheck.rules.claims import Foreign
@@ -111,6 +113,7 @@ def test_the_shape_that_ci_servers_validate(
 ) -> None:
     path = tmp_path / "junit.xml"
     write_junit(path, [failed, passed, errored, hostile])
+    assert_valid(path.read_text())
     root = ElementTree.parse(path).getroot()
     assert root.tag == "testsuites"
     assert len(root) == 4

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from pytest_traincheck.check.result import ChangedLines, CheckResult
 from pytest_traincheck.report.hunk_lines import cut
-from pytest_traincheck.report.terminal import render_incident_text, render_result
+from pytest_traincheck.report.incident import render_incident_text
+from pytest_traincheck.report.terminal import render_result
 
 
 def printed(result: CheckResult, width: int, colour: bool) -> str:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from junit_schema import assert_valid
+from result_schema import assert_result
 from rich.cells import cell_len
 
 from pytest_traincheck.check.attribution import Cell, Code, Libraries
@@ -110,6 +112,7 @@ def test_a_golden_that_does_not_run_is_an_error(no_golden: UpgradeResult) -> Non
 
 def test_json_is_that_of_a_check_and_more(four: UpgradeResult, one: UpgradeResult) -> None:
     found = json.loads(json.dumps(document([four])))
+    assert_result(found, "upgrade")
     assert found["verdict"] == "fail"
     assert [item["id"] for item in found["incidents"]] == [item["incident"] for item in found["upgrade"]["broken_by"]]
     assert found["upgrade"]["broken_by"][0]["library_call"]["api"] == "transformers.Trainer.train"
@@ -117,11 +120,13 @@ def test_json_is_that_of_a_check_and_more(four: UpgradeResult, one: UpgradeResul
     share = found["upgrade"]["share"]
     assert (share["rules"], share["held"], share["violated"], share["not_evaluated"]) == (36, 30, 4, 2)
     several = document([four, one])
+    assert_result(several, "upgrade")
     assert [single["upgrade"]["sentence"] for single in several["pipelines"]] == ["The library alone broke it."] * 2
 
 
 def test_junit_has_a_suite_for_each_combination(four: UpgradeResult, tmp_path: Path) -> None:
     write_junit(tmp_path / "junit.xml", [four])
+    assert_valid((tmp_path / "junit.xml").read_text())
     suites = [suite.get("name") for suite in ElementTree.parse(tmp_path / "junit.xml").getroot()]
     assert suites == [
         "tiny_gpt (new libraries, golden code)",

@@ -10,9 +10,9 @@ import junit_xml
 
 from pytest_traincheck.check.result import Outcome
 from pytest_traincheck.report.files import write_report
+from pytest_traincheck.report.incident import render_incident_text
 from pytest_traincheck.report.junit_document import document, suite_element
 from pytest_traincheck.report.selftest import wording
-from pytest_traincheck.report.terminal import render_incident_text
 from pytest_traincheck.selftest.result import Fate, Mutant, SelftestResult
 from pytest_traincheck.text import one_line
 

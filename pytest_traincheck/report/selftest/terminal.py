@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from pytest_traincheck.check.result import Outcome
+from pytest_traincheck.detail import Detail
 from pytest_traincheck.mutants.kind import Kind
 from pytest_traincheck.report import wording as results
 from pytest_traincheck.report.layout import wrap
@@ -21,14 +22,14 @@ _HEADING_STYLES = {Fate.SURVIVED: "bold red", Fate.KILLED: "bold green", Fate.CR
 _LABEL_WIDTH = 11
 
 
-def render_selftest(result: SelftestResult, width: int = 80) -> Text:
+def render_selftest(result: SelftestResult, width: int = 80, detail: Detail = Detail.USUAL) -> Text:
     """The result as styled text with no line wider than `width` cells."""
     text = Text(no_wrap=True, overflow="ignore")
-    for number, (line, style) in enumerate(_lines(result, width)):
+    for number, (line, style) in enumerate(_lines(result, width, detail)):
         text.append(("\n" if number else "") + line, style or None)
     if result.unchanged.incidents or result.unchanged.errors:
         text.append("\n\n")
-        text.append_text(render_result(result.unchanged, width))
+        text.append_text(render_result(result.unchanged, width, detail=detail))
     return text
 
 
@@ -43,11 +44,15 @@ def render_kinds(kinds: Sequence[Kind], width: int = 80) -> str:
     return "\n".join(lines)
 
 
-def _lines(result: SelftestResult, width: int) -> Iterator[_Line]:
+def _lines(result: SelftestResult, width: int, detail: Detail) -> Iterator[_Line]:
     parts = [wording.summary(result), wording.floor(result)]
     head = f"{one_line(result.pipeline)}: {wording.verdict_word(result)} - {', '.join(part for part in parts if part)}"
     for line in wrap(head, width, indent="  ", first=""):
         yield line, _STYLES[result.outcome]
+    if detail is Detail.BRIEF:
+        for mutant in result.of(Fate.SURVIVED):
+            yield f"survived: {mutant.kind.name}", ""
+        return
     for fate, heading in wording.HEADINGS.items():
         mutants = result.of(fate)
         if mutants:

@@ -10,8 +10,10 @@ from rich.text import Text
 
 from pytest_traincheck.check.attribution import Code, Libraries
 from pytest_traincheck.check.result import CheckResult, Outcome
+from pytest_traincheck.detail import Detail
+from pytest_traincheck.report.incident import render_incident_text
 from pytest_traincheck.report.layout import wrap
-from pytest_traincheck.report.terminal import render_incident_text, render_result
+from pytest_traincheck.report.terminal import render_result, styled
 from pytest_traincheck.report.upgrade import wording
 from pytest_traincheck.report.upgrade.result import UpgradeResult
 from pytest_traincheck.report.wording import next_lines
@@ -27,24 +29,30 @@ _TITLE_LINES = 6
 """Lines of a top incident in the table; it is written out below."""
 
 
-def render_upgrade(result: UpgradeResult, width: int = 80) -> Text:
+def render_upgrade(result: UpgradeResult, width: int = 80, detail: Detail = Detail.USUAL) -> Text:
     """The result as styled text with no line wider than `width` cells."""
     lines: list[_Line] = []
     for line in wrap(wording.headline(result), width, indent="  ", first=""):
         lines.append((line, _STYLES[result.last.outcome]))
-    lines += [("", ""), *_table(result, width)]
+    if detail is not Detail.BRIEF:
+        lines += [("", ""), *_table(result, width)]
     for incident, cause, call in result.incidents:
-        lines.append(("", ""))
+        lines += [("", "")] if detail is not Detail.BRIEF else []
         lines += [(line, "bold" if number == 0 else "") for number, line in enumerate(
-            render_incident_text(incident, width).split("\n"))]  # fmt: skip
+            render_incident_text(incident, width, detail).split("\n"))]  # fmt: skip
         indent = " " * len(f"{incident.number}. ")
         lines += _labelled("broken by", wording.BROKEN_BY[cause], width, indent, "bold")
         if call is not None:
             lines += _labelled("library", wording.call_text(call), width, indent, "bold")
     for name, broken in _errors(result):
         lines += [("", ""), (f"{name}:", "bold")]
-        shown = render_result(CheckResult(result.pipeline, errors=broken.errors), width).plain.split("\n")
-        lines += [(line, "") for line in shown[2:]]
+        shown = render_result(CheckResult(result.pipeline, errors=broken.errors), width, detail=detail).plain.split(
+            "\n"
+        )
+        # Behind the verdict, which the head line has, and a blank line.
+        lines += [(line, "") for line in shown[1 if detail is Detail.BRIEF else 2 :]]
+    if detail is Detail.BRIEF:
+        return styled(lines)
     lines += [("", ""), *_versions(result, width)]
     share = result.library_share
     if share is not None:
@@ -54,10 +62,7 @@ def render_upgrade(result: UpgradeResult, width: int = 80) -> Text:
     lines += _labelled("new python", one_line(result.new_python), width, style="dim")
     if commands := next_lines(result.last, width):
         lines += [("", ""), *((line, "") for line in commands)]
-    text = Text(no_wrap=True, overflow="ignore")
-    for number, (line, style) in enumerate(lines):
-        text.append(("\n" if number else "") + line, style or None)
-    return text
+    return styled(lines)
 
 
 def _errors(result: UpgradeResult) -> Iterator[tuple[str, CheckResult]]:
