@@ -39,11 +39,11 @@ class _Node:
 
     @property
     def status(self) -> str:
-        """Its own, or the worst of its parts where it was not called itself."""
+        """Its own; of one that was not called itself, that some part deviates, or else the best of its parts."""
         if self.found is not None:
             return self.found.status
         known = {item.status for part in self.parts for item in part.all()}
-        return next((status for status in _WORST if status in known), UNKNOWN)
+        return next((status for status in (DEVIATES, SAME, DRIFTED) if status in known), UNKNOWN)
 
     @property
     def off(self) -> float:
@@ -120,8 +120,9 @@ def _fold(node: _Node, level: int, start: str) -> None:
             last.folded += sum(1 for _ in part.all())
             last.name = f"{last.folded} modules"
         elif quiet and part.parts and all(item.status == part.status for item in part.all()):
-            part.folded, part.parts = sum(1 for _ in part.all()), []
-            part.name = f"{part.name} and {plural(part.folded - 1, 'part')}"
+            below = sum(1 for inner in part.parts for _ in inner.all())
+            part.folded, part.parts = below + (part.found is not None), []
+            part.name = f"{part.name} and {plural(below, 'part')}"
             kept.append(part)
         else:
             kept.append(part)
