@@ -71,8 +71,8 @@ class Browser:
     def visit(
         self, path: Path, *, width: int = 1200, dark: bool = False, most: int = 20_000, clip: str = "", top: int = 0
     ) -> Visit:
-        """Open a file in a new page and look at it, as far down as `most` pixels; `clip` is a selector of the part that
-        the picture shows, from `top` pixels above it.
+        """Open a file in a new page and look at it, as far down as `most` pixels, from its top, or from `top`
+        pixels above what the selector `clip` finds.
         """
         target = self("Target.createTarget", url="about:blank")["targetId"]
         session = self("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -88,10 +88,9 @@ class Browser:
         overflow = int(self._evaluate("document.documentElement.scrollWidth - innerWidth", session))
         area = {"x": 0.0, "y": 0.0, "width": float(width), "height": float(min(height, most))}
         if clip:
-            box = f"document.querySelector({clip!r}).getBoundingClientRect()"
-            begin, end = self._evaluate(f"(box => [box.top + scrollY, box.bottom + scrollY])({box})", session)
-            begin = max(0.0, begin - top)
-            area |= {"y": begin, "height": min(end - begin + 16, float(most))}
+            place = self._evaluate(f"document.querySelector({clip!r}).getBoundingClientRect().top + scrollY", session)
+            begin = max(0.0, place - top)
+            area |= {"y": begin, "height": min(height - begin, float(most))}
         shot = self(
             "Page.captureScreenshot", session, format="png", captureBeyondViewport=True, clip={**area, "scale": 1}
         )

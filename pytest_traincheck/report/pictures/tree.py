@@ -14,10 +14,10 @@ from pytest_traincheck.report.pictures.svg import CHARACTER, drawing, element, f
 from pytest_traincheck.text import one_line, plural
 
 _WIDTH, _COLUMN, _ROW = 880.0, 240.0, 26.0
-_ROWS = 40
-"""Rows of a drawing; what is beyond them is left to the table."""
-DEPTH = 5
-"""Levels of a drawing; what lies deeper is folded into the last."""
+_ENOUGH, _ROWS = 24, 40
+"""Rows beyond which more is folded, and beyond which the rest is left to the table."""
+_DEPTH, _DEEPEST = 5, 8
+"""Levels of a drawing where nothing deviates, and where something does."""
 DEVIATES, DRIFTED, SAME, UNKNOWN = "deviates", "drifted", "same", "not comparable"
 _WORST = (DEVIATES, DRIFTED, SAME, UNKNOWN)
 
@@ -59,11 +59,9 @@ def tree(modules: Sequence[ModuleAgreement]) -> Picture | None:
     if not modules:
         return None
     start = begins(modules)
-    roots = _nodes(modules)
-    for root in roots:
-        _fold(root, 1, start)
+    roots = _folded(modules, start)
     counts = {status: sum(item.status == status for item in modules) for status in _WORST}
-    levels = min(max(_levels(root) for root in roots), DEPTH)
+    levels = max(map(_levels, roots))
     return Picture(
         "modules",
         "Which module computes something else first?",
@@ -94,36 +92,44 @@ def _nodes(modules: Sequence[ModuleAgreement]) -> list[_Node]:
     roots: list[_Node] = []
     by_path: dict[str, _Node] = {}
     for item in modules:
-        parts = item.path.split(".")
-        for length in range(1, len(parts) + 1):
-            path = ".".join(parts[:length])
-            if path in by_path:
-                continue
-            node = by_path[path] = _Node(path, parts[length - 1])
-            (by_path[".".join(parts[: length - 1])].parts if length > 1 else roots).append(node)
+        siblings = roots
+        for path in _above(item.path):
+            if path not in by_path:
+                by_path[path] = _Node(path, path.rpartition(".")[2])
+                siblings.append(by_path[path])
+            siblings = by_path[path].parts
         by_path[item.path].found = item
     return roots
 
 
-def _fold(node: _Node, level: int, start: str) -> None:
-    """Fold what lies too deep, and neighbours of which nothing is to be said."""
-    if level >= DEPTH:
-        node.folded = sum(1 for part in node.parts for _ in part.all())
-        node.parts = []
-        return
+def _folded(modules: Sequence[ModuleAgreement], start: str) -> list[_Node]:
+    """The trees with as many levels as there are rows for."""
+    roots: list[_Node] = []
+    for depth in range(_DEPTH, 1, -1):
+        roots = _nodes(modules)
+        for root in roots:
+            _fold(root, 1, depth, start)
+        if sum(root.height for root in roots) <= _ENOUGH:
+            break
+    return roots
+
+
+def _fold(node: _Node, level: int, depth: int, start: str) -> None:
+    """Fold what lies too deep, and neighbours of which nothing is to be said; never what deviates."""
     kept: list[_Node] = []
     for part in node.parts:
-        _fold(part, level + 1, start)
-        quiet = part.status in (SAME, UNKNOWN) and not part.off and not start.startswith(part.path)
-        last = kept[-1] if kept else None
-        if quiet and last is not None and last.folded and last.status == part.status and not last.parts:
-            last.folded += sum(1 for _ in part.all())
-            last.name = f"{last.folded} modules"
-        elif quiet and part.parts and all(item.status == part.status for item in part.all()):
-            below = sum(1 for inner in part.parts for _ in inner.all())
-            part.folded, part.parts = below + (part.found is not None), []
+        found = list(part.all())
+        quiet = not any(item.status == DEVIATES for item in found) or level >= _DEEPEST
+        alike = len({item.status for item in found}) <= 1
+        _fold(part, level + 1, depth, start)
+        if quiet and part.parts and (alike or level + 1 >= depth):
+            below = len(found) - (part.found is not None)
+            part.folded, part.parts = len(found), []
             part.name = f"{part.name} and {plural(below, 'part')}"
-            kept.append(part)
+        last = kept[-1] if kept else None
+        if quiet and last is not None and last.folded and last.status == part.status and part.folded:
+            last.folded += part.folded
+            last.name = f"{last.folded} modules"
         else:
             kept.append(part)
     node.parts = kept
@@ -147,7 +153,7 @@ def _answer(counts: dict[str, int], start: str, modules: Sequence[ModuleAgreemen
     off = next(item.off for item in modules if item.path == start)
     return (
         f"`{one_line(start)}`, which is {share(off)} off though its inputs are golden's. {counts[DEVIATES]} of "
-        f"{plural(total, 'module')} deviate."
+        f"{plural(total, 'module')} deviate{'s' * (counts[DEVIATES] == 1)}."
     )
 
 
@@ -204,13 +210,15 @@ def _cells(node: _Node, level: int, row: int, column: float, levels: int, start:
         note = "starts here" if first else ""
         amount = share(node.off) if node.status == DEVIATES and node.off else ""
         note = f"{amount}, {note}" if amount and note else amount or note
-        label = fitted(one_line(node.name), width - 16 - (len(note) * CHARACTER + 8 if note else 0))
+        tall = rows > 1 and not leaf
+        label = fitted(one_line(node.name), width - 16 - (len(note) * CHARACTER + 8 if note and not tall else 0))
+        noted = (x + 9, y + 1.5 * _ROW, "start") if tall else (x + width - 7, y + _ROW / 2 + 4, "end")
         yield group(
             [
                 element("title", said),
                 rect(x + 1, y + 1, width, rows * _ROW - 2, class_, radius=3),
                 text(label, x + 9, y + _ROW / 2 + 4, "p-cell"),
-                *([text(note, x + width - 7, y + _ROW / 2 + 4, "p-cell p-strong", "end")] if note else []),
+                *([text(note, noted[0], noted[1], "p-cell p-strong", noted[2])] if note else []),
             ]
         )
     for part in node.parts:
@@ -220,14 +228,22 @@ def _cells(node: _Node, level: int, row: int, column: float, levels: int, start:
 
 def _table(modules: Sequence[ModuleAgreement], start: str) -> Table:
     """Parents before their parts, siblings in order of their first call."""
-    order = {item.path: place for place, item in enumerate(modules)}
+    order: dict[str, int] = {}
+    for place, item in enumerate(modules):
+        for path in _above(item.path):
+            order.setdefault(path, place)
 
     def key(path: str) -> list[int]:
-        parts = path.split(".")
-        return [order.get(".".join(parts[:length]), -1) for length in range(1, len(parts) + 1)]
+        return [order[part] for part in _above(path)]
 
     rows = []
     for item in sorted(modules, key=lambda item: key(item.path)):
         off = "" if item.status in (SAME, UNKNOWN) else share(item.off)
         rows.append((item.path, item.status, off, str(item.calls), "starts here" if item.path == start else ""))
     return Table(("module", "result", "off", "calls", ""), tuple(rows))
+
+
+def _above(path: str) -> list[str]:
+    """A path and those of all that it is a part of, the model first."""
+    parts = path.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
