@@ -92,7 +92,12 @@ class Browser:
             begin = max(0.0, place - top)
             area |= {"y": begin, "height": min(height - begin, float(most))}
         shot = self(
-            "Page.captureScreenshot", session, format="png", captureBeyondViewport=True, clip={**area, "scale": 1}
+            "Page.captureScreenshot",
+            session,
+            format="png",
+            optimizeForSpeed=True,
+            captureBeyondViewport=True,
+            clip={**area, "scale": 1},
         )
         nodes = self("Accessibility.getFullAXTree", session)["nodes"]
         found = Visit(base64.b64decode(shot["data"]), nodes=nodes, overflow=overflow, height=height)

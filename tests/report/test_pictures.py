@@ -77,6 +77,21 @@ def test_curves_within_the_band() -> None:
     assert "p-mark" not in picture.drawings[0]
 
 
+def test_what_is_kept_with_fewer_digits_is_no_difference() -> None:
+    exact = replace(SAME, curves=(curve("0", 2.0, 1.73695, 1.00004, 0.812345),))
+    kept = Portrait.from_json(replace(GOLDEN, curves=exact.curves).to_json())
+    picture = curves(exact, kept)
+    assert picture is not None
+    assert picture.answer.startswith("Yes")
+
+
+def test_another_seed_may_leave_the_band() -> None:
+    other = replace(SAME, seed="7", curves=(curve("7", 2.0, 1.2, 1.0, 0.8),))
+    picture = curves(other, GOLDEN)
+    assert picture is not None
+    assert picture.answer.startswith("Not in every step, and with a seed of its own it need not: ")
+
+
 def test_curves_that_leave_the_band_say_where() -> None:
     picture = curves(BROKEN, GOLDEN, 1)
     assert picture is not None
