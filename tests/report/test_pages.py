@@ -170,3 +170,35 @@ def test_names_are_never_markup(hostile: CheckResult, failed: CheckResult, passe
         assert not page.of("img", "script", "iframe", "object")
         assert not [name for _, attributes, _ in page.elements for name in attributes if name.startswith("on")]
     assert all("onerror=alert(1)" in text for text in (pages[0], *pages[3:])), "it is there, as text"
+
+
+def colours(text: str) -> list[dict[str, str]]:
+    """The colours of the light and of the dark scheme by their names."""
+    light, dark = (
+        dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", part))
+        for part in re.findall(r":root \{(.*?)\}", text, re.DOTALL)[:2]
+    )
+    return [light, {**light, **dark}]
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, WCAG 2.2."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    ("words", "ground"),
+    [
+        *((words, ground) for words in ("text", "quiet", "red", "amber", "blue") for ground in ("page", "card")),
+        *(("text", ground) for ground in ("code", "gold-soft", "blue-soft", "gold-band", "red-soft")),
+        *(("gold", "gold-soft"), ("blue", "blue-soft"), ("red", "red-soft"), ("violet", "card"), ("quiet", "code")),
+        *(("on", ground) for ground in ("red", "green", "violet")),
+    ],
+)
+def test_words_stand_out_from_their_ground(passed: CheckResult, scheme: int, words: str, ground: str) -> None:
+    found = colours(html.to_text([passed]))[scheme]
+    low, high = sorted((luminance(found[words]), luminance(found[ground])))
+    assert (high + 0.05) / (low + 0.05) >= 4.5

@@ -210,8 +210,8 @@ def test_batches_the_same_shuffled_repeated_new() -> None:
     picture = stripes(given, GOLDEN)
     assert picture is not None
     assert picture.answer == (
-        "No: from step 1 on they are others. 1 of 4 are golden's in their place, 1 are golden's of another place, "
-        "1 were given before, 1 are not among golden's."
+        "No: from step 1 on they are others. 1 of 4 is golden's of the same place, 1 is golden's of another place, "
+        "1 is given a second time, 1 is not among golden's."
     )
     assert [row[2] for row in picture.table.rows[4:]] == ["A", "C", "A", "E"]
     for sort in ("same", "moved", "repeated", "new"):

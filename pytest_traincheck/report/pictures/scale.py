@@ -24,12 +24,12 @@ class Scale:
         return self.begin + (self.end - self.begin) * (at - low) / (high - low or 1.0)
 
     def ticks(self) -> list[float]:
-        """Three to five round numbers on the axis."""
+        """Two to six round numbers on the axis."""
         if self.by_logarithm:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             stride = max(1, math.ceil((last - first) / 4))
             return [10.0**power for power in range(first, last + 1, stride)]
-        size = _round((self.high - self.low) / 4)
+        size = _round((self.high - self.low) / 5)
         first = math.ceil(self.low / size - 1e-9)
         return [place * size for place in range(first, math.floor(self.high / size + 1e-9) + 1)]
 

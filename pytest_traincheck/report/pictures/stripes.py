@@ -103,12 +103,16 @@ def _answer(own: Sequence[Stripe], compared: bool, other_seed: bool) -> str:
         return f"Yes: all {len(own)} are golden's, in golden's order."
     first = next(stripe for stripe in own if stripe.sort != "same")
     parts = [
-        f"{count['same']} of {len(own)} are golden's in their place",
-        *([f"{count['moved']} are golden's of another place"] if count["moved"] else []),
-        *([f"{count['repeated']} were given before"] if count["repeated"] else []),
-        *([f"{count['new']} are not among golden's"] if count["new"] else []),
+        f"{number} {'is' if number == 1 else 'are'} {words}" if number else ""
+        for number, words in (
+            (count["moved"], "golden's of another place"),
+            (count["repeated"], "given a second time"),
+            (count["new"], "not among golden's"),
+        )
     ]
-    return f"No: from step {first.step} on they are others. {', '.join(parts)}."
+    kept = f"{count['same'] or 'None'} of {len(own)} {'are' if count['same'] > 1 else 'is'} golden's of the same place"
+    listed = ", ".join([kept, *filter(None, parts)])
+    return f"No: from step {first.step} on they are others. {listed}."
 
 
 def _draw(rows: Sequence[tuple[str, list[Stripe]]]) -> Markup:

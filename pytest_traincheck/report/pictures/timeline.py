@@ -136,8 +136,17 @@ def _answer(beats: Sequence[Beat], first: int | None, more: int, *, alone: bool)
     words = "does not make" if beat.golden else "makes in addition"
     return (
         f"The first difference is a call of `{one_line(beat.call.name)}`, which the candidate {words}. "
-        f"In all, {missing} of golden's calls are missing and {added} are new.{rest}"
+        f"In all, {_number(missing)} of golden's calls {_verb(missing)} missing and {_number(added)} {_verb(added)} "
+        f"new.{rest}"
     )
+
+
+def _number(count: int) -> str:
+    return str(count) if count else "none"
+
+
+def _verb(count: int) -> str:
+    return "are" if count > 1 else "is"
 
 
 def _draw(beats: Sequence[Beat], first: int | None, step: int, *, alone: bool) -> Markup:
