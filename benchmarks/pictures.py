@@ -191,7 +191,7 @@ def under_a_floor(directory: Path, page: Path) -> None:
 
 SHOTS = {
     "green-check": Shot(green, most=1420),
-    "one-incident": Shot(one_incident, most=2000, dark=True),
+    "one-incident": Shot(one_incident, most=2420, dark=True),
     "several-incidents": Shot(several_incidents, ".section[id^=pictures]", most=1500),
     "compare": Shot(compare, ".section[id^=pictures]", most=1280),
     "selftest": Shot(selftest, most=1000),

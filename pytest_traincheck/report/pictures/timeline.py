@@ -61,7 +61,7 @@ def timeline(candidate: Portrait, golden: Portrait | None, bad: int | None = Non
         else (
             Key("p-golden", "golden, above"),
             Key("p-candidate", "candidate, below"),
-            Key("p-missing", "not called"),
+            *([Key("p-missing", "not called")] if first is not None else []),
         ),
         wide=True,
     )
