@@ -55,9 +55,10 @@ def png(pixels: np.ndarray, filtered: int) -> bytes:
     )
 
 
+@pytest.mark.usefixtures("module")
 @pytest.mark.parametrize("filtered", [0, 1, 2])
 @pytest.mark.parametrize("colours", [3, 40])
-def test_few_colours_stay_what_they_are(module: ModuleType, filtered: int, colours: int) -> None:
+def test_few_colours_stay_what_they_are(filtered: int, colours: int) -> None:
     from small_png import read, reduced, smaller
 
     made = np.random.default_rng(0)
@@ -69,7 +70,8 @@ def test_few_colours_stay_what_they_are(module: ModuleType, filtered: int, colou
     assert smaller(png(pixels, filtered)).startswith(b"\x89PNG")
 
 
-def test_many_colours_become_few(module: ModuleType) -> None:
+@pytest.mark.usefixtures("module")
+def test_many_colours_become_few() -> None:
     from small_png import reduced
 
     pixels = np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8)
