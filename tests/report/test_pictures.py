@@ -277,7 +277,7 @@ def test_subjects_before_and_after(failed: CheckResult) -> None:
     assert item.change is not None
     picture = subjects(item.change, item.learned)
     assert picture is not None
-    assert picture.answer.startswith(f"{len(item.change.subjects)} subjects changed: 2 rules added, 1 removed")
+    assert picture.answer.startswith(f"{len(item.change.subjects)} subjects changed: 2 rules added, 1 rule removed")
     assert len(picture.table.rows) == len(item.change.subjects)
     assert subjects(replace(item.change, added=(), removed=(), changed=()), item.learned) is None
 

@@ -43,12 +43,18 @@ def subjects(diff: GoldenDiff, kept: Sequence[Invariant]) -> Picture | None:
             if number
         ]
         rows.append((one_line(subject), bar(parts, most), f"{before} to {after[subject]}", ", ".join(words)))
-    total = [len(diff.added), len(diff.removed), len(diff.weaker) + len(diff.stronger), len(diff.changed)]
+    sorts = (
+        ("added", diff.added),
+        ("removed", diff.removed),
+        ("weaker", diff.weaker),
+        ("stronger", diff.stronger),
+        ("changed", (*diff.changed, *diff.replaced)),
+    )
+    counts = ", ".join(f"{plural(len(found), 'rule')} {word}" for word, found in sorts if found)
     return Picture(
         "subjects",
         "What did each subject lose and gain?",
-        f"{plural(len(rows), 'subject')} changed: {total[0]} rules added, {total[1]} removed, {total[2]} weaker or "
-        f"stronger, {total[3] + len(diff.replaced)} changed.",
+        f"{plural(len(rows), 'subject')} changed: {counts}.",
         (),
         Table(("subject", "rules", "before and after", "what changed"), tuple(rows)),
         (
