@@ -24,7 +24,6 @@ from pytest_traincheck.check.result import (
     Incident,
     InvariantVerdict,
     ModuleAgreement,
-    Portraits,
     Verdict,
     Violation,
     Warned,
@@ -32,6 +31,7 @@ from pytest_traincheck.check.result import (
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import Numbers
+from pytest_traincheck.golden.portrait import Portraits
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations import Relation, laws, meaning_of, relations
 from pytest_traincheck.relations.base import filled, is_measured, is_replayed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_traincheck.check.ran import Ran
 from pytest_traincheck.golden.format_1 import ids_of
-from pytest_traincheck.golden.portrait import Portrait
+from pytest_traincheck.golden.portrait import Portraits
 from pytest_traincheck.redaction import redacted
 from pytest_traincheck.relations import Deviation, Meaning, meaning_of
 from pytest_traincheck.rules.model import Invariant, Kind
@@ -282,14 +282,6 @@ class Commands:
 
     reproduce: tuple[str, ...]
     accept: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Portraits:
-    """What is drawn of both sides; golden's is None where it keeps none for this platform."""
-
-    candidate: Portrait
-    golden: Portrait | None = None
 
 
 @dataclass(frozen=True)

@@ -166,6 +166,14 @@ class Portrait:
         )
 
 
+@dataclass(frozen=True)
+class Portraits:
+    """What is drawn of both sides; golden's is None where it keeps none for this platform."""
+
+    candidate: Portrait
+    golden: Portrait | None = None
+
+
 _KEYS = {"seed", "curves", "calls", "shapes", "steps", "groups", "ranks"}
 
 

@@ -6,9 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_traincheck.check.result import Coverage, InvariantVerdict, ModuleAgreement, Portraits, Verdict
+from pytest_traincheck.check.result import Coverage, InvariantVerdict, ModuleAgreement, Verdict
 from pytest_traincheck.golden.format_1 import ids_of
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.golden.portrait import Portraits
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.policy import Judged, Rules, judge
 

@@ -71,5 +71,5 @@ def test_steps_that_look_alike_are_kept_once() -> None:
     ],
 )
 def test_anything_else_is_refused(key: str, value: object) -> None:
-    with pytest.raises(ValueError, match="portrait|float"):
+    with pytest.raises(ValueError, match=r"portrait|float"):
         Portrait.from_json({**written(PORTRAIT), key: value})

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pytest_traincheck.check.attribution import Cell, Code, Libraries
-from pytest_traincheck.check.result import CheckResult, ModuleAgreement, Portraits
+from pytest_traincheck.check.result import CheckResult, ModuleAgreement
 from pytest_traincheck.golden.diff import Change, GoldenDiff
-from pytest_traincheck.golden.portrait import Call, Curve, Group, Outline, Portrait, Rank
+from pytest_traincheck.golden.portrait import Call, Curve, Group, Outline, Portrait, Portraits, Rank
 from pytest_traincheck.launch.bisection import Commit, Mark
 from pytest_traincheck.mutants.kind import Kind
 from pytest_traincheck.report import bisect_html, html, trace_html

@@ -10,8 +10,8 @@ from itertools import pairwise
 import pytest
 from page_states import BROKEN, GOLDEN, bisected, drawn, refreshed, selftested, states, traced, upgraded
 
-from pytest_traincheck.check.result import CheckResult, ModuleAgreement, Portraits
-from pytest_traincheck.golden.portrait import Call, Curve, Group, Outline, Rank
+from pytest_traincheck.check.result import CheckResult, ModuleAgreement
+from pytest_traincheck.golden.portrait import Call, Curve, Group, Outline, Portraits, Rank
 from pytest_traincheck.report import bisect_html, html, trace_html
 from pytest_traincheck.report.refresh import html as refresh_html
 from pytest_traincheck.report.selftest import html as selftest_html
