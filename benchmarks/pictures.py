@@ -198,7 +198,7 @@ SHOTS = {
     "upgrade": Shot(upgrade, most=1500),
     "bisect": Shot(bisect, most=1400),
     "refresh": Shot(refresh, most=1340),
-    "trace": Shot(trace, most=1500, dark=True),
+    "trace": Shot(trace, most=1740, dark=True),
     "under-a-floor": Shot(under_a_floor, most=1900, width=390),
 }
 """By the name of the picture."""

@@ -17,7 +17,7 @@ def _entry(item: Relearned, outcome: Refresh, command: Command) -> Refreshed:
     refused = decision.refused.get(item.pipeline, ())
     return Refreshed(
         item.result,
-        became(item, written=decision.may_write),
+        became(item, written=decision.may_write, path=f"{item.path.parent.name}/{item.path.name}"),
         item.change,
         item.learned,
         item.reason,

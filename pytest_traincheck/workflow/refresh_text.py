@@ -27,15 +27,16 @@ def refresh_text(item: Relearned, *, written: bool, accepted: Sequence[Incident]
     return "\n\n".join(block for block in blocks if block)
 
 
-def became(item: Relearned, *, written: bool) -> str:
-    """What became of one golden, in a few words."""
+def became(item: Relearned, *, written: bool, path: str = "") -> str:
+    """What became of one golden, in a few words; `path` is what its file is called there, or else its whole path."""
+    path = path or str(item.path)
     if item.result.errors:
         return "not refreshed, the golden is as it was"
     if not written:
         return f"learned {plural(item.rules, 'rule')}, wrote nothing"
     if not item.changed:
-        return f"no change, {item.path} is as it was"
-    return f"learned {plural(item.rules, 'rule')}, wrote {item.path}"
+        return f"no change, {path} is as it was"
+    return f"learned {plural(item.rules, 'rule')}, wrote {path}"
 
 
 def _block(item: Relearned, accepted: Sequence[Incident]) -> str:

@@ -32,7 +32,7 @@ class Panel:
     golden: tuple[Line, ...]
     candidate: Line
     bad: int | None = None
-    """The first step that is wrong, where that is known."""
+    """The first step that breaks a rule, where that is known."""
 
     @property
     def steps(self) -> int:
@@ -131,7 +131,7 @@ def _legend(candidate: Portrait, seeds: Sequence[str], marked: bool) -> tuple[Ke
     return (
         Key("p-band", runs),
         Key("", f"candidate{of}", _sample()),
-        *([Key("", "first step that is wrong", line(8, 0, 8, 12, "p-mark"))] if marked else []),
+        *([Key("", "first step that breaks a rule", line(8, 0, 8, 12, "p-mark"))] if marked else []),
     )
 
 

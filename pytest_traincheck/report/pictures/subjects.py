@@ -10,6 +10,9 @@ from pytest_traincheck.report.pictures.picture import Key, Picture, Table, bar
 from pytest_traincheck.rules.model import Invariant
 from pytest_traincheck.text import one_line, plural
 
+_MEANING = {"p-kept": "the same", "p-changed": "says something else", "p-new": "added", "p-gone": "removed"}
+"""What the parts of a bar stand for."""
+
 
 def subjects(diff: GoldenDiff, kept: Sequence[Invariant]) -> Picture | None:
     """A row for each subject that changed; `kept` are the new golden's rules. None where the rules are the same."""
@@ -20,6 +23,7 @@ def subjects(diff: GoldenDiff, kept: Sequence[Invariant]) -> Picture | None:
     changed = _of_changes((*diff.changed, *diff.replaced))
     after = _by_subject(kept)
     most = max(after[subject] + removed[subject] for subject in diff.subjects) or 1
+    seen: Counter[str] = Counter()
     rows = []
     for subject in diff.subjects:
         other = weaker[subject] + stronger[subject] + changed[subject]
@@ -30,6 +34,7 @@ def subjects(diff: GoldenDiff, kept: Sequence[Invariant]) -> Picture | None:
             ("p-new", added[subject]),
             ("p-gone", removed[subject]),
         )
+        seen.update({class_: number for class_, number in parts if number})
         before = after[subject] - added[subject] + removed[subject]
         words = [
             f"{number} {word}"
@@ -57,12 +62,7 @@ def subjects(diff: GoldenDiff, kept: Sequence[Invariant]) -> Picture | None:
         f"{plural(len(rows), 'subject')} changed: {counts}.",
         (),
         Table(("subject", "rules", "before and after", "what changed"), tuple(rows)),
-        (
-            Key("p-kept", "the same"),
-            Key("p-changed", "says something else"),
-            Key("p-new", "added"),
-            Key("p-gone", "removed"),
-        ),
+        tuple(Key(class_, meaning) for class_, meaning in _MEANING.items() if seen[class_]),
         open=True,
     )
 
