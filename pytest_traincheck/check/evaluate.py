@@ -31,11 +31,13 @@ from pytest_traincheck.check.result import (
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import Numbers
+from pytest_traincheck.golden.portrait import Portraits
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations import Relation, laws, meaning_of, relations
 from pytest_traincheck.relations.base import filled, is_measured, is_replayed
 from pytest_traincheck.relations.context import LAST_STEP, TIME
 from pytest_traincheck.replay import Comparison, compare_run
+from pytest_traincheck.replay.portray import portrait
 from pytest_traincheck.rules.model import Invariant, Kind
 from pytest_traincheck.trace import Run
 
@@ -58,6 +60,8 @@ class CheckOutcome:
     """What is known of the user's code that ran; asked for where there are incidents only."""
     violations: tuple[Violation, ...] = ()
     """The first place of each rule that was broken, in the order of the golden's rules."""
+    portraits: Portraits | None = None
+    """What is drawn of both sides; None where only a part of a training was there."""
 
 
 def check_run(golden: Golden, run: Run, *, same_spec: bool, part: Part = WHOLE) -> CheckOutcome:
@@ -117,7 +121,14 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool, part: Part = WHOLE) 
         warnings_of(differing, golden),
         ran_of(recorded_run) if incidents and not part.goes_on else None,
         tuple(item for item in violations if id(item.invariant) in reported_by(incidents)),
+        _portraits(golden, aligned.run, same_spec=same_spec) if part is WHOLE else None,
     )
+
+
+def _portraits(golden: Golden, run: Run, *, same_spec: bool) -> Portraits:
+    """Golden's is left out where its numbers are no measure: on another platform, or for another command."""
+    comparable = same_spec and golden.recording is not None and golden.platform == run.platform
+    return Portraits(portrait(run), golden.recording.portrait if comparable and golden.recording else None)
 
 
 def _may_end_alike(

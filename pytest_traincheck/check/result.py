@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_traincheck.check.ran import Ran
 from pytest_traincheck.golden.format_1 import ids_of
+from pytest_traincheck.golden.portrait import Portraits
 from pytest_traincheck.redaction import redacted
 from pytest_traincheck.relations import Deviation, Meaning, meaning_of
 from pytest_traincheck.rules.model import Invariant, Kind
@@ -309,6 +310,8 @@ class CheckResult:
     """What must not be overlooked though no rule is broken."""
     ran: Ran | None = field(default=None, repr=False, compare=False)
     """What is known of the candidate's code that ran: for the changed lines, and in no report."""
+    portraits: Portraits | None = field(default=None, repr=False, compare=False)
+    """What pages draw of both runs; in no other report."""
     audit: Audit | None = None
     """What the candidate's run breaks of ready-made rules; None where that was not asked for."""
 

@@ -9,6 +9,7 @@ from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.detail import Detail
 from pytest_traincheck.report.bisect import Tested, render_end, render_tested, write_bisect_json
+from pytest_traincheck.report.bisect_html import write_html
 from pytest_traincheck.workflow.bisect import BisectRequest, EndFailed, bisect
 from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.runs import RunFailed
@@ -22,6 +23,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--bad", required=True, metavar="REF", help="commit that has the incident")
     parser.add_argument("--json", type=options.output_file, metavar="FILE", help="write what was found as JSON")
+    options.add_html(parser)
     options.add_config(parser)
     options.add_cache(parser)
     options.add_jobs(parser)
@@ -51,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(render_end(report, width, streams.detail()))
     if arguments.json is not None:
         write_bisect_json(arguments.json, report)
+    if arguments.html is not None:
+        write_html(arguments.html, report)
     return Status.INCIDENTS if report.first_bad is not None else Status.RUN_FAILED
 
 

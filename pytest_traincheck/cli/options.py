@@ -26,7 +26,7 @@ def add_report_files(parser: argparse.ArgumentParser, *, of_checks: bool = False
     group = parser.add_argument_group("reports")
     group.add_argument("--json", type=output_file, metavar="FILE", help="write the result as JSON")
     group.add_argument("--junit", type=output_file, metavar="FILE", help="write a JUnit report")
-    group.add_argument("--html", type=output_file, metavar="FILE", help="write an HTML report")
+    add_html(group)
     if of_checks:
         group.add_argument(
             "--write",
@@ -37,6 +37,10 @@ def add_report_files(parser: argparse.ArgumentParser, *, of_checks: bool = False
             help="write a report in a further format (repeatable)",
         )
     return group
+
+
+def add_html(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    parser.add_argument("--html", type=output_file, metavar="FILE", help="write an HTML report")
 
 
 def add_artifacts(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:

@@ -9,10 +9,12 @@ from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.cli.old_names import add_old_name
 from pytest_traincheck.cli.status import Status
+from pytest_traincheck.report.refresh.html import write_html
 from pytest_traincheck.workflow import Acceptance, Refresh, refresh
 from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.goldens import unused_goldens, unused_text
 from pytest_traincheck.workflow.next_steps import PLACEHOLDER
+from pytest_traincheck.workflow.refresh_page import refreshed
 from pytest_traincheck.workflow.refresh_text import refresh_text, refused_text, shell
 
 
@@ -35,6 +37,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_old_name(meant, "--all", everything)
     options.add_jobs(parser)
     options.add_config(parser)
+    options.add_html(parser)
     options.add_artifacts(parser)
     parser.set_defaults(handle=run)
 
@@ -60,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
         waiting=lambda holder: streams.remark(f"waiting for {holder}"),
     )
     _show(outcome, arguments)
+    if arguments.html is not None:
+        write_html(arguments.html, refreshed(outcome, lambda _pipeline, identity: _accepting(arguments, identity)))
     if outcome.decision.failed:
         return Status.RUN_FAILED
     if not arguments.names:

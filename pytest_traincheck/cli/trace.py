@@ -16,6 +16,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("directory", type=Path, metavar="DIR", help="run directory")
     parser.add_argument("--events", type=options.count, metavar="N", help="print the first N events")
     parser.add_argument("--parquet", type=options.output_file, metavar="FILE", help="export all events")
+    options.add_html(parser)
     parser.set_defaults(handle=run)
 
 
@@ -36,4 +37,10 @@ def run(arguments: argparse.Namespace) -> int:
 
         to_parquet(arguments.directory, arguments.parquet)
         print(f"\nwrote {arguments.parquet}")
+    if arguments.html is not None:
+        from pytest_traincheck.report.trace_html import write_html
+        from pytest_traincheck.workflow.trace_page import trace_page
+
+        write_html(arguments.html, trace_page(arguments.directory))
+        print(f"\nwrote {arguments.html}")
     return Status.CLEAN

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_traincheck.golden.course import Course
+from pytest_traincheck.golden.portrait import Portrait
 from pytest_traincheck.golden.step_log import StepLog
 
 Rows = npt.NDArray[np.void]
@@ -95,6 +96,8 @@ class Recording:
     """What the parameters of each training process went through in the whole run; empty where nobody knows."""
     logs: tuple[StepLog, ...] = ()
     """What each step of each training process was given and left, as far as another run with the seed has it too."""
+    portrait: Portrait | None = None
+    """What is drawn of the golden runs; None in files of earlier versions."""
 
     def __post_init__(self) -> None:
         if self.calls.dtype != CALLS or self.sketches.dtype != SKETCHES:
@@ -130,6 +133,8 @@ class Recording:
             content["courses"] = [course.to_json() for course in self.courses]
         if self.logs:
             content["logs"] = [log.to_json() for log in self.logs]
+        if self.portrait is not None:
+            content["portrait"] = self.portrait.to_json()
         text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
         return text.encode("ascii"), self.calls.tobytes(), self.sketches.tobytes()
 
@@ -143,7 +148,7 @@ class Recording:
         content: Any = json.loads(text.decode("ascii")) if text else {}
         if not content:
             return None
-        optional = {"unrepeated", "repeated", "courses", "logs"}
+        optional = {"unrepeated", "repeated", "courses", "logs", "portrait"}
         if not isinstance(content, dict) or set(content) - optional != {"seed", "strings", "unstable"}:
             raise ValueError("the texts of a recording have other keys than this format")
         strings, unstable, unrepeated = content["strings"], content["unstable"], content.get("unrepeated")
@@ -169,4 +174,5 @@ class Recording:
             content.get("repeated", False),
             tuple(Course.from_json(course) for course in content.get("courses", [])),
             tuple(StepLog.from_json(log) for log in content.get("logs", [])),
+            Portrait.from_json(content["portrait"]) if "portrait" in content else None,
         )

@@ -16,7 +16,7 @@ from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.infer.candidates import pins, required_support
 from pytest_traincheck.infer.known_stages import within_known_stages
 from pytest_traincheck.infer.precondition import Precondition, weakest_preconditions
-from pytest_traincheck.infer.seeds import ignores_seed, with_repeats
+from pytest_traincheck.infer.seeds import ignores_seed, with_portrait, with_repeats
 from pytest_traincheck.infer.sentence import when_text
 from pytest_traincheck.relations import Examples, Hypothesis, Relation, relations
 from pytest_traincheck.relations.base import filled, in_set_up, is_measured, is_replayed
@@ -96,7 +96,7 @@ def learn(
         arguments=describe_arguments(runs[0]),
         platform=runs[0].platform,
         numbers=numbers,
-        recording=with_repeats(recording, repeated, runs[0].platform),
+        recording=with_portrait(with_repeats(recording, repeated, runs[0].platform), runs),
         ignores_seed=ignores_seed(recording, runs, runs[0].platform),
         extensions={key: digest for run in (*runs, *varied) for key, digest in sorted(run.extensions_in_use.items())},
         steps=min(run.steps for run in runs),

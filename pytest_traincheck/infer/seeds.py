@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_traincheck import replay
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.replay import compare, compare_with_itself, record
+from pytest_traincheck.replay.portray import portrait
 from pytest_traincheck.trace import Run
 
 
@@ -16,6 +18,11 @@ def with_repeats(recording: Recording | None, repeated: Sequence[Run], platform:
         return None
     again = [found for run in repeated if (found := record(run)) is not None]
     return replay.with_repeats(recording, again, platform)
+
+
+def with_portrait(recording: Recording | None, runs: Sequence[Run]) -> Recording | None:
+    """The recording of the first run with what is drawn of it and of the other golden runs."""
+    return None if recording is None else replace(recording, portrait=portrait(runs[0], runs[1:]))
 
 
 def ignores_seed(recording: Recording | None, runs: Sequence[Run], platform: str) -> bool:

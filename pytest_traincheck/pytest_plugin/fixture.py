@@ -159,6 +159,7 @@ class Traincheck:
                 directory=place_in_repository(Path.cwd()),
             ),
             modules=outcome.modules,
+            portraits=outcome.portraits,
             renamed=outcome.renamed,
             errors=() if judged.incidents else vacuous(judged.verdicts),
             coverage=outcome.coverage,

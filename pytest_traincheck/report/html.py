@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jinja2
 from markupsafe import Markup, escape
@@ -13,7 +14,10 @@ from pytest_traincheck import __version__
 from pytest_traincheck.check.result import ChangedLines, CheckResult, InvariantVerdict, Outcome, SideInfo, Verdict
 from pytest_traincheck.report import wording
 from pytest_traincheck.report.audit import wording as audit_wording
+from pytest_traincheck.report.check_pictures import pictures_of
 from pytest_traincheck.report.files import write_report
+from pytest_traincheck.report.pictures.picture import swatch
+from pytest_traincheck.report.pictures.svg import patterns
 from pytest_traincheck.rules.wording import conditions
 from pytest_traincheck.text import one_line, plural
 
@@ -46,23 +50,33 @@ class _Fact:
     differs: bool
 
 
-@dataclass(frozen=True)
-class _ModuleRow:
-    """One module in the tree, `depth` levels below its model."""
-
-    name: str
-    depth: int
-    status: str
-    off: str
-    calls: int
-
-
 def to_text(results: Sequence[CheckResult]) -> str:
     """The page for one or several results."""
-    template = template_environment().get_template("report.html.j2")
-    return template.render(
-        results=results, worst=worst_outcome([result.outcome for result in results]), version=__version__
+    return template_environment().get_template("report.html.j2").render(**check_context(results))
+
+
+def check_context(results: Sequence[CheckResult], *, base: int = 1) -> dict[str, Any]:
+    """What the page of checks is rendered with; `base` is the level of its first heading."""
+    return {
+        "results": results,
+        "worst": worst_outcome([result.outcome for result in results]),
+        "base": base,
+        "places": _places(results),
+    }
+
+
+def _places(results: Sequence[CheckResult]) -> list[tuple[str, str]]:
+    """Where a reader may want to go: the parts of one result, or several results."""
+    if len(results) != 1:
+        return [(f"pipeline-{number}", result.pipeline) for number, result in enumerate(results, 1)]
+    (result,) = results
+    found = (
+        ("incidents-1", "What broke", bool(result.incidents)),
+        ("pictures-1", "Pictures", bool(pictures_of(result))),
+        ("rules-1", "Rules", bool(result.verdicts)),
+        ("sides-1", "Both sides", bool(_facts(result))),
     )
+    return [(anchor, label) for anchor, label, there in found if there]
 
 
 def write_html(path: Path, results: Sequence[CheckResult]) -> None:
@@ -80,7 +94,13 @@ def template_environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        prose=_prose, name=_name, clean=wording.clean, one_line=one_line, seconds=wording.seconds, plural=plural
+        prose=_prose,
+        name=_name,
+        cell=_cell,
+        clean=wording.clean,
+        one_line=one_line,
+        seconds=wording.seconds,
+        plural=plural,
     )
     environment.globals.update(
         conditions=conditions,
@@ -92,9 +112,12 @@ def template_environment() -> jinja2.Environment:
         coverage=wording.coverage,
         excused=wording.excused,
         facts=_facts,
-        module_rows=_module_rows,
         next_steps=wording.next_steps,
         groups=_groups,
+        patterns=patterns,
+        pictures=pictures_of,
+        swatch=swatch,
+        version=__version__,
         output_lines=wording.output_lines,
         reasons=wording.reasons,
         renamed=wording.renamed,
@@ -115,6 +138,13 @@ def _prose(text: str) -> Markup:
     )
 
 
+def _cell(text: str) -> Markup:
+    """A cell of a table: a bar as it was drawn, or text in which sentences may have code."""
+    if isinstance(text, Markup):
+        return text
+    return _prose(text) if " " in text else _name(text)
+
+
 def _name(text: str) -> Markup:
     """A dotted name or path that may be broken after a dot, slash or underscore, where a reader expects it."""
     escaped = escape(one_line(text))
@@ -128,28 +158,6 @@ def _diff_lines(diff: ChangedLines) -> list[tuple[str, str]]:
     classes = {"+": "added", "-": "removed", "@": "place"}
     lines = [wording.clean(line) for line in diff.hunk.split("\n")]
     return [(classes.get(line[:1], "same"), line) for line in lines]
-
-
-def _module_rows(result: CheckResult) -> list[_ModuleRow]:
-    """The tree of modules as rows: parents before their parts, names without the path above them."""
-    known = {item.path for item in result.modules}
-    rows = []
-    for item in sorted(result.modules, key=lambda item: _tree_key(item.path, result)):
-        parent = item.path.rpartition(".")[0]
-        while parent and parent not in known:
-            parent = parent.rpartition(".")[0]
-        name = item.path.removeprefix(f"{parent}.") if parent else item.path
-        depth = sum(item.path.startswith(f"{path}.") for path in known)
-        off = "" if item.status in ("same", "not comparable") else wording.share(item.off)
-        rows.append(_ModuleRow(name, min(depth, 12), item.status, off, item.calls))
-    return rows
-
-
-def _tree_key(path: str, result: CheckResult) -> list[int]:
-    """Siblings in order of their first call."""
-    order = {item.path: place for place, item in enumerate(result.modules)}
-    parts = path.split(".")
-    return [order.get(".".join(parts[:length]), -1) for length in range(1, len(parts) + 1)]
 
 
 def worst_outcome(outcomes: Sequence[Outcome]) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,20 @@ def summarise(run_dir: Path, detail: Detail = Detail.USUAL) -> str:
     return between.join(_summary(process, detail) for process in processes_of(run_dir))
 
 
-def _summary(process: Process, detail: Detail) -> str:
+@dataclass(frozen=True)
+class Summary:
+    """What a process did: its name, how it ended, facts by their label, changes by kind, and calls by API."""
+
+    name: str
+    state: str
+    size: str
+    facts: tuple[tuple[str, str], ...]
+    changes: tuple[tuple[str, int], ...]
+    calls: tuple[tuple[str, int], ...]
+
+
+def summary(process: Process) -> Summary:
+    """The most frequent calls come first."""
     meta = process.raw.meta
     events = process.events
     calls = _often(process.api.take(process.is_call))
@@ -49,24 +63,42 @@ def _summary(process: Process, detail: Detail) -> str:
     state = "finished" if meta.get("finished") else "did not finish"
     if left_at_limit(meta) or cut_at_limit(meta):
         state = "ended at its limit"
+    versions = sorted(meta.get("versions", {}).items())
+    return Summary(
+        f"process {meta.get('pid')} (rank {process.rank} of {process.world_size})",
+        state,
+        f"{len(events)} events, {len(events) * fmt.EVENT.itemsize} bytes",
+        (
+            *([("let go", f"{process.raw.gone} events behind the first steps")] if process.raw.gone else []),
+            ("command", " ".join(redacted_words(meta.get("argv", [])))),
+            ("libraries", ", ".join(f"{name} {version}" for name, version in versions)),
+            ("steps", f"{process.windows} of {process.names.optimizers[process.lead_optimizer] or 'no optimizer'}"),
+            ("models", ", ".join(name for name in process.names.roots if name) or "none"),
+        ),
+        tuple(sorted(changes.items())),
+        tuple(calls.most_common()),
+    )
+
+
+def _summary(process: Process, detail: Detail) -> str:
+    found = summary(process)
     lines = [
-        f"process {meta.get('pid')} (rank {process.rank} of {process.world_size}), {state}: {len(events)} events, "
-        f"{len(events) * fmt.EVENT.itemsize} bytes",
-        *([f"  let go     {process.raw.gone} events behind the first steps"] if process.raw.gone else []),
-        f"  command    {' '.join(redacted_words(meta.get('argv', [])))}",
-        "  libraries  " + ", ".join(f"{name} {version}" for name, version in sorted(meta.get("versions", {}).items())),
-        f"  steps      {process.windows} of {process.names.optimizers[process.lead_optimizer] or 'no optimizer'}",
-        "  models     " + (", ".join(name for name in process.names.roots if name) or "none"),
-        "  changes    " + (", ".join(f"{kind} {count}" for kind, count in sorted(changes.items())) or "none"),
+        f"{found.name}, {found.state}: {found.size}",
+        *(f"  {label:<10} {text}" for label, text in found.facts),
+        "  changes    " + (", ".join(f"{kind} {count}" for kind, count in found.changes) or "none"),
         "  calls",
     ]
     if detail is Detail.BRIEF:
         return printable_line(lines[0])
-    shown = len(calls) if detail is Detail.FULL else _CALLS_SHOWN
-    lines += [f"    {count:7d}  {name}" for name, count in calls.most_common(shown)]
-    if len(calls) > shown:
-        lines.append(f"             and {len(calls) - shown} more APIs")
+    shown = len(found.calls) if detail is Detail.FULL else _CALLS_SHOWN
+    lines += [f"    {count:7d}  {name}" for name, count in found.calls[:shown]]
+    if len(found.calls) > shown:
+        lines.append(f"             and {len(found.calls) - shown} more APIs")
     return "\n".join(map(printable_line, lines))
+
+
+_SHOWN = 20
+"""APIs that are listed."""
 
 
 def print_events(run_dir: Path, limit: int = 200) -> str:

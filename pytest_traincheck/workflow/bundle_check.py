@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_traincheck.check.result import Coverage, InvariantVerdict, ModuleAgreement, Verdict
 from pytest_traincheck.golden.format_1 import ids_of
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.golden.portrait import Portraits
 from pytest_traincheck.workflow.engine import Engine
 from pytest_traincheck.workflow.policy import Judged, Rules, judge
 
@@ -26,6 +27,7 @@ class PartialCheck:
     modules: tuple[ModuleAgreement, ...]
     renamed: tuple[tuple[str, str], ...]
     coverage: Coverage | None = None
+    portraits: Portraits | None = None
 
 
 def check_part(
@@ -39,7 +41,8 @@ def check_part(
     verdicts = tuple(
         found.get(rule.id) or InvariantVerdict(rule, Verdict.NOT_OBSERVABLE, BEYOND) for rule in golden.invariants
     )
-    return PartialCheck(replace(judged, verdicts=verdicts), outcome.modules, outcome.renamed, outcome.coverage)
+    judged = replace(judged, verdicts=verdicts)
+    return PartialCheck(judged, outcome.modules, outcome.renamed, outcome.coverage, outcome.portraits)
 
 
 def broken_ids(verdicts: Collection[InvariantVerdict]) -> frozenset[str]:

@@ -117,6 +117,7 @@ def check_recorded(
         coverage=outcome.coverage,
         warnings=(*cautions(golden, outcome.coverage, rules), *outcome.warnings),
         ran=outcome.ran,
+        portraits=outcome.portraits,
         audit=None
         if rules.audit is None or engine.audit is None
         else engine.audit(golden.pipeline, run.trace, rules.audit, plan.cwd),

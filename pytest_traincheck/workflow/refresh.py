@@ -22,7 +22,7 @@ from pytest_traincheck.frameworks.extensions import FRAMEWORK
 from pytest_traincheck.golden import locks, store
 from pytest_traincheck.golden.carry import with_former_support
 from pytest_traincheck.golden.chance import chance, not_repeating
-from pytest_traincheck.golden.diff import diff
+from pytest_traincheck.golden.diff import GoldenDiff, diff
 from pytest_traincheck.golden.diff_text import render_diff
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.errors import GoldenError
@@ -34,7 +34,7 @@ from pytest_traincheck.observing import extensions
 from pytest_traincheck.relations import relations
 from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.report.wording import warning
-from pytest_traincheck.rules.model import Kind
+from pytest_traincheck.rules.model import Invariant, Kind
 from pytest_traincheck.workflow.audit import laws_broken
 from pytest_traincheck.workflow.candidate import check_recorded, keep_artifacts
 from pytest_traincheck.workflow.changed_lines import since_golden
@@ -65,6 +65,10 @@ class Relearned:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     """What a reader must know of the golden: that chance may have become law, that it cannot be repeated."""
+    change: GoldenDiff | None = None
+    """How the rules differ from the former golden's; None for a first golden and where their file stays as it is."""
+    learned: tuple[Invariant, ...] = ()
+    """The rules as they were learned now."""
 
     @property
     def changed(self) -> bool:
@@ -182,16 +186,18 @@ def described(
     if old is not None:
         new = with_former_support(new, old)
     files = store.numbers_of(path, new)
-    difference = ""
+    change: GoldenDiff | None = None
     # A file of a former format is written in today's, though its rules say the same.
     if old is None or reason or not _same_but_for_origin(old, new) or not store.has_content(path, encode(old)):
         files = {**files, **store.rules_of(path, new)}
-        difference = "" if old is None else render_diff(diff(old, new))
+        change = None if old is None else diff(old, new)
     files = {file: data for file, data in files.items() if not store.has_content(file, data)}
     # That the former golden was learned from too little is no matter any more.
     gone = (warning(item) for item in result.warnings if item.kind in ("coverage", "golden"))
     warnings = (*gone, *chance(new), *not_repeating(new), *unsaid(new), *_left_out(old), *_not_observed(old))
-    return Relearned(new.pipeline, path, result, files, len(new.invariants), difference, reason, notes, warnings)
+    shown = "" if change is None else render_diff(change)
+    rules = new.invariants
+    return Relearned(new.pipeline, path, result, files, len(rules), shown, reason, notes, warnings, change, rules)
 
 
 def former(path: Path) -> tuple[Golden | None, tuple[str, ...]]:

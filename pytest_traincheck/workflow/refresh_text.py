@@ -23,20 +23,25 @@ def refresh_text(
     item: Relearned, *, written: bool, accepted: Sequence[Incident] = (), detail: Detail = Detail.USUAL
 ) -> str:
     """What became of one golden, as plain text; where rules differ, a block to paste into the pull request follows."""
-    if item.result.errors:
-        head = f"{item.pipeline}: not refreshed, the golden is as it was"
-    elif not written:
-        head = f"{item.pipeline}: learned {plural(item.rules, 'rule')}, wrote nothing"
-    elif not item.changed:
-        head = f"{item.pipeline}: no change, {item.path} is as it was"
-    else:
-        head = f"{item.pipeline}: learned {plural(item.rules, 'rule')}, wrote {item.path}"
+    head = f"{item.pipeline}: {became(item, written=written)}"
     if detail is Detail.BRIEF:
         return head
     notes = (*item.notes, *(_numbers(item) if written else ()))
     warnings = (f"warning: {one_line(warning)}" for warning in item.warnings)
     blocks = [head, *warnings, _block(item, accepted) if written else "", *(f"note: {note}" for note in notes)]
     return "\n\n".join(block for block in blocks if block)
+
+
+def became(item: Relearned, *, written: bool, path: str = "") -> str:
+    """What became of one golden, in a few words; `path` is what its file is called there, or else its whole path."""
+    path = path or str(item.path)
+    if item.result.errors:
+        return "not refreshed, the golden is as it was"
+    if not written:
+        return f"learned {plural(item.rules, 'rule')}, wrote nothing"
+    if not item.changed:
+        return f"no change, {path} is as it was"
+    return f"learned {plural(item.rules, 'rule')}, wrote {path}"
 
 
 def _block(item: Relearned, accepted: Sequence[Incident]) -> str:

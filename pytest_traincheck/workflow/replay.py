@@ -60,6 +60,7 @@ def _checked(bundle: Bundle, engine: Engine) -> CheckResult:
         timing=Timing(check_s=seconds),
         notes=(_origin(bundle), *_differences(bundle, incidents), *found.judged.notes),
         modules=found.modules,
+        portraits=found.portraits,
         renamed=found.renamed,
         errors=() if incidents else vacuous(found.judged.verdicts),
         coverage=found.coverage,

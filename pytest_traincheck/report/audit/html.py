@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_traincheck import __version__
 from pytest_traincheck.check.audited import Audit, LawVerdict
 from pytest_traincheck.check.result import Verdict
 from pytest_traincheck.report.audit import wording
@@ -29,7 +28,7 @@ def to_text(audits: Sequence[Audit]) -> str:
         sections=_sections,
     )
     template = environment.get_template("audit.html.j2")
-    return template.render(audits=audits, worst=worst_outcome([audit.outcome for audit in audits]), version=__version__)
+    return template.render(audits=audits, worst=worst_outcome([audit.outcome for audit in audits]))
 
 
 def write_html(path: Path, audits: Sequence[Audit]) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_traincheck import __version__
-from pytest_traincheck.check.result import Outcome
 from pytest_traincheck.report.files import write_report
 from pytest_traincheck.report.html import template_environment, worst_outcome
+from pytest_traincheck.report.pictures.mutants import mutants
 from pytest_traincheck.report.selftest import wording
 from pytest_traincheck.selftest.result import Fate, Mutant, SelftestResult
 
@@ -42,13 +41,14 @@ def to_text(results: Sequence[SelftestResult]) -> str:
         floor=wording.floor,
         remedy=wording.remedy,
         found=wording.found,
-        places=wording.where,
+        places_of=wording.where,
+        drawn=lambda result: mutants(result.mutants),
         absences=wording.absences,
         percent=wording.percent,
     )
     outcome = worst_outcome([result.outcome for result in results])
     template = environment.get_template("selftest.html.j2")
-    return template.render(results=results, worst=outcome, passed=Outcome.PASS, version=__version__)
+    return template.render(results=results, worst=outcome)
 
 
 def write_html(path: Path, results: Sequence[SelftestResult]) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_traincheck import __version__
 from pytest_traincheck.check.attribution import Libraries
 from pytest_traincheck.report.files import write_report
-from pytest_traincheck.report.html import template_environment, worst_outcome
+from pytest_traincheck.report.html import check_context, template_environment, worst_outcome
 from pytest_traincheck.report.upgrade import wording
 from pytest_traincheck.report.upgrade.junit import named_checks
 from pytest_traincheck.report.upgrade.result import UpgradeResult
@@ -19,10 +18,8 @@ def to_text(results: Sequence[UpgradeResult]) -> str:
     template = template_environment().get_template("upgrade.html.j2")
     checks = [check for result in results for check in named_checks(result)]
     return template.render(
+        **{**check_context(checks, base=2), "worst": worst_outcome([result.last.outcome for result in results])},
         upgrades=results,
-        results=checks,
-        worst=worst_outcome([result.last.outcome for result in results]),
-        version=__version__,
         cell_text=wording.cell_text,
         version_text=wording.version_text,
         share_text=wording.share_text,
