@@ -63,7 +63,7 @@ def test_the_workflow_runs_what_tox_and_the_script_run() -> None:
         for names in re.findall(r"tox .*?-e ([\w,]+)", command)
         for name in names.split(",")
     }
-    assert named == {"lint", "types", "tests", "pure"} <= known
+    assert named == {"lint", "types", "docs", "tests", "pure"} <= known
     assert ".ci/run" in commands
     for command in commands:
         assert subprocess.run(["bash", "-n"], input=command, text=True, check=False).returncode == 0

@@ -78,7 +78,9 @@ def test_options_exist(page: Path) -> None:
     # of pytest, torchrun, pip, and of the pipelines in the examples
     known |= {"--junitxml", "--lf", "--collect-only", "--dist", "--nproc-per-node", "--run", "--steps", "--batch-size"}
     known |= {"--unshallow", "--all", "--detach", "--write-faults", "--deselect", "--hf-token", "--pad-token"}
-    known |= {"--save", "--resume", "--ckpt"}
+    known |= {"--save", "--resume", "--ckpt", "--out", "--batch", "--layers", "--width", "--precision", "--max-steps"}
+    known |= {"--backend", "--standalone", "--system", "--trainer", "--report", "--assert-equal", "--force-regen"}
+    known |= {"--seed", "--output", "--ours", "--num", "--max", "--html"}
     for benchmark in ("audit.py", "audit_peers.py", "detection.py", "histories.py", "public.py", "unseen.py"):
         known |= set(OPTION.findall((ROOT / "benchmarks" / benchmark).read_text(encoding="utf-8")))
     # What was tried with commands of users stands in the generated part of a page.
