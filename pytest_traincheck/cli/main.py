@@ -19,6 +19,7 @@ from pytest_traincheck.cli import (
     compare,
     diff,
     doctor,
+    history,
     infer,
     listing,
     moments,
@@ -40,7 +41,7 @@ from pytest_traincheck.workflow import INPUT_ERRORS
 
 COMMANDS = (
     audit, compare, check, refresh, accept, listing, doctor, diff, show, run, watch, collect, infer, trace, replay,
-    bisect, selftest, upgrade
+    bisect, selftest, upgrade, history
 )  # fmt: skip
 
 _DESCRIPTION = """\

@@ -45,6 +45,12 @@ def add_artifacts(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
     )
 
 
+def add_history(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--history", type=output_file, metavar="FILE", help="add a line to FILE, for `traincheck history`"
+    )
+
+
 def add_seed_by(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed-by",

@@ -1,4 +1,4 @@
-"""The documentation as a site: every page has its place, the reference is the code's, a strict build warns of nothing."""
+"""The documentation as a site: every page has its place, the reference is the code's, a strict build is silent."""
 
 from __future__ import annotations
 
