@@ -1,6 +1,7 @@
 """`--export wandb=DIR`: an offline run of W&B in DIR, which `wandb sync` uploads when and if you want.
 
-It is a run of its own beside that of the training. What the environment says of a project or an entity (`WANDB_...`) holds.
+It is a run of its own beside that of the training. What the environment says of a project or an entity (`WANDB_...`)
+holds.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ class Curve:
 def to_text(records: Sequence[Record], stories: Sequence[Pipeline], sentences: Mapping[str, str]) -> str:
     """The page. `sentences` are those of rules by id, as far as they are known."""
     environment = template_environment()
+    environment.filters["capitalized"] = lambda text: text[:1].upper() + text[1:]
     environment.globals.update(
         accepted=wording.accepted,
         at=wording.at,
