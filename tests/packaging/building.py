@@ -14,10 +14,11 @@ REPOSITORY = "https://code.example.org/team/pytest-traincheck"
 
 @dataclass(frozen=True)
 class Made:
-    """Where the two files are."""
+    """Where the two files are, and the tree that the source distribution unpacks to."""
 
     sdist: Path
     wheel: Path
+    tree: Path
 
 
 def hatchling(tree: Path, target: str, into: Path, **environment: str) -> Path:

@@ -20,7 +20,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     with tarfile.open(sdist) as archive:
         archive.extractall(folder / "unpacked", filter="data")
     (tree,) = (folder / "unpacked").iterdir()
-    return Made(sdist, hatchling(tree, "wheel", folder / "wheel"))
+    return Made(sdist, hatchling(tree, "wheel", folder / "wheel"), tree)
 
 
 @pytest.fixture(scope="session")
