@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -112,10 +115,26 @@ class Exports:
                 )
 
 
+@contextmanager
+def _as_it_was() -> Iterator[None]:
+    """Libraries leave variables behind by which their own child processes find them. The training is one of ours, and
+    must not find them: it may use the same library, and would write into a run that is not its own.
+    """
+    variables, hook = dict(os.environ), sys.excepthook
+    try:
+        yield
+    finally:
+        for name in set(os.environ) - set(variables):
+            del os.environ[name]
+        os.environ.update(variables)
+        sys.excepthook = hook
+
+
 def _begun(target: ExportTarget, pipeline: str) -> Export:
     exporter = target.exporter
     try:
-        return exporter.begin(target.target, pipeline)
+        with _as_it_was():
+            return exporter.begin(target.target, pipeline)
     except ImportError as error:
         raise ReportError(
             f"`{exporter.name}={target.target}` needs a library that is not installed ({error}). "

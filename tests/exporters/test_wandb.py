@@ -14,9 +14,9 @@ TELLS = f"""
 import sys
 sys.path.insert(0, {str(HERE)!r})
 from trainings import DOCUMENT, INCIDENT
-from pytest_traincheck.report.exporters.wandb import WandB
+from pytest_traincheck.report.exporting import Exports, export_target
 
-export = WandB().begin(sys.argv[1], "net")
+export = Exports([export_target(f"wandb={{sys.argv[1]}}")], "net", sys.exit)
 export.steps(4)
 export.incident(INCIDENT, 4)
 export.end(DOCUMENT)

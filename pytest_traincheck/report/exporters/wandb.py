@@ -27,6 +27,8 @@ class OfflineRun:
     """The number of incidents against the step at which they happened, and the result as the run's summary."""
 
     def __init__(self, directory: Path, pipeline: str) -> None:
+        # Offline is meant: no reports of errors to W&B either, unless somebody asked for them.
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb
 
         directory.mkdir(parents=True, exist_ok=True)
