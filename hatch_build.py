@@ -38,6 +38,8 @@ def build(root: Path) -> str:
     """Compile into the package below `root`. Returns why that is not possible, nothing where it was done."""
     if sys.implementation.name != "cpython" or sys.platform not in ("linux", "darwin"):
         return f"not for {sys.implementation.name} on {sys.platform}"
+    if os.environ.get("TRAINCHECK_CORE") == "python":
+        return "TRAINCHECK_CORE=python asks for none"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return "it relies on the global interpreter lock"
     folder = root / SOURCES
@@ -66,18 +68,20 @@ def build(root: Path) -> str:
 
 
 class CoreHook(BuildHookInterface):  # type: ignore[misc]
-    """Adds the core to a wheel, which then is for one platform and for every CPython from 3.10 on."""
+    """Adds to a wheel its version and the core. With the core it is for one platform and every CPython from 3.10 on."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(
         self,
-        version: str,  # noqa: ARG002 - hatchling gives it
+        version: str,
         build_data: dict[str, Any],
     ) -> None:
         """Build before hatchling collects the files of a wheel; a source distribution has the C source."""
         if self.target_name != "wheel":
             return
+        if version != "editable":
+            self._say_version(build_data)
         reason = build(Path(self.root))
         if reason:
             (Path(self.root) / SOURCES / TARGET).unlink(missing_ok=True)
@@ -87,6 +91,28 @@ class CoreHook(BuildHookInterface):  # type: ignore[misc]
         build_data["artifacts"].append(f"/{(SOURCES / TARGET).as_posix()}")
         build_data["pure_python"] = False
         build_data["tag"] = f"cp310-abi3-{platform}"
+
+    def _say_version(self, build_data: dict[str, Any]) -> None:
+        """Put the version into the package: where the probe is loaded, nobody else knows it.
+
+        A working tree goes on to another version with each commit, so nothing is written there.
+        """
+        self.scratch = tempfile.TemporaryDirectory()
+        written = Path(self.scratch.name, "_version.py")
+        written.write_text(
+            f'"""The version of this wheel."""\n\nversion = "{self.metadata.version}"\n', encoding="utf-8"
+        )
+        build_data["force_include"][str(written)] = "pytest_traincheck/_version.py"
+
+    def finalize(
+        self,
+        version: str,  # noqa: ARG002 - hatchling gives these
+        build_data: dict[str, Any],  # noqa: ARG002
+        artifact_path: str,  # noqa: ARG002
+    ) -> None:
+        """Remove what was only written for the wheel."""
+        if hasattr(self, "scratch"):
+            self.scratch.cleanup()
 
 
 if __name__ == "__main__":

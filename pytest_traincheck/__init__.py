@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_traincheck.workflow.audit_block import Found
 
-__version__ = "0.1.0"
+try:
+    from pytest_traincheck._version import version as __version__  # a wheel has it
+except ImportError:
+    __version__ = "0.1.0"
+
 __all__ = ["__version__", "audit"]
 
 

@@ -59,6 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME=FILE",
         help="write a report in a further format (repeatable)",
     )
+    group.addoption("--traincheck-history", metavar="FILE", help="add a line to FILE, for `traincheck history`")
     group.addoption("--traincheck-artifacts", metavar="DIR", help="keep traces, goldens and results here")
     group.addoption(
         "--traincheck-jobs",
@@ -82,6 +83,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("traincheck_report", "the name of traincheck_html before", default="")
     parser.addini("traincheck_json", "as --traincheck-json", default="")
     parser.addini("traincheck_write", "as --traincheck-write", type="linelist", default=[])
+    parser.addini("traincheck_history", "as --traincheck-history", default="")
     parser.addini("traincheck_artifacts", "as --traincheck-artifacts", default="")
     parser.addini("traincheck_jobs", "as --traincheck-jobs", default="")
     parser.addini("traincheck_github", "as --traincheck-github", default="")

@@ -18,6 +18,7 @@ from pytest_traincheck.workflow import INPUT_ERRORS, check_live, check_stored, r
 from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.exceptions import checked_rules, judge_exceptions, needless, stored_rules, today
 from pytest_traincheck.workflow.goldens import unused_goldens, unused_text
+from pytest_traincheck.workflow.history import note_checks
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,6 +34,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     options.add_jobs(parser)
     options.add_config(parser)
     options.add_reports(parser, of_checks=True)
+    options.add_history(parser)
     options.add_github(parser)
     parser.set_defaults(handle=run)
 
@@ -71,6 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
         print()
         output.show(exceptions)
         results.append(exceptions)
+    if arguments.history is not None:
+        note_checks(arguments.history, "check", config, results, golden)
     return output.finish(arguments, results, {spec.name: config.root / spec.cwd for spec in specs})
 
 

@@ -19,6 +19,7 @@ from pytest_traincheck.cli import (
     compare,
     diff,
     doctor,
+    history,
     infer,
     init,
     listing,
@@ -44,7 +45,7 @@ from pytest_traincheck.workflow import INPUT_ERRORS
 
 COMMANDS = (
     init, audit, compare, check, refresh, accept, listing, doctor, diff, show, run, watch, collect, infer, trace,
-    replay, bisect, selftest, upgrade, schema
+    replay, bisect, selftest, upgrade, history, schema
 )  # fmt: skip
 
 _DESCRIPTION = """\

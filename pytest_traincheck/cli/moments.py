@@ -9,7 +9,7 @@ MOMENTS = {
     "begin": ("init",),
     "without a golden": ("audit",),
     "learn what is right": ("refresh", "show", "diff", "list"),
-    "check a change": ("check", "compare", "accept", "replay", "bisect", "upgrade"),
+    "check a change": ("check", "compare", "accept", "replay", "bisect", "upgrade", "history"),
     "watch a training that goes on": ("run", "watch"),
     "ask whether all this works": ("doctor", "selftest"),
     "single steps, for scripts": ("collect", "infer", "trace", "schema"),

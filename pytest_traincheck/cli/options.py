@@ -13,6 +13,7 @@ from pytest_traincheck.config import SEED_BY_PROBE, Config, ConfigError, Pipelin
 from pytest_traincheck.jobs import Jobs, jobs_of
 from pytest_traincheck.plugins import PluginError
 from pytest_traincheck.report.errors import ReportError
+from pytest_traincheck.report.exporting import ExportTarget, export_target
 from pytest_traincheck.report.github_step import Mode
 from pytest_traincheck.report.reporter import Target, target
 
@@ -46,6 +47,23 @@ def add_html(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
 def add_artifacts(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     parser.add_argument(
         "--artifacts", type=Path, metavar="DIR", help="keep traces, output, golden, result and a bundle in DIR/PIPELINE"
+    )
+
+
+def add_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--export",
+        type=export,
+        action="append",
+        default=[],
+        metavar="NAME=TARGET",
+        help="tell the training to prometheus=FILE, tensorboard=DIR, otel=URL, ... while it goes on (repeatable)",
+    )
+
+
+def add_history(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--history", type=output_file, metavar="FILE", help="add a line to FILE, for `traincheck history`"
     )
 
 
@@ -142,6 +160,13 @@ def plugin_report(text: str) -> Target:
         raise argparse.ArgumentTypeError(str(error)) from error
     output_file(str(found.path))
     return found
+
+
+def export(text: str) -> ExportTarget:
+    try:
+        return export_target(text)
+    except ReportError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def seeds(text: str) -> tuple[int, ...]:

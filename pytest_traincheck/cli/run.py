@@ -112,6 +112,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="TRACE_DIR|FILE",
         help="the run goes on with this one: the trace that it kept, or its end-state.npz",
     )
+    options.add_export(parser)
     options.add_config(parser)
     parser.set_defaults(handle=run)
 
@@ -122,9 +123,9 @@ def run(arguments: argparse.Namespace) -> int:
     except RunFailed as failure:
         output.show(CheckResult(arguments.name or "", errors=(failure.error,), notes=failure.notes))
         return Status.RUN_FAILED
-    lines = Lines(request.against.golden.pipeline, arguments.json)
+    lines = Lines(request.against.golden.pipeline, arguments.json, arguments.export)
     streams.remark(f"watching against {request.against.where}")
-    trained = run_watched(request, lines.incident)
+    trained = run_watched(request, lines.incident, lines.steps)
     lines.end(trained.result)
     output.show(trained.result)
     if trained.signalled is not None and not trained.result.incidents:

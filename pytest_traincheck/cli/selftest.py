@@ -16,6 +16,7 @@ from pytest_traincheck.report.selftest.terminal import render_kinds, render_self
 from pytest_traincheck.selftest.result import SelftestResult
 from pytest_traincheck.workflow import INPUT_ERRORS
 from pytest_traincheck.workflow.engine import default_engine
+from pytest_traincheck.workflow.history import note_selftests
 from pytest_traincheck.workflow.selftest import SelftestRequest, chosen_kinds, selftest
 
 
@@ -36,6 +37,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     options.add_jobs(parser, "the configuration's, or auto")
     options.add_config(parser)
     options.add_reports(parser)
+    options.add_history(parser)
     parser.set_defaults(handle=run)
 
 
@@ -61,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
         streams.show(render_selftest(result, streams.width(), streams.detail()))
         found.append(result)
     _write(arguments, found)
+    if arguments.history is not None:
+        note_selftests(arguments.history, config, found)
     return status_of_outcomes(result.outcome for result in found)
 
 

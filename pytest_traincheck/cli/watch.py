@@ -30,6 +30,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--json", type=options.output_file, metavar="FILE", help="a line for each incident, and one with the result"
     )
+    options.add_export(parser)
     options.add_config(parser)
     parser.set_defaults(handle=run)
 
@@ -44,9 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     except RunFailed as failure:
         output.show(CheckResult(arguments.golden, errors=(failure.error,), notes=failure.notes))
         return Status.RUN_FAILED
-    lines = Lines(held.golden.pipeline, arguments.json)
+    lines = Lines(held.golden.pipeline, arguments.json, arguments.export)
     streams.remark(f"watching {run_dir} against {held.where}")
-    result = attend(run_dir, held, lines.incident, idle=arguments.idle)
+    result = attend(run_dir, held, lines.incident, idle=arguments.idle, looked=lines.steps)
     lines.end(result)
     output.show(result)
     return status_of([result])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import os
 import re
 import shlex
@@ -160,10 +162,13 @@ def _split(text: str) -> list[str]:
 def resolve_interpreter(python: str | None, search_path: str | None = None) -> Path:
     """The interpreter of a side: an absolute path whose symbolic links are kept, since a virtual environment is one.
 
-    None, `python` and `python3` mean the interpreter that runs us. Raises `CommandError` when there is no such program.
+    None, `python` and `python3` mean the interpreter that runs us. Where that has no torch, as in the environment that
+    `uv tool install` and `pipx` make for a tool, they mean what they mean at the user's prompt.
+    Raises `CommandError` when there is no such program.
     """
     if python is None or python in _PLAIN_PYTHON:
-        return Path(sys.executable)
+        theirs = None if _has_torch() else shutil.which(python or "python", path=search_path)
+        return Path(theirs or sys.executable).absolute()
     found = shutil.which(python, path=search_path)
     if found is None and Path(python).is_dir():
         raise CommandError(
@@ -176,6 +181,11 @@ def resolve_interpreter(python: str | None, search_path: str | None = None) -> P
             "give the path of a Python interpreter, for example .venv/bin/python",
         )
     return Path(found).absolute()
+
+
+@functools.cache
+def _has_torch() -> bool:
+    return importlib.util.find_spec("torch") is not None
 
 
 def resolve_program(name: str, interpreter: Path, cwd: Path, search_path: str) -> str:

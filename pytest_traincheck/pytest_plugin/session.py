@@ -17,6 +17,7 @@ from pytest_traincheck.check.result import CheckResult, Outcome
 from pytest_traincheck.check.serialise import from_plain, to_plain
 from pytest_traincheck.config import DEFAULT_STORE, Config, ConfigError, PipelineSpec, load
 from pytest_traincheck.golden.store import golden_path
+from pytest_traincheck.history.record import HistoryError
 from pytest_traincheck.observing import extensions
 from pytest_traincheck.plugins import PluginError, in_session
 from pytest_traincheck.pytest_plugin import markers, summary
@@ -300,7 +301,7 @@ class Session:
         if not self.config.getoption("collectonly") and not self.settings.refresh:
             try:
                 self._write_reports()
-            except ReportError as error:
+            except (ReportError, HistoryError) as error:
                 self.written.append(str(error))
                 session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
@@ -363,6 +364,11 @@ class Session:
 
             directories = {name: self.loaded.root / spec.cwd for name, spec in self.selected.items()}
             publish(self.settings.github, results, directories, self.commands.append)
+        if self.settings.history is not None and results:
+            from pytest_traincheck.workflow.history import note_checks
+
+            note_checks(self.settings.history, "pytest", self.loaded, results, self.settings.golden or "")
+            self.written.append(f"history: {self.settings.history}")
         for target in self.settings.write:
             reporter.write(target, results)
             self.written.append(f"{target.reporter.name}: {target.path}")

@@ -32,6 +32,7 @@ class Settings:
     json: Path | None
     write: tuple[Target, ...]
     artifacts: Path | None
+    history: Path | None
     github: Mode
     jobs: Jobs | None = None
     """None where nothing is said."""
@@ -54,6 +55,7 @@ def settings_of(config: pytest.Config) -> Settings:
         json=_path(config, "traincheck_json"),
         write=_targets(config),
         artifacts=_path(config, "traincheck_artifacts"),
+        history=_path(config, "traincheck_history"),
         github=_github(config),
         jobs=_jobs(config),
     )

@@ -3,6 +3,7 @@
 from pytest_traincheck.bundle.errors import BundleError
 from pytest_traincheck.config import ConfigError
 from pytest_traincheck.golden.errors import GoldenError
+from pytest_traincheck.history.record import HistoryError
 from pytest_traincheck.launch.bisection import BisectError
 from pytest_traincheck.launch.progress import QuietProgress
 from pytest_traincheck.launch.run_directory import ForeignDirectoryError
@@ -29,6 +30,7 @@ INPUT_ERRORS = (
     ConfigError,
     ForeignDirectoryError,
     GoldenError,
+    HistoryError,
     InitError,
     PackError,
     PluginError,

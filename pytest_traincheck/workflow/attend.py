@@ -35,12 +35,19 @@ def command_of(run_dir: Path) -> tuple[str, ...]:
 
 
 def attend(
-    run_dir: Path, against: Against, tell: Callable[[Incident, int], None], *, idle: float = IDLE_S
+    run_dir: Path,
+    against: Against,
+    tell: Callable[[Incident, int], None],
+    *,
+    idle: float = IDLE_S,
+    looked: Callable[[int], None] | None = None,
 ) -> CheckResult:
     """Watch until every training process has said that it ended, the run is known to have ended, or nothing was written
     for `idle` seconds. Raises `GoldenError` where the numbers of the golden cannot be read.
     """
     watch = Watch(run_dir, against, tell)
+    if looked is not None:
+        watch.looked = looked
     command = shlex.join(command_of(run_dir))
     changed, rows = time.monotonic(), -1
     while not watch.over and not watch.failure:

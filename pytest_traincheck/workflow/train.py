@@ -92,8 +92,11 @@ class Trained:
     signalled: signal.Signals | None = None
 
 
-def run_watched(request: TrainRequest, tell: Callable[[Incident, int], None]) -> Trained:
-    """Run a training and watch it; `tell` is called for each incident as soon as it is known.
+def run_watched(
+    request: TrainRequest, tell: Callable[[Incident, int], None], looked: Callable[[int], None] | None = None
+) -> Trained:
+    """Run a training and watch it; `tell` is called for each incident as soon as it is known, `looked` with the number
+    of steps that were looked at.
 
     Raises `GoldenError` where the numbers of the golden cannot be read.
     """
@@ -103,7 +106,9 @@ def run_watched(request: TrainRequest, tell: Callable[[Incident, int], None]) ->
         guard = _Guard(request, training, tell)
         states.tidy(request.against)
         leaves = [states.place(request.against), *([run_dir / END_STATE_FILE] if request.keep else [])]
-        watch = Watch(run_dir, request.against, guard.incident, request.keep_bytes, request.continues, leaves)
+        watch = Watch(run_dir, request.against, guard.incident, request.keep_bytes, request.continues, leaves=leaves)
+        if looked is not None:
+            watch.looked = looked
         outcome = _ended_by_us(guard, _train(request, run_dir, training, guard, watch))
         candidate = SideInfo(describe_head(request.cwd), path=str(request.cwd), command=shlex.join(request.words))
         errors = [] if outcome.status is RunStatus.OK else [RunError("candidate", outcome.message, outcome.remedy)]

@@ -48,6 +48,8 @@ class Watch:
     """Bytes of each trace that are kept behind its first steps; None: all."""
     continues: Path | None = None
     """The trace, or the end state, of the training that this one goes on with, where somebody says so."""
+    looked: Callable[[int], None] = lambda _steps: None
+    """Told after each look how many steps have been looked at."""
     leaves: Sequence[Path] = ()
     """Where is written what another training may go on with; without any, nothing is looked up either."""
     failure: str = ""
@@ -74,6 +76,7 @@ class Watch:
             incidents, more = self._found(ended=ended)
             self._tell(incidents)
             more = more and (ended or time.perf_counter() - begun < AT_ONCE_S)
+        self.looked(self.steps)
         taken = time.perf_counter() - begun
         self.spent += taken
         self._next = time.perf_counter() + taken * (1 / SHARE - 1)

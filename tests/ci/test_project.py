@@ -23,6 +23,7 @@ else:
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOW = ROOT / ".github" / "workflows" / "tests.yml"
+RELEASE = ROOT / ".github" / "workflows" / "release.yml"
 CONFIG = ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml"
 FORMS = sorted(path for path in CONFIG.parent.iterdir() if path != CONFIG)
 CHANGES = ROOT / "changes"
@@ -39,6 +40,7 @@ def steps() -> list[dict[str, Any]]:
 
 SCHEMAS = {
     WORKFLOW: "github-workflows",
+    RELEASE: "github-workflows",
     CONFIG: "github-issue-config",
     **dict.fromkeys(FORMS, "github-issue-forms"),
 }
@@ -61,7 +63,7 @@ def test_the_workflow_runs_what_tox_and_the_script_run() -> None:
         for names in re.findall(r"tox .*?-e ([\w,]+)", command)
         for name in names.split(",")
     }
-    assert named == {"lint", "types", "tests", "pure"} <= known
+    assert named == {"lint", "types", "docs", "tests", "pure"} <= known
     assert ".ci/run" in commands
     for command in commands:
         assert subprocess.run(["bash", "-n"], input=command, text=True, check=False).returncode == 0
@@ -74,6 +76,33 @@ def test_the_workflow_may_read_and_no_more_and_ends() -> None:
     workflow = load(WORKFLOW)
     assert workflow["permissions"] == {"contents": "read"}
     assert all(job["timeout-minutes"] for job in workflow["jobs"].values())
+
+
+def test_a_release_is_tried_before_it_is_uploaded_and_only_then_trusted() -> None:
+    workflow = load(RELEASE)
+    jobs = workflow["jobs"]
+    assert workflow["permissions"] == {"contents": "read"}
+    assert all(job["timeout-minutes"] for job in jobs.values())
+    assert set(jobs["tried"]["needs"]) == {"sources", "wheels"}
+    assert jobs["upload"]["needs"] == "tried"
+    assert {name for name, job in jobs.items() if "permissions" in job} == {"upload"}
+    assert jobs["upload"]["permissions"] == {"id-token": "write"}
+    assert "refs/tags/v" in jobs["upload"]["if"]
+    for step in (step for job in jobs.values() for step in job["steps"] if "run" in step):
+        assert subprocess.run(["bash", "-n"], input=step["run"], text=True, check=False).returncode == 0
+        assert "${{" not in step["run"]
+
+
+def test_a_release_builds_with_all_tags_and_one_wheel_a_platform() -> None:
+    jobs = load(RELEASE)["jobs"]
+    for name in ("sources", "wheels"):
+        checkout = next(step for step in jobs[name]["steps"] if step.get("uses", "").startswith("actions/checkout"))
+        assert checkout["with"]["fetch-depth"] == 0
+    (wheels,) = (step for step in jobs["wheels"]["steps"] if "cibuildwheel" in step.get("uses", ""))
+    oldest = PROJECT["requires-python"].removeprefix(">=").replace(".", "")
+    assert {name.partition("-")[0] for name in wheels["env"]["CIBW_BUILD"].split()} == {f"cp{oldest}"}
+    # What the build reads has to reach the container that builds.
+    assert wheels["env"]["CIBW_ENVIRONMENT_PASS_LINUX"] in load(RELEASE)["env"]
 
 
 def test_every_python_that_is_claimed_is_tested() -> None:

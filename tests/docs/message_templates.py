@@ -28,6 +28,7 @@ ERRORS = frozenset(
         "PluginError",
         "ScratchError",
         "PackError",
+        "HistoryError",
     }
 )
 """Errors that a user reads. `_Place.error` and `_Table.error` build two of them from parts."""

@@ -93,6 +93,9 @@ def test_options_exist(page: Path) -> None:
         "--trainer",
     }
     known |= {"--num", "--output"}
+    known |= {"--save", "--resume", "--ckpt", "--out", "--batch", "--layers", "--width", "--precision", "--max-steps"}
+    known |= {"--backend", "--standalone", "--system", "--trainer", "--report", "--assert-equal", "--force-regen"}
+    known |= {"--seed", "--output", "--ours", "--num", "--max", "--html"}
     for benchmark in ("audit.py", "audit_peers.py", "detection.py", "histories.py", "public.py", "unseen.py"):
         known |= set(OPTION.findall((ROOT / "benchmarks" / benchmark).read_text(encoding="utf-8")))
     # What was tried with commands of users stands in the generated part of a page.

@@ -163,6 +163,21 @@ def test_what_goes_wrong_late_is_told_at_the_next_step_that_is_observed(
     assert [incident["id"] for incident in document["incidents"]] == [first["id"]]
 
 
+def test_a_training_is_told_to_other_systems(project: Path, tmp_path: Path) -> None:
+    """To two places at once; directories are made."""
+    file, gone = tmp_path / "tiny.prom", tmp_path / "gone"
+    done = traincheck(
+        project, "run", "tiny", "--export", f"prometheus={file}", "--export", f"prometheus={gone}/tiny.prom",
+        *command(60), MISTAKE="frozen@30",
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    text = file.read_text(encoding="utf-8")
+    assert 'traincheck_running{pipeline="tiny"} 0' in text
+    assert 'traincheck_verdict{pipeline="tiny",verdict="fail"} 1' in text
+    (incidents,) = re.findall(r"^traincheck_incidents_total.* (\d+)$", text, re.MULTILINE)
+    assert int(incidents) >= 1
+
+
 @pytest.mark.fault(
     area="Runs", tried="--on-incident=stop", happens="SIGTERM, time to save, exit status 1 and the cause"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -114,6 +115,26 @@ def test_python_means_the_interpreter_of_the_side(tmp_path: Path) -> None:
     assert resolve_interpreter(None) == resolve_interpreter("python") == Path(sys.executable)
     with pytest.raises(CommandError, match="no-such-python"):
         resolve_interpreter("no-such-python")
+
+
+def test_a_tool_in_an_environment_without_torch_means_the_python_of_the_prompt(tmp_path: Path) -> None:
+    theirs = tmp_path / "bin" / "python"
+    theirs.parent.mkdir()
+    theirs.write_text("#!/bin/sh\n", encoding="utf-8")
+    theirs.chmod(0o755)
+    root = Path(__file__).resolve().parents[2]
+    code = f"import sys; sys.path.insert(0, {str(root)!r}); "
+    code += "from pytest_traincheck.launch.command import resolve_interpreter; print(resolve_interpreter('python'))"
+    # Without `site`, this interpreter has nothing but the standard library.
+    command = [sys.executable, "-I", "-S", "-c", code]
+    environment = {**os.environ, "PATH": str(theirs.parent)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(theirs)
+    # Where there is none it is that of the tool, and the run says what is missing.
+    done = subprocess.run(
+        command, env={**environment, "PATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == sys.executable
 
 
 def test_every_python_below_is_that_interpreter(tmp_path: Path) -> None:

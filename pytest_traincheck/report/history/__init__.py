@@ -1,0 +1,1 @@
+"""A history on the terminal, as a page and as JSON."""
