@@ -32,7 +32,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     group = parser.add_argument_group("reports")
     group.add_argument("--json", type=options.output_file, metavar="FILE", help="write the same as JSON")
-    group.add_argument("--html", type=options.output_file, metavar="FILE", help="write it as a page with pictures")
+    options.add_html(group)
     parser.set_defaults(handle=run)
 
 

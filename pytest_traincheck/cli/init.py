@@ -31,13 +31,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--name", type=options.name, metavar="NAME", help="the name of the pipeline")
     parser.add_argument("--dry-run", action="store_true", help="say what would be tried; run and write nothing")
     parser.add_argument("--no-golden", action="store_true", help="write the configuration, and learn no golden")
-    parser.add_argument(
-        "--seed-arg", type=options.seed_argument, metavar="ARG", help='how a seed is passed: "--seed {seed}"'
-    )
+    parser.add_argument("--seed-arg", type=options.seed_argument, metavar="ARG", help="like '--seed {seed}'")
     options.add_steps(parser)
     parser.add_argument(
         "--link", type=options.link, action="append", default=[], metavar="PATH",
-        help="an untracked path that worktrees see too (repeatable)",
+        help="untracked path of the working tree that a git ref sees too, like data (repeatable)",
     )  # fmt: skip
     options.add_jobs(parser, "1")
     parser.add_argument(

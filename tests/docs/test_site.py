@@ -76,7 +76,8 @@ def test_the_reference_has_every_option(reference: ModuleType) -> None:
         if name not in sections:
             continue  # a second name of the same command
         shown = set(re.findall(r"`(--[\w-]+)`", sections[name]))
-        known = {option for item in parser._actions for option in item.option_strings if option.startswith("--")}
+        actions = [item for item in parser._actions if item.help != argparse.SUPPRESS]
+        known = {option for item in actions for option in item.option_strings if option.startswith("--")}
         assert known - {"--help"} <= shown
     assert {id(commands.choices[name]) for name in sections} == {id(parser) for parser in commands.choices.values()}
 

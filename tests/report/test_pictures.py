@@ -296,7 +296,7 @@ def test_commits_in_the_order_in_which_they_were_tried(failed: CheckResult) -> N
     assert "first bad commit" in picture.drawings[0]
     assert [row[1] for row in picture.table.rows] == ["good", "skip", "bad"]
     nobody = commits(replace(bisected(failed), first_bad=None))
-    assert "could not be told apart" in nobody.answer
+    assert "between which nothing decides" in nobody.answer
 
 
 def test_what_is_wrong_from_the_beginning_is_wrong_in_step_0(failed: CheckResult, passed: CheckResult) -> None:

@@ -19,7 +19,7 @@ def commits(report: BisectReport) -> Picture:
     answer = (
         f"`{bad.commit.short}`, found among {plural(len(report.tested), 'tried commit')}."
         if bad is not None
-        else f"One of {len(report.possible)}, which could not be told apart."
+        else f"One of {len(report.possible)}, between which nothing decides."
     )
     seen = {tested.mark for tested in report.tested}
     return Picture(

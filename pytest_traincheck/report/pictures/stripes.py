@@ -48,7 +48,7 @@ def stripes(candidate: Portrait, golden: Portrait | None) -> Picture | None:
     sorts = list(dict.fromkeys(stripe.sort for _, row in rows for stripe in row[:_MOST]))
     return Picture(
         "batches",
-        "Is the model given golden's batches, in golden's order?" if mine else "Which batches is the model given?",
+        "Is the model given golden's batches, in the same order?" if mine else "Which batches is the model given?",
         _answer(own, bool(mine), golden is not None and not mine),
         (_draw(rows),),
         _table(rows),
@@ -100,7 +100,7 @@ def _answer(own: Sequence[Stripe], compared: bool, other_seed: bool) -> str:
         why = " It ran with another seed than the golden run whose batches are known." if other_seed else ""
         return f"{plural(len(own), 'batch').replace('batchs', 'batches')}, {different} of them different.{why}"
     if count["same"] == len(own):
-        return f"Yes: all {len(own)} are golden's, in golden's order."
+        return f"Yes: all {len(own)} are golden's, in the same order."
     first = next(stripe for stripe in own if stripe.sort != "same")
     parts = [
         f"{number} {'is' if number == 1 else 'are'} {words}" if number else ""

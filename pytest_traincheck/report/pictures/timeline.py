@@ -136,7 +136,7 @@ def _answer(beats: Sequence[Beat], first: int | None, more: int, *, alone: bool)
     words = "does not make" if beat.golden else "makes in addition"
     return (
         f"The first difference is a call of `{one_line(beat.call.name)}`, which the candidate {words}. "
-        f"In all, {_number(missing)} of golden's calls {_verb(missing)} missing and {_number(added)} {_verb(added)} "
+        f"In all, {_number(missing)} of the golden calls {_verb(missing)} missing and {_number(added)} {_verb(added)} "
         f"new.{rest}"
     )
 
