@@ -9,9 +9,10 @@ from typing import Any
 from pytest_traincheck.cli import options
 from pytest_traincheck.cli.doctor import render
 from pytest_traincheck.cli.status import Status
-from pytest_traincheck.cli.streams import console
-from pytest_traincheck.launch.progress import progress_for
+from pytest_traincheck.cli.streams import detail, progress, show, tell
+from pytest_traincheck.detail import Detail
 from pytest_traincheck.report.files import json_text, write_report
+from pytest_traincheck.workflow.doctor import Finding, Level
 from pytest_traincheck.workflow.init import Initialised, InitRequest, initialise
 
 _FORMAT = 1
@@ -45,7 +46,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    out = console()
     request = InitRequest(
         script=arguments.script,
         words=tuple(arguments.command_words),
@@ -57,15 +57,21 @@ def run(arguments: argparse.Namespace) -> int:
         golden=not arguments.no_golden,
         jobs=arguments.jobs or 1,
     )
-    found = initialise(Path.cwd(), request, lambda said: out.print(render(said)), progress_for())
+    found = initialise(Path.cwd(), request, _say, progress())
     if found.commands:
-        print("\nnext:")
+        tell("\nnext:")
     for command in found.commands:
         # One that is longer than the line is still copied as a whole.
-        print(f"  {command.words}\n      {command.when}")
+        tell(f"  {command.words}\n      {command.when}")
     if arguments.json is not None:
         write_report(arguments.json, json_text(_document(found)), "JSON report")
     return Status.RUN_FAILED if found.failed else Status.CLEAN
+
+
+def _say(finding: Finding) -> None:
+    """Everything that was found, or with `-q` what somebody has to see to."""
+    if finding.level is not Level.FINE or detail() is not Detail.BRIEF:
+        show(render(finding))
 
 
 def _document(found: Initialised) -> dict[str, Any]:
