@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from pytest_traincheck.workflow.accept import AcceptError, accept, resolve, term
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("accept", help="write exceptions for what the last check found into the configuration")
     parser.add_argument("ids", nargs="+", metavar="ID", help="incident, or the id or subject of a broken rule")
-    parser.add_argument("--pipeline", metavar="NAME", help="pipeline of that check (default: the only one)")
+    parser.add_argument(
+        "--pipeline", action="append", default=[], metavar="NAME", help="pipeline of that check (default: the only one)"
+    )
     parser.add_argument("--owner", required=True, metavar="WHO", help="who is responsible for it")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why it is right for now")
     parser.add_argument("--expires", required=True, type=options.day, metavar="DATE", help="last day, as 2027-01-31")
@@ -50,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     return Status.CLEAN
 
 
-def _pipeline(config: Config, name: str | None) -> str:
-    specs = options.chosen(config, [name] if name else [])
+def _pipeline(config: Config, names: Sequence[str]) -> str:
+    specs = options.chosen(config, names)
     if len(specs) > 1:
         raise AcceptError(
             f"{config.source} configures several pipelines ({', '.join(config.pipelines)}). Name one with --pipeline."

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_traincheck.cli import options
 from pytest_traincheck.cli.status import Status
-from pytest_traincheck.cli.streams import console
+from pytest_traincheck.cli.streams import show
 from pytest_traincheck.history.record import HistoryError
 from pytest_traincheck.history.store import read
 from pytest_traincheck.history.story import stories
@@ -50,5 +50,5 @@ def run(arguments: argparse.Namespace) -> int:
         write_report(arguments.json, json_text(document(records, found)), "JSON report")
     if arguments.html is not None:
         write_report(arguments.html, to_text(records, found, known_sentences), "HTML report")
-    console().print(render_history(records, found, known_sentences))
+    show(render_history(records, found, known_sentences))
     return Status.CLEAN

@@ -13,8 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TextIO, cast
 
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from pytest_traincheck.detail import Detail
@@ -102,7 +101,7 @@ def console() -> Console:
     )
 
 
-def show(text: Text | Table) -> None:
+def show(text: RenderableType) -> None:
     """Print what is styled. Lines of a text are as wide as whoever made it wanted them."""
     if sys.stdout.isatty():
         console().print(text)

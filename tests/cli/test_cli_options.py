@@ -16,8 +16,6 @@ from pytest_traincheck.cli.old_names import OldName
 ROOT = Path(__file__).parents[2]
 MODES = {"--traincheck", "--traincheck-refresh"}
 """Of pytest alone, where there are no commands: what it is to do."""
-REPEATED = {"--pipeline"}
-"""May be given more than once where several are meant: a history is read of some, and one check is accepted of one."""
 PER_COMMAND = {"golden", "steps", "strict", "json", "output", "name", "pipeline"}
 """Said in other words where it is about something else: the golden may be a directory, a ref or a file."""
 
@@ -44,8 +42,7 @@ def test_a_name_means_one_thing() -> None:
     by_name: dict[str, set[object]] = {}
     for _, action in options():
         for name in action.option_strings:
-            kind = type(action) if name not in REPEATED else None
-            by_name.setdefault(name, set()).add((action.dest, action.nargs, kind))
+            by_name.setdefault(name, set()).add((action.dest, action.nargs, type(action)))
     assert {name: kinds for name, kinds in by_name.items() if len(kinds) > 1} == {}
 
 

@@ -13,7 +13,7 @@ from kept_checks import a_month, check
 from pytest_traincheck.history.record import HistoryError
 from pytest_traincheck.history.store import append, read
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 
 def _line() -> dict[str, object]:
@@ -36,7 +36,7 @@ def test_several_files_are_one_history_and_nothing_counts_twice(tmp_path: Path) 
 def test_jobs_that_end_at_the_same_time_spoil_nothing(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     code = (
-        f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
+        f"import sys; sys.path.insert(0, {str(TESTS)!r})\n"
         "from pathlib import Path; from kept_checks import check; from pytest_traincheck.history.store import append\n"
         f"for n in range(40): append(Path({str(path)!r}), check(n, branch=sys.argv[1] * 3000))"
     )

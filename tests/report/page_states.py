@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from kept_checks import a_month
+
 from pytest_traincheck.check.attribution import Cell, Code, Libraries
 from pytest_traincheck.check.result import CheckResult, ModuleAgreement
 from pytest_traincheck.golden.diff import Change, GoldenDiff
 from pytest_traincheck.golden.portrait import Call, Curve, Group, Outline, Portrait, Portraits, Rank
+from pytest_traincheck.history.story import stories
 from pytest_traincheck.launch.bisection import Commit, Mark
 from pytest_traincheck.mutants.kind import Kind
 from pytest_traincheck.report import bisect_html, html, trace_html
 from pytest_traincheck.report.bisect import BisectReport, Tested
+from pytest_traincheck.report.history import html as history_html
 from pytest_traincheck.report.refresh import html as refresh_html
 from pytest_traincheck.report.refresh.result import Refreshed
 from pytest_traincheck.report.selftest import html as selftest_html
@@ -143,4 +147,5 @@ def states(
         "trace": lambda: trace_html.to_text(traced("candidate")),
         "under a floor": lambda: html.to_text([replace(uncovered, portraits=Portraits(SAME, None))]),
         "a run that failed": lambda: html.to_text([errored]),
+        "history": lambda: history_html.to_text(a_month(), stories(a_month()), {}),
     }

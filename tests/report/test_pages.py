@@ -19,7 +19,7 @@ from pytest_traincheck.report.upgrade import html as upgrade_html
 
 STATES = (
     *("green check", "one incident", "several incidents", "several pipelines", "selftest with a survivor", "upgrade"),
-    *("bisect", "refresh", "trace", "under a floor", "a run that failed"),
+    *("bisect", "refresh", "trace", "under a floor", "a run that failed", "history"),
 )
 VOID = {"meta", "br", "wbr"}
 EVIL = "<img src=x onerror=alert(1)>\"'`</svg><script>"

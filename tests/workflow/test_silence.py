@@ -43,8 +43,8 @@ def audit(*findings: AuditFinding) -> Audit:
     return Audit("train.py", verdicts=(*verdicts, held, quiet), findings=findings)
 
 
-def quieted(found: Audit, *allowed: Allow, cwd: str = "/work") -> Audit:
-    return silenced(found, allowed, root=Path("/work"), cwd=Path(cwd), today=TODAY)
+def quieted(found: Audit, *allowed: Allow, cwd: str = "/project") -> Audit:
+    return silenced(found, allowed, root=Path("/project"), cwd=Path(cwd), today=TODAY)
 
 
 def test_what_is_allowed_is_silent_and_still_reported() -> None:
@@ -60,7 +60,7 @@ def test_what_is_allowed_is_silent_and_still_reported() -> None:
 
 def test_paths_are_those_from_the_configuration() -> None:
     narrow = Allow("one", "on purpose", paths=("scripts/*.py",))
-    assert not quieted(audit(finding("one")), narrow, cwd="/work/scripts").findings
+    assert not quieted(audit(finding("one")), narrow, cwd="/project/scripts").findings
     elsewhere = quieted(audit(finding("one")), narrow)
     assert elsewhere.findings
     assert "matches nothing" in elsewhere.warnings[0].title
@@ -100,7 +100,7 @@ def test_an_entry_of_no_use_is_told_where_that_is_known() -> None:
 def test_a_configuration_that_cannot_be_used(text: str, what: str) -> None:
     body = text if text.startswith("[[") else f"[audit]\n{text}"
     with pytest.raises(ConfigError) as caught:
-        load_text(Path("/work/traincheck.toml"), body)
+        load_text(Path("/project/traincheck.toml"), body)
     assert what in str(caught.value)
 
 
@@ -109,6 +109,6 @@ def test_a_configuration_of_audits() -> None:
         "[audit]\nsteps = 4\npacks = ['ours.jsonl']\n[[audit.allow]]\nlaw = 'x'\nreason = 'y'\nowner = 'me'\n"
         "expires = 2027-01-31\npaths = ['a/*.py']"
     )
-    found = load_text(Path("/work/traincheck.toml"), text).audit
+    found = load_text(Path("/project/traincheck.toml"), text).audit
     assert (found.steps, found.packs) == (4, ("ours.jsonl",))
     assert found.allow == (Allow("x", "y", "me", datetime.date(2027, 1, 31), ("a/*.py",)),)
