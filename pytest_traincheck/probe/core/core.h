@@ -94,6 +94,15 @@ typedef struct {
     long long instruction, src;
 } KnownLine;
 
+/* What is called when an observed function begins and ends. Which fields a kind of hook has, its file says. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *probe, *enter, *leave; /* the two functions of Python's do what is unusual */
+    PyObject *api, *family, *asked, *ended, *apart, *apis, *number;
+    unsigned long long serial;
+    int which, measuring, own_frame, packed;
+} Hook;
+
 /* The short ways of one `Recorder`: its tables and the parts that it asks. */
 typedef struct {
     PyObject_HEAD
@@ -202,7 +211,7 @@ int add_guards(PyObject *module);
 /* settled.c */
 int are_settled(PyObject *modules, PyObject *variables, PyObject *among);
 int are_same_groups(PyObject *groups, PyObject *before, PyObject *apart);
-int reads_all(PyObject *leaves, PyObject *several);
+int may_read_gradients(Core *core, int training);
 int nothing_changed(Core *core, int values, int gradients);
 PyObject *shape_of(PyObject *module, PyObject *members);
 PyObject *names_settled(PyObject *module, PyObject *const *given, Py_ssize_t count);
@@ -223,25 +232,27 @@ PyObject *known_of(PyObject *infos, PyObject *object);
 PyObject *learnt(PyObject *apis, PyObject *object);
 void learn(PyObject *apis, PyObject *object, PyObject *call);
 
+/* hook.c */
+Hook *new_hook(PyObject *probe, PyObject *enter, PyObject *leave);
+PyObject *functions_of(Hook *hook, PyMethodDef *methods, Py_ssize_t count);
+int add_hook(PyObject *module);
+#define HOLD(hook, field, value) (Py_INCREF(value), (hook)->field = (value))
+
 /* parts.c */
 PyObject *part_hooks(PyObject *module, PyObject *given);
-int add_parts(PyObject *module);
 
 /* watches.c */
 PyObject *watch_hook(PyObject *module, PyObject *given);
-int add_watches(PyObject *module);
 
 /* switch.c */
 PyObject *exchange(PyObject *module, PyObject *given);
 
 /* steps.c */
 PyObject *step_hooks(PyObject *module, PyObject *given);
-int add_steps(PyObject *module);
 
 /* hooks.c */
 PyObject *in_python(PyObject *function, PyObject *const *given, Py_ssize_t count, PyObject *names);
 PyObject *function_hooks(PyObject *module, PyObject *given);
 PyObject *module_hooks(PyObject *module, PyObject *given);
-int add_hooks(PyObject *module);
 
 #endif

@@ -3,16 +3,8 @@
 
 #include "core.h"
 
-typedef struct {
-    PyObject_HEAD
-    PyObject *probe, *api, *enter, *leave;
-    PyObject *asked;             /* of modules: what is told of the calls of whole models */
-    int measuring, own_frame, packed;
-    PyObject *number;            /* that of `api` in the tables of the core with this serial */
-    unsigned long long serial;
-} Hook;
-
-static PyTypeObject *HookType;
+/* `api`, `measuring`, `own_frame` and `packed` are those of a function, `number` that of its `api` in the tables of the core
+ * with this `serial`; `asked` is told of the calls of whole models. */
 
 PyObject *in_python(PyObject *function, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
@@ -162,7 +154,7 @@ static int enters_as_before(Hook *self, Core *core, ThreadState *state, PyObject
 {
     PyObject *root, *among;
     int settled;
-    if (!records_gradients() || within_backward() || !is_steady(core, state) || self->asked == NULL) return 0;
+    if (!records_gradients() || within_backward() || !is_steady(core, state)) return 0;
     if (whole(self->asked, name__open, 1) != 0 || (root = attribute(info, name_root)) == NULL) return 0;
     among = root == Py_None ? PyTuple_New(0) : PyTuple_Pack(1, root);
     settled = among != NULL && are_settled(core->modules, core->variables, among);
@@ -299,28 +291,6 @@ static PyMethodDef module_methods[] = {
     {"leave", (PyCFunction)(void (*)(void))module_leave, METH_FASTCALL | METH_KEYWORDS, NULL},
 };
 
-static PyObject *both(Hook *hook, PyMethodDef *methods)
-{
-    PyObject *enter = PyCFunction_NewEx(&methods[0], (PyObject *)hook, NULL);
-    PyObject *leave = PyCFunction_NewEx(&methods[1], (PyObject *)hook, NULL);
-    PyObject *made = enter == NULL || leave == NULL ? NULL : PyTuple_Pack(2, enter, leave);
-    Py_XDECREF(enter);
-    Py_XDECREF(leave);
-    Py_DECREF(hook);
-    return made;
-}
-
-static Hook *new_hook(PyObject *probe, PyObject *api, PyObject *enter, PyObject *leave)
-{
-    Hook *self = (Hook *)PyType_GenericAlloc(HookType, 0);
-    if (self == NULL) return NULL;
-    Py_INCREF(probe), self->probe = probe;
-    Py_INCREF(api), self->api = api;
-    Py_INCREF(enter), self->enter = enter;
-    Py_INCREF(leave), self->leave = leave;
-    return self;
-}
-
 PyObject *function_hooks(PyObject *module, PyObject *given)
 {
     PyObject *probe, *api, *enter, *leave;
@@ -328,12 +298,13 @@ PyObject *function_hooks(PyObject *module, PyObject *given)
     Hook *self;
     (void)module;
     if (!PyArg_ParseTuple(given, "OOpppOO", &probe, &api, &measuring, &own_frame, &packed, &enter, &leave)) return NULL;
-    self = new_hook(probe, api, enter, leave);
+    self = new_hook(probe, enter, leave);
     if (self == NULL) return NULL;
+    HOLD(self, api, api);
     self->measuring = measuring;
     self->own_frame = own_frame;
     self->packed = packed;
-    return both(self, function_methods);
+    return functions_of(self, function_methods, 2);
 }
 
 PyObject *module_hooks(PyObject *module, PyObject *given)
@@ -342,50 +313,8 @@ PyObject *module_hooks(PyObject *module, PyObject *given)
     Hook *self;
     (void)module;
     if (!PyArg_ParseTuple(given, "OOOO", &probe, &asked, &enter, &leave)) return NULL;
-    self = new_hook(probe, Py_None, enter, leave);
+    self = new_hook(probe, enter, leave);
     if (self == NULL) return NULL;
-    Py_INCREF(asked), self->asked = asked;
-    return both(self, module_methods);
-}
-
-static int hook_traverse(Hook *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(self->probe);
-    Py_VISIT(self->api);
-    Py_VISIT(self->enter);
-    Py_VISIT(self->leave);
-    Py_VISIT(self->asked);
-    return 0;
-}
-
-/* It is not cleared: code that is on its way out may still call it, and the cycle ends at the probe. */
-static void hook_dealloc(Hook *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    Py_XDECREF(self->probe);
-    Py_XDECREF(self->api);
-    Py_XDECREF(self->enter);
-    Py_XDECREF(self->leave);
-    Py_XDECREF(self->asked);
-    Py_XDECREF(self->number);
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
-}
-
-static PyType_Slot hook_slots[] = {
-    {Py_tp_dealloc, hook_dealloc},
-    {Py_tp_traverse, hook_traverse},
-    {0, NULL},
-};
-
-static PyType_Spec hook_spec = {
-    "pytest_traincheck.probe.core._core.Hook", sizeof(Hook), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, hook_slots,
-};
-
-int add_hooks(PyObject *module)
-{
-    HookType = make_type(module, &hook_spec);
-    return HookType == NULL ? -1 : 0;
+    HOLD(self, asked, asked);
+    return functions_of(self, module_methods, 2);
 }

@@ -129,8 +129,7 @@ PyMODINIT_FUNC PyInit__core(void)
 #define INTERN(name) if ((name_##name = PyUnicode_InternFromString(#name)) == NULL) goto failed;
     NAMES(INTERN)
     if (ask_torch() < 0 || add_constants(module) < 0 || add_objects(module) < 0 || add_rows(module) < 0 ||
-        add_fields(module) < 0 || add_guards(module) < 0 || add_core(module) < 0 || add_hooks(module) < 0 ||
-        add_parts(module) < 0 || add_steps(module) < 0 || add_watches(module) < 0)
+        add_fields(module) < 0 || add_guards(module) < 0 || add_core(module) < 0 || add_hook(module) < 0)
         goto failed;
     Py_INCREF(module);
     return module;

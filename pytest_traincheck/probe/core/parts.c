@@ -6,14 +6,7 @@
 /* Which part, in the order of `base.py`. */
 enum { ZERO_GRAD, LOSS, BACKWARD };
 
-typedef struct {
-    PyObject_HEAD
-    PyObject *probe, *family, *api, *enter, *leave;   /* `api`: None where it follows from the class */
-    PyObject *apis;                                   /* what the classes have */
-    int which;
-} Part;
-
-static PyTypeObject *PartType;
+/* `api` is None where it follows from the class, and `apis` what the classes have. */
 
 /* Beginning */
 
@@ -35,7 +28,7 @@ static int is_module(Core *core, PyObject *object)
 }
 
 /* Whether there is nothing to do before the call but to open it. `opt`: the optimizer that it is of. */
-static int is_ready(Part *self, Core *core, PyObject *first, PyObject *number, long long mod, long long *opt)
+static int is_ready(Hook *self, Core *core, PyObject *first, PyObject *number, long long mod, long long *opt)
 {
     *opt = 0;
     switch (self->which) {
@@ -50,7 +43,7 @@ static int is_ready(Part *self, Core *core, PyObject *first, PyObject *number, l
     }
 }
 
-static Call *part_begins(Part *self, Core *core, ThreadState *state, PyObject *const *given, Py_ssize_t count)
+static Call *part_begins(Hook *self, Core *core, ThreadState *state, PyObject *const *given, Py_ssize_t count)
 {
     Py_ssize_t index, depth = PyList_Size(state->stack);
     Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL, *call = NULL;
@@ -77,7 +70,7 @@ static Call *part_begins(Part *self, Core *core, ThreadState *state, PyObject *c
     return call;
 }
 
-static PyObject *part_enter(Part *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
+static PyObject *part_enter(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     ThreadState *state;
     PyObject *found;
@@ -102,17 +95,14 @@ static PyObject *part_enter(Part *self, PyObject *const *given, Py_ssize_t count
 /* All gradients, after a pass; their norms are left to Python where they are wanted. */
 static int passed(Core *core, PyObject *slots, Emit *emit)
 {
-    PyObject *leaves = attribute(core->backwards, name__leaves), *several = attribute(core->backwards, name__several);
     PyObject *present = PyList_New(0), *readables = PyList_New(0);
     Py_ssize_t all = PyList_Size(slots);
-    int done = leaves != NULL && several != NULL && present != NULL && readables != NULL && reads_all(leaves, several) &&
+    int done = present != NULL && readables != NULL && may_read_gradients(core, 0) &&
                truth(core->variables, name_with_norms) == 0 && truth(core->optimizers, name_met) == 1 &&
                look_at_gradients(slots, 0, 1, emit, present, readables) == all;
     if (done && PyList_Size(present))
         done = look_at_present(present, NULL, 0, emit, 1) == PyList_Size(present) &&
                PyObject_SetAttr(core->variables, name__suspicious, Py_False) == 0;
-    Py_XDECREF(leaves);
-    Py_XDECREF(several);
     Py_XDECREF(present);
     Py_XDECREF(readables);
     PyErr_Clear();
@@ -121,7 +111,7 @@ static int passed(Core *core, PyObject *slots, Emit *emit)
 
 /* Whether all was looked at that is looked at before the call is closed. Where Python has to do it, it begins anew: what
  * was looked at already looks the same to it, so that nothing is written twice. */
-static int looked(Part *self, Core *core, ThreadState *state, const Call *call)
+static int looked(Hook *self, Core *core, ThreadState *state, const Call *call)
 {
     PyObject *slots;
     Emit emit;
@@ -131,22 +121,17 @@ static int looked(Part *self, Core *core, ThreadState *state, const Call *call)
     slots = slots_of(core);
     if (slots == NULL) return 0;
     emit = emit_in(core, state, call);
-    if (self->which == BACKWARD) {
+    if (self->which == BACKWARD)
         done = passed(core, slots, &emit);
-    } else {
-        PyObject *leaves = attribute(core->backwards, name__leaves);
-        PyObject *several = attribute(core->backwards, name__several);
-        done = leaves != NULL && several != NULL && reads_all(leaves, several) &&
+    else
+        done = may_read_gradients(core, 0) &&
                look_at_gradients(slots, 0, 0, &emit, Py_None, Py_None) == PyList_Size(slots);
-        Py_XDECREF(leaves);
-        Py_XDECREF(several);
-    }
     Py_DECREF(slots);
     PyErr_Clear();
     return done;
 }
 
-static PyObject *part_leave(Part *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
+static PyObject *part_leave(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     ThreadState *state;
     int recorded;
@@ -177,64 +162,17 @@ static PyMethodDef methods[] = {
 /* `part_hooks(probe, which, family, api, enter, leave)`: hooks that are called from the observed function's frame. */
 PyObject *part_hooks(PyObject *module, PyObject *given)
 {
-    PyObject *probe, *family, *api, *enter, *leave, *made = NULL;
-    Part *self;
+    PyObject *probe, *family, *api, *enter, *leave;
+    Hook *self;
     int which;
     (void)module;
     if (!PyArg_ParseTuple(given, "OiOOOO", &probe, &which, &family, &api, &enter, &leave)) return NULL;
-    self = (Part *)PyType_GenericAlloc(PartType, 0);
+    self = new_hook(probe, enter, leave);
     if (self == NULL) return NULL;
     self->which = which;
-    self->apis = PyDict_New();
-    Py_INCREF(probe), self->probe = probe;
-    Py_INCREF(family), self->family = family;
-    Py_INCREF(api), self->api = api;
-    Py_INCREF(enter), self->enter = enter;
-    Py_INCREF(leave), self->leave = leave;
-    if (self->apis != NULL) {
-        enter = PyCFunction_NewEx(&methods[0], (PyObject *)self, NULL);
-        leave = PyCFunction_NewEx(&methods[1], (PyObject *)self, NULL);
-        made = enter == NULL || leave == NULL ? NULL : PyTuple_Pack(2, enter, leave);
-        Py_XDECREF(enter);
-        Py_XDECREF(leave);
-    }
+    HOLD(self, family, family);
+    HOLD(self, api, api);
+    if ((self->apis = PyDict_New()) != NULL) return functions_of(self, methods, 2);
     Py_DECREF(self);
-    return made;
-}
-
-#define EACH(do) do(probe) do(family) do(api) do(enter) do(leave) do(apis)
-
-static int part_traverse(Part *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-#define VISIT(field) Py_VISIT(self->field);
-    EACH(VISIT)
-    return 0;
-}
-
-/* It is not cleared: code that is on its way out may still call it, and the cycle ends at the probe. */
-static void part_dealloc(Part *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-#define FREE(field) Py_XDECREF(self->field);
-    EACH(FREE)
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
-}
-
-static PyType_Slot slots[] = {
-    {Py_tp_dealloc, part_dealloc},
-    {Py_tp_traverse, part_traverse},
-    {0, NULL},
-};
-
-static PyType_Spec spec = {
-    "pytest_traincheck.probe.core._core.Part", sizeof(Part), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots,
-};
-
-int add_parts(PyObject *module)
-{
-    PartType = make_type(module, &spec);
-    return PartType == NULL ? -1 : 0;
+    return NULL;
 }

@@ -197,7 +197,7 @@ PyObject *same_groups(PyObject *module, PyObject *const *given, Py_ssize_t count
 
 /* Whether this thread is the only one that works with gradients, as `Backwards._reads_all`; no other one can begin to
  * before Python runs again. */
-int reads_all(PyObject *leaves, PyObject *several)
+static int reads_all(PyObject *leaves, PyObject *several)
 {
     PyObject *thread;
     int known;
@@ -221,17 +221,22 @@ PyObject *nothing_new(PyObject *module, PyObject *const *given, Py_ssize_t count
     return PyBool_FromLong(same);
 }
 
+/* The same of a recorder; with `training` also whether it has begun a pass before. */
+int may_read_gradients(Core *core, int training)
+{
+    PyObject *leaves = attribute(core->backwards, name__leaves), *several = attribute(core->backwards, name__several);
+    int may = leaves != NULL && several != NULL && reads_all(leaves, several) && (!training || PyDict_Size(leaves) > 0);
+    Py_XDECREF(leaves);
+    Py_XDECREF(several);
+    return may;
+}
+
 int nothing_changed(Core *core, int values, int gradients)
 {
     PyObject *slots = slots_of(core);
     int same = slots != NULL && (!values || all_same(slots, 0));
-    if (same && gradients) {
-        PyObject *leaves = attribute(core->backwards, name__leaves), *several = attribute(core->backwards, name__several);
-        same = leaves != NULL && several != NULL && truth(core->variables, name_gradients_dirty) == 0 &&
-               reads_all(leaves, several) && all_same(slots, 1);
-        Py_XDECREF(leaves);
-        Py_XDECREF(several);
-    }
+    if (same && gradients)
+        same = truth(core->variables, name_gradients_dirty) == 0 && may_read_gradients(core, 0) && all_same(slots, 1);
     Py_XDECREF(slots);
     PyErr_Clear();
     return same;

@@ -2,13 +2,8 @@
 
 #include "core.h"
 
-typedef struct {
-    PyObject_HEAD
-    PyObject *probe, *before, *after, *ended, *apart; /* `ended`: told of each step where not every one is observed */
-    PyObject *apis;
-} Step;
-
-static PyTypeObject *StepType;
+/* `ended` is told of each step where not every one is observed, `apart` are the entries of groups that are looked at by
+ * themselves, and `apis` what the classes of optimizers have. */
 
 /* What torch hands to its hooks: the optimizer, its arguments and it before them, and those by name. */
 static int is_plain_step(PyObject *const *given, Py_ssize_t count)
@@ -61,7 +56,7 @@ static int same_rates(PyObject *info, PyObject *groups)
 }
 
 /* Whether groups are as they were last written, as `Optimizers.note_groups` asks. */
-static int are_noted(Step *self, Core *core, PyObject *info, PyObject *groups)
+static int are_noted(Hook *self, Core *core, PyObject *info, PyObject *groups)
 {
     PyObject *noted = attribute(info, name_noted);
     int same = noted != NULL && PyTuple_CheckExact(noted) && PyTuple_Size(noted) == 2 &&
@@ -103,7 +98,7 @@ static void count_look(Core *core, PyObject *id, long long looks)
 }
 
 /* Whether nothing is to be done before a step but to open it. `id`: the optimizer's number, a new reference. */
-static int is_ready(Step *self, Core *core, PyObject *optimizer, PyObject **id)
+static int is_ready(Hook *self, Core *core, PyObject *optimizer, PyObject **id)
 {
     PyObject *infos = attribute(core->optimizers, name__infos), *info = known_of(infos, optimizer);
     PyObject *groups = groups_of(optimizer);
@@ -133,7 +128,7 @@ static int is_noted_code(PyObject *recorder)
     return same;
 }
 
-static int step_begins(Step *self, Core *core, ThreadState *state, PyObject *optimizer)
+static int step_begins(Hook *self, Core *core, ThreadState *state, PyObject *optimizer)
 {
     PyObject *number, *key, *id = NULL, *api = learnt(self->apis, optimizer);
     Call *call = NULL;
@@ -155,7 +150,7 @@ static int step_begins(Step *self, Core *core, ThreadState *state, PyObject *opt
 }
 
 /* A step that is not observed is only counted, as `Sampling.begins_unseen` does it. */
-static int begins_unseen(Step *self, Core *core)
+static int begins_unseen(Hook *self, Core *core)
 {
     PyObject *sampling = attribute(core->recorder, name_sampling);
     int done = sampling != NULL && sampling != Py_None && truth(sampling, name_asleep) == 1 &&
@@ -166,11 +161,11 @@ static int begins_unseen(Step *self, Core *core)
     return done;
 }
 
-static PyObject *step_before(Step *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
+static PyObject *step_before(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     ThreadState *state;
     PyObject *found;
-    int recorded;
+    int recorded, free;
     Core *core = core_of(self->probe, &state, &recorded);
     if (recorded < 0) return NULL;
     if (core != NULL && names == NULL && count == 3 &&
@@ -179,8 +174,9 @@ static PyObject *step_before(Step *self, PyObject *const *given, Py_ssize_t coun
         Py_RETURN_NONE;
     }
     PyErr_Clear();
-    found = in_python(self->before, given, count, names);
-    if (found != NULL && core != NULL && count == 3 && state->in_step == 1 && PyList_Size(state->stack)) {
+    free = core != NULL && !state->in_step; /* within another step nothing is opened for this one */
+    found = in_python(self->enter, given, count, names);
+    if (found != NULL && free && count == 3 && state->in_step == 1 && PyList_Size(state->stack)) {
         Call *call = (Call *)PyList_GetItem(state->stack, PyList_Size(state->stack) - 1);
         if (Py_TYPE(call) == CallType && call->opt) learn(self->apis, given[0], (PyObject *)call);
     }
@@ -259,7 +255,7 @@ static int is_step(const Call *call)
     return found;
 }
 
-static int step_ends(Step *self, Core *core, ThreadState *state, PyObject *optimizer)
+static int step_ends(Hook *self, Core *core, ThreadState *state, PyObject *optimizer)
 {
     Py_ssize_t depth = PyList_Size(state->stack);
     Call *call = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL;
@@ -280,7 +276,7 @@ static int step_ends(Step *self, Core *core, ThreadState *state, PyObject *optim
     return done;
 }
 
-static PyObject *step_after(Step *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
+static PyObject *step_after(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     ThreadState *state;
     int recorded, done = 0, sampled = 0;
@@ -293,7 +289,7 @@ static PyObject *step_after(Step *self, PyObject *const *given, Py_ssize_t count
     }
     PyErr_Clear();
     if (done && !sampled) Py_RETURN_NONE;
-    return done ? PyObject_CallFunctionObjArgs(self->ended, given[0], NULL) : in_python(self->after, given, count, names);
+    return done ? PyObject_CallFunctionObjArgs(self->ended, given[0], NULL) : in_python(self->leave, given, count, names);
 }
 
 /* Making them */
@@ -306,61 +302,15 @@ static PyMethodDef methods[] = {
 /* `step_hooks(probe, before, after, ended, apart)` */
 PyObject *step_hooks(PyObject *module, PyObject *given)
 {
-    PyObject *probe, *before, *after, *ended, *apart, *made = NULL;
-    Step *self;
+    PyObject *probe, *before, *after, *ended, *apart;
+    Hook *self;
     (void)module;
     if (!PyArg_ParseTuple(given, "OOOOO", &probe, &before, &after, &ended, &apart)) return NULL;
-    self = (Step *)PyType_GenericAlloc(StepType, 0);
+    self = new_hook(probe, before, after);
     if (self == NULL) return NULL;
-    self->apis = PyDict_New();
-    Py_INCREF(probe), self->probe = probe;
-    Py_INCREF(before), self->before = before;
-    Py_INCREF(after), self->after = after;
-    Py_INCREF(ended), self->ended = ended;
-    Py_INCREF(apart), self->apart = apart;
-    if (self->apis != NULL) {
-        before = PyCFunction_NewEx(&methods[0], (PyObject *)self, NULL);
-        after = PyCFunction_NewEx(&methods[1], (PyObject *)self, NULL);
-        made = before == NULL || after == NULL ? NULL : PyTuple_Pack(2, before, after);
-        Py_XDECREF(before);
-        Py_XDECREF(after);
-    }
+    HOLD(self, ended, ended);
+    HOLD(self, apart, apart);
+    if ((self->apis = PyDict_New()) != NULL) return functions_of(self, methods, 2);
     Py_DECREF(self);
-    return made;
-}
-
-#define EACH(do) do(probe) do(before) do(after) do(ended) do(apart) do(apis)
-
-static int step_traverse(Step *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-#define VISIT(field) Py_VISIT(self->field);
-    EACH(VISIT)
-    return 0;
-}
-
-static void step_dealloc(Step *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-#define FREE(field) Py_XDECREF(self->field);
-    EACH(FREE)
-    PyObject_GC_Del(self);
-    Py_DECREF(type);
-}
-
-static PyType_Slot slots[] = {
-    {Py_tp_dealloc, step_dealloc},
-    {Py_tp_traverse, step_traverse},
-    {0, NULL},
-};
-
-static PyType_Spec spec = {
-    "pytest_traincheck.probe.core._core.Step", sizeof(Step), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots,
-};
-
-int add_steps(PyObject *module)
-{
-    StepType = make_type(module, &spec);
-    return StepType == NULL ? -1 : 0;
+    return NULL;
 }
