@@ -266,6 +266,8 @@ STORIES = {
                 small[1].bias.data.add_(1)
             elif number == 22:
                 small[0].requires_grad_(False)
+            elif number == 23:
+                optimizer.param_groups[0]["lr"] = 0.02
             elif number == 24:
                 small[0].register_buffer("mask", torch.ones(2))
         for number in range(28):
