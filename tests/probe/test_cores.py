@@ -250,6 +250,7 @@ STORIES = {
             elif number == 14:
                 optimizer.param_groups[0]["betas"][0] = 0.8
             elif number == 15:
+                del optimizer.param_groups[0]["betas"]  # a list is new at each look
                 optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3))], "lr": 0.1})
             elif number == 16:
                 small.append(nn.Linear(3, 3))
