@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 
 def checkout(clone: Path, commit: str, paths: Sequence[str], into: Path) -> None:
@@ -24,7 +25,9 @@ def checkout(clone: Path, commit: str, paths: Sequence[str], into: Path) -> None
             "Fetch the whole history of the clone (`git fetch --unshallow`) and try again."
         )
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(into, filter="data")
+        # Pythons of 3.10 and 3.11 got filters late.
+        safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        archive.extractall(into, **safely)
 
 
 def put(driver: Path, into: Path) -> None:

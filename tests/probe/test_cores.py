@@ -250,7 +250,6 @@ STORIES = {
             elif number == 14:
                 optimizer.param_groups[0]["betas"][0] = 0.8
             elif number == 15:
-                del optimizer.param_groups[0]["betas"]  # a list is new at each look
                 optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3))], "lr": 0.1})
             elif number == 16:
                 small.append(nn.Linear(3, 3))
@@ -269,12 +268,32 @@ STORIES = {
                 small[0].requires_grad_(False)
             elif number == 24:
                 small[0].register_buffer("mask", torch.ones(2))
-            elif number == 27:
-                optimizer.param_groups[0]["lr"] = 0.02
-        for number in range(30):
+        for number in range(28):
             optimizer.zero_grad(set_to_none=number % 2 == 0)
             changed(number)
             F.mse_loss(empty(small(torch.randn(4, 8))), torch.ones(4, 3)).backward()
+            optimizer.step()
+    """,
+    "what changes right before a step": """
+        small = nn.Sequential(nn.Linear(8, 6), nn.Linear(6, 3))
+        optimizer = torch.optim.SGD(small.parameters(), lr=0.01, momentum=0.9)
+        def changed(number):
+            if number == 11:
+                optimizer.param_groups[0]["lr"] = 0.02
+            elif number == 14:
+                small[1].weight.grad.mul_(2)
+            elif number == 17:
+                small[0].bias.data.add_(1)
+            elif number == 20:
+                small[1].register_buffer("mask", torch.ones(2))
+            elif number == 23:
+                small[0].weight.requires_grad_(False)
+            elif number == 26:
+                optimizer.param_groups[0]["momentum"] = 0.5
+        for number in range(29):
+            optimizer.zero_grad()
+            F.mse_loss(small(torch.randn(4, 8)), torch.ones(4, 3)).backward()
+            changed(number)
             optimizer.step()
     """,
     "fork": """
