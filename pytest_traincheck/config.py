@@ -1,4 +1,4 @@
-"""Reads and validates the configuration: `[tool.traincheck]` in `pyproject.toml`, or `traincheck.toml`."""
+"""The configuration: what its keys may be, and what they mean."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import datetime
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pytest_traincheck.audit_config import AuditConfig, audit_config
+from pytest_traincheck.config_files import (
+    EXAMPLE,
+    PYPROJECT,
+    SIZE_LIMIT,
+    STANDALONE,
+    parse,
+    parse_text,
+    table_of,
+    tables_in,
+)
 from pytest_traincheck.jobs import Jobs, jobs_of
 from pytest_traincheck.redaction import redacted, redacted_environment
 from pytest_traincheck.toml_table import ConfigError, Table, suggest
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 __all__ = [
     "ACCEPT_KEYS",
@@ -50,8 +54,6 @@ __all__ = [
     "unusable_link",
 ]
 
-PYPROJECT = "pyproject.toml"
-STANDALONE = "traincheck.toml"
 STORED = "stored"
 """Value of `golden` that means: the committed golden files."""
 
@@ -61,17 +63,6 @@ SEED_BY_PROBE = "probe"
 DEFAULT_SEEDS = (0, 1, 2)
 DEFAULT_TIMEOUT = 300.0
 DEFAULT_STORE = "golden_invariants"
-
-EXAMPLE = """\
-[tool.traincheck.pipelines.my_model]
-run = "python train.py --steps 8"
-seed_arg = "--seed {seed}"
-seeds = [0, 1, 2]
-timeout = 300
-"""
-
-SIZE_LIMIT = 2**20
-"""Bytes of the largest file that is read."""
 
 LONGEST_TIMEOUT = 366 * 24 * 3600.0
 """Seconds; the system's clocks take no time that is very much longer."""
@@ -91,9 +82,6 @@ POLICIES = ("fail", "warn", "off")
 # The name becomes a file name in the store and a pytest node id, so it is kept to what both take everywhere.
 PIPELINE_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,78}[A-Za-z0-9_-])?")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PIPELINE_HEADER = re.compile(
-    r"^\s*\[\s*(?:tool\s*\.\s*traincheck\s*\.\s*)?pipelines\s*\.\s*([^\]\[]+?)\s*\]\s*(?:#.*)?$"
-)
 
 
 @dataclass(frozen=True)
@@ -191,7 +179,7 @@ def load(start: Path, file: Path | None = None) -> Config:
     """
     if file is not None:
         source = file.absolute()
-        return _config(source, _table_of(source, _parse(source), required=True) or {})
+        return _config(source, table_of(source, parse(source), required=True) or {})
     config = load_nearest(start)
     if config is None:
         raise ConfigError(
@@ -208,7 +196,7 @@ def load_nearest(start: Path) -> Config | None:
     """
     here = start.absolute()
     for directory in (here, *here.parents):
-        found = _config_files(directory)
+        found = tables_in(directory)
         if len(found) > 1:
             raise ConfigError(
                 f"{directory}: both {STANDALONE} and [tool.traincheck] in {PYPROJECT} configure traincheck. "
@@ -221,83 +209,7 @@ def load_nearest(start: Path) -> Config | None:
 
 def load_text(source: Path, text: str) -> Config:
     """The configuration that `source` would hold with another text. Raises `ConfigError`."""
-    return _config(source, _table_of(source, _parse_text(source, text), required=True) or {})
-
-
-def _config_files(directory: Path) -> list[tuple[Path, Mapping[str, Any]]]:
-    found: list[tuple[Path, Mapping[str, Any]]] = []
-    for name in (STANDALONE, PYPROJECT):
-        source = directory / name
-        if source.is_file():
-            table = _table_of(source, _parse(source), required=False)
-            if table is not None:
-                found.append((source, table))
-    return found
-
-
-def _parse(source: Path) -> dict[str, Any]:
-    try:
-        # A pipe or a device would block or never end, so look before opening.
-        if source.exists() and not source.is_file():
-            raise ConfigError(f"{source}: is not a file. Give the path of a {STANDALONE} or {PYPROJECT}.")
-        with source.open("rb") as file:
-            data = file.read(SIZE_LIMIT + 1)
-        if len(data) > SIZE_LIMIT:
-            raise ConfigError(f"{source}: is larger than {SIZE_LIMIT} bytes, which no configuration is. Shorten it.")
-        # Some editors begin a file with a byte order mark.
-        text = data.decode("utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{source}: cannot be read ({error.strerror or error}). Check the path.") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{source}: is not UTF-8 (byte {error.start}). Save it as UTF-8.") from error
-    return _parse_text(source, text)
-
-
-def _parse_text(source: Path, text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        twice = _pipeline_declared_twice(text)
-        if twice is not None:
-            name, first, second = twice
-            raise ConfigError(
-                f"{source}: two pipelines are called `{name}` (lines {first} and {second}). Rename one of them."
-            ) from error
-        raise ConfigError(f"{source}: is not valid TOML: {error}. Correct that line.") from error
-    except (ValueError, RecursionError) as error:
-        # Python reads no number of more than 4300 digits, and the parser recurses.
-        raise ConfigError(
-            f"{source}: is not valid TOML: a number is too long or arrays are nested too deep. Shorten them."
-        ) from error
-
-
-def _pipeline_declared_twice(text: str) -> tuple[str, int, int] | None:
-    """Name and the two line numbers, since the TOML parser's own message names neither file nor pipeline."""
-    seen: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        match = _PIPELINE_HEADER.match(line)
-        if match is None:
-            continue
-        name = match.group(1).strip("\"'")
-        if name in seen:
-            return name, seen[name], number
-        seen[name] = number
-    return None
-
-
-def _table_of(source: Path, document: Mapping[str, Any], *, required: bool) -> Mapping[str, Any] | None:
-    """The traincheck table of a parsed file: below `tool.traincheck`, or the whole of a standalone file."""
-    tool = document.get("tool")
-    inside = tool.get("traincheck") if isinstance(tool, Mapping) else None
-    if inside is not None:
-        if not isinstance(inside, Mapping):
-            raise ConfigError(f"{source}: `tool.traincheck` must be a table. Write [tool.traincheck].")
-        return inside
-    if source.name != PYPROJECT:
-        return document
-    if required:
-        raise ConfigError(f"{source}: has no [tool.traincheck] table. Write into it:\n\n{EXAMPLE}")
-    return None
+    return _config(source, table_of(source, parse_text(source, text), required=True) or {})
 
 
 def _config(source: Path, content: Mapping[str, Any]) -> Config:
