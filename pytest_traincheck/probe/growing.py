@@ -10,6 +10,8 @@ import ctypes
 import errno
 import mmap
 import os
+from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -38,21 +40,28 @@ class GrowingFile:
         self._identity: tuple[int, int] | None = None
         self.grow()
 
-    @property
-    def address(self) -> int:
-        """Where `memory` begins."""
-        return self._address
+    def hand_over(self, taker: Callable[..., Any], failed: Callable[[OSError], None]) -> Any:
+        """What maps the file from now on, and makes it grow: made of the path, its identity, address and sizes in
+        bytes, and whom to tell the number of an error. What is left to do here is `close`, when `size` is known.
+        """
+
+        def told(number: int) -> None:
+            failed(self._trouble(number))
+
+        taken = taker(os.fsencode(self.path), self._identity, self._address, self.capacity, self._chunk, told)
+        self._address, self.memory = 0, None
+        return taken
 
     def grow(self) -> None:
         """Make room for another chunk. Raises `OSError` where the disk has none, or the file is not ours any more."""
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if self._identity is None else 0)
-        descriptor = os.open(self.path, flags, 0o644)
-        try:
+        # What a signal handler raises leaves no descriptor open: a file object closes it when it goes.
+        with FileIO(self.path, "x+" if self._identity is None else "r+") as file:
+            descriptor = file.fileno()
             found = os.fstat(descriptor)
             if self._identity is None:
                 self._identity = found.st_dev, found.st_ino
             elif self._identity != (found.st_dev, found.st_ino):
-                raise OSError(errno.ESTALE, "another file has taken its place", str(self.path))
+                raise self._trouble(errno.ESTALE)
             capacity = self.capacity + self._chunk
             # Without real blocks behind it, a full disk would turn a store into the mapping into SIGBUS.
             if hasattr(os, "posix_fallocate"):
@@ -62,12 +71,13 @@ class GrowingFile:
             access = mmap.PROT_READ | mmap.PROT_WRITE
             address = _LIBRARY.mmap(None, capacity, access, mmap.MAP_SHARED, descriptor, 0)
             if address in (None, _FAILED):
-                raise OSError(ctypes.get_errno(), "it cannot be mapped into memory", str(self.path))
-        finally:
-            os.close(descriptor)
-        self._unmap()
-        self._address, self.capacity = address, capacity
-        self.memory = (ctypes.c_char * capacity).from_address(address)
+                raise self._trouble(ctypes.get_errno())
+        memory = (ctypes.c_char * capacity).from_address(address)
+        old, size = self._address, self.capacity
+        # No signal handler runs between these, so nobody ever writes where nothing is mapped any more.
+        self._address, self.capacity, self.memory = address, capacity, memory
+        if old:
+            _LIBRARY.munmap(old, size)
 
     def append(self, data: bytes) -> None:
         """Write at the end. Raises `OSError` as `grow` does; nothing is written then."""
@@ -88,8 +98,11 @@ class GrowingFile:
         """Let go of the file without touching it."""
         self._unmap()
 
+    def _trouble(self, number: int) -> OSError:
+        what = "another file has taken its place" if number == errno.ESTALE else os.strerror(number)
+        return OSError(number, what, str(self.path))
+
     def _unmap(self) -> None:
-        if self._address:
-            self.memory = None
-            _LIBRARY.munmap(self._address, self.capacity)
-            self._address = 0
+        old, self._address, self.memory = self._address, 0, None
+        if old:
+            _LIBRARY.munmap(old, self.capacity)

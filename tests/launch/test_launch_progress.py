@@ -78,6 +78,7 @@ def test_what_runs_at_the_same_time_is_counted_and_halves_the_time_that_is_left(
 
 
 def test_a_terminal_sees_what_runs_and_for_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     reader, writer = pty.openpty()

@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 4
+#define INTERFACE 5
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -46,10 +46,10 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    unsigned char *memory, *spill;
-    long long rows, room, lost, full;
-    int growing;
-    PyObject *grow;     /* makes room, and says so by `place` */
+    unsigned char *memory;
+    long long rows, room, lost, chunk;
+    unsigned long long device, inode;
+    PyObject *path, *failed;    /* the file, as bytes, and who is told when it cannot grow */
 } Rows;
 
 /* What `variable.py` has as `Var` and `Slot`; these are classes of Python's, which add methods. */

@@ -2,10 +2,15 @@
 
 #include "core.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 PyTypeObject *RowsType;
 
 #define SIZE 64
-#define SPILLED 4096
 
 /* One row as it lies in the file; no field is moved by the compiler, since each is at a multiple of its size. */
 typedef struct {
@@ -40,43 +45,72 @@ static long long next_of(PyObject *clock)
     return number;
 }
 
-/* Room for one more row: 1, 0 where there is none (which is counted), -1 with an exception.
+/* Real blocks for `size` bytes from `offset` on: without them a full disk would turn a store into the mapping into
+ * SIGBUS. Returns the number of an error, 0 where it was done. */
+static int reserve(int descriptor, off_t offset, off_t size)
+{
+#ifdef __APPLE__
+    static const char zeros[1 << 16];
+    while (size > 0) {
+        ssize_t done = pwrite(descriptor, zeros, size < (off_t)sizeof(zeros) ? (size_t)size : sizeof(zeros), offset);
+        if (done < 0 && errno != EINTR) return errno;
+        if (done > 0) offset += done, size -= done;
+    }
+    return 0;
+#else
+    int failed;
+    do failed = posix_fallocate(descriptor, offset, size); while (failed == EINTR);
+    return failed;
+#endif
+}
+
+/* Another chunk for the file, as `growing.GrowingFile.grow` does it. Returns the number of an error, 0 where it was done.
  *
- * While the file grows, which Python does, a signal handler or another thread may write rows as well: these are spilled,
- * and follow when the file has been mapped anew.
- */
+ * Python's own code could be left half way by what a signal handler or another thread raises there; this cannot. */
+static int grow(Rows *self)
+{
+    struct stat found;
+    void *memory = MAP_FAILED;
+    size_t size = (size_t)self->room * SIZE;
+    int failed, descriptor;
+    do descriptor = open(PyBytes_AsString(self->path), O_RDWR | O_CLOEXEC); while (descriptor < 0 && errno == EINTR);
+    if (descriptor < 0) return errno;
+    if (fstat(descriptor, &found) < 0) failed = errno;
+    else if ((unsigned long long)found.st_dev != self->device || (unsigned long long)found.st_ino != self->inode)
+        failed = ESTALE;
+    else failed = reserve(descriptor, (off_t)size, (off_t)self->chunk);
+    if (!failed) {
+        memory = mmap(NULL, size + (size_t)self->chunk, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+        if (memory == MAP_FAILED) failed = errno;
+    }
+    close(descriptor);
+    if (failed) return failed;
+    munmap(self->memory, size);
+    self->memory = memory;
+    self->room += self->chunk / SIZE;
+    return 0;
+}
+
+/* Room for one more row: 1, 0 where there is none (which is counted), -1 with an exception. */
 static int room(Rows *self)
 {
-    PyObject *made;
+    PyObject *told;
+    int failed;
     if (self->rows < self->room) return 1;
-    if (self->growing) {
-        if (self->spill != NULL && self->rows - self->full < SPILLED) return 1;
-        self->lost += 1;
-        return 0;
-    }
-    self->full = self->rows;
-    self->growing = 1;
-    self->spill = PyMem_Malloc(SPILLED * SIZE);
-    made = PyObject_CallNoArgs(self->grow);
-    self->growing = 0;
-    PyMem_Free(self->spill);
-    self->spill = NULL;
-    if (self->room <= self->full) {
-        self->lost += self->rows - self->full + 1;
-        self->rows = self->full;
-        Py_XDECREF(made);
-        return made == NULL ? -1 : 0;
-    }
-    if (made == NULL) return -1;
-    Py_DECREF(made);
-    return 1;
+    failed = self->memory == NULL ? EBADF : grow(self);
+    if (!failed) return 1;
+    self->lost += 1;
+    if (self->memory == NULL || self->lost > 1) return 0;
+    told = PyObject_CallFunction(self->failed, "i", failed);
+    if (told == NULL) return -1;
+    Py_DECREF(told);
+    return 0;
 }
 
 /* A reader of the growing file goes on to the first row without a kind: so the kind is written last. */
 static void put(Rows *self, const Row *row)
 {
-    long long index = self->rows;
-    unsigned char *place = index < self->room ? self->memory + index * SIZE : self->spill + (index - self->full) * SIZE;
+    unsigned char *place = self->memory + self->rows * SIZE;
     memcpy(place + 1, (const unsigned char *)row + 1, SIZE - 1);
     __atomic_store_n(place, row->kind, __ATOMIC_RELEASE);
     self->rows += 1;
@@ -232,45 +266,50 @@ static PyObject *rows_measure(Rows *self, PyObject *args)
     return written(write_moment(self, clock, &row));
 }
 
-/* `place(address, room)`: from now on rows go there, after those that were spilled; with no room `grow` is asked. */
-static PyObject *rows_place(Rows *self, PyObject *args)
+/* Let go of the file: from now on there is no room. */
+static PyObject *rows_close(Rows *self, PyObject *none)
 {
-    unsigned long long address;
-    long long most;
-    if (!PyArg_ParseTuple(args, "KL", &address, &most)) return NULL;
-    self->memory = (unsigned char *)(uintptr_t)address;
-    self->room = most;
-    if (self->growing && most > self->full) {
-        if (self->rows > most) self->rows = most;
-        memcpy(self->memory + self->full * SIZE, self->spill, (size_t)(self->rows - self->full) * SIZE);
-    }
+    (void)none;
+    if (self->memory != NULL) munmap(self->memory, (size_t)self->room * SIZE);
+    self->memory = NULL;
+    self->room = 0;
     Py_RETURN_NONE;
 }
 
+/* `Rows(path, (device, inode), address, capacity, chunk, failed)`, sizes in bytes: the mapping is this object's from now
+ * on. `failed` is told the number of the error when the file cannot grow for the first time. */
 static PyObject *rows_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *grow;
+    PyObject *path, *failed;
+    unsigned long long address, device, inode;
+    long long capacity, chunk;
     Rows *self;
     (void)kwargs;
-    if (!PyArg_ParseTuple(args, "O", &grow)) return NULL;
+    if (!PyArg_ParseTuple(args, "S(KK)KLLO", &path, &device, &inode, &address, &capacity, &chunk, &failed)) return NULL;
     self = (Rows *)PyType_GenericAlloc(type, 0);
     if (self == NULL) return NULL;
-    Py_INCREF(grow);
-    self->grow = grow;
+    Py_INCREF(path);
+    Py_INCREF(failed);
+    self->path = path;
+    self->failed = failed;
+    self->device = device;
+    self->inode = inode;
+    self->memory = (unsigned char *)(uintptr_t)address;
+    self->room = capacity / SIZE;
+    self->chunk = chunk;
     return (PyObject *)self;
 }
 
 static int rows_traverse(Rows *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(self->grow);
+    Py_VISIT(self->failed);
     return 0;
 }
 
 static int rows_clear(Rows *self)
 {
-    self->room = 0;
-    Py_CLEAR(self->grow);
+    Py_CLEAR(self->failed);
     return 0;
 }
 
@@ -279,6 +318,8 @@ static void rows_dealloc(Rows *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     rows_clear(self);
+    Py_XDECREF(rows_close(self, NULL));
+    Py_CLEAR(self->path);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
@@ -287,7 +328,7 @@ static PyMethodDef rows_methods[] = {
     {"call", (PyCFunction)rows_call, METH_VARARGS, NULL},
     {"change", (PyCFunction)rows_change, METH_VARARGS, NULL},
     {"measure", (PyCFunction)rows_measure, METH_VARARGS, NULL},
-    {"place", (PyCFunction)rows_place, METH_VARARGS, NULL},
+    {"close", (PyCFunction)rows_close, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -298,7 +339,7 @@ static PyMemberDef rows_members[] = {
 };
 
 static PyType_Slot rows_slots[] = {
-    {Py_tp_doc, "Rows of `events.bin`, in memory that its owner maps and unmaps."},
+    {Py_tp_doc, "Rows of `events.bin`, a file that is written through memory and grows."},
     {Py_tp_new, rows_new},
     {Py_tp_dealloc, rows_dealloc},
     {Py_tp_traverse, rows_traverse},

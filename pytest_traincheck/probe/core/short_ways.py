@@ -13,14 +13,13 @@ if TYPE_CHECKING:
 
 
 class CoreWriter(TraceWriter):
-    """A writer whose rows are packed by the compiled core; it makes room for them."""
+    """A writer whose rows are packed by the compiled core, which makes room for them as well."""
 
     core = "c"
 
     def __init__(self, run_dir: Path) -> None:
         super().__init__(run_dir)
-        self.table = native.Rows(self._make_room)
-        self.table.place(self._events.address, self._room)
+        self.table = self._events.hand_over(native.Rows, self._no_room)
         # Whoever writes rows calls the core itself.
         self.call = self.table.call  # type: ignore[method-assign]
         self.change = self.table.change  # type: ignore[method-assign]
@@ -34,19 +33,16 @@ class CoreWriter(TraceWriter):
     def lost(self) -> int:
         return self._lost + int(self.table.lost)
 
-    def _make_room(self) -> None:
-        with self._lock:
-            if self._grow():
-                self.table.place(self._events.address, self._room)
+    def _no_room(self, error: OSError) -> None:
+        self.error("writing events.bin", error)
 
     def close(self, finished: bool) -> None:
         with self._lock:
-            if not self.closed:
-                self.table.place(0, 0)
+            self.table.close()
             super().close(finished)
 
     def abandon(self) -> None:
-        self.table.place(0, 0)
+        self.table.close()
         super().abandon()
 
 

@@ -1,0 +1,91 @@
+"""The files of a trace grow while a program's own signal handlers raise."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from pytest_traincheck.probe.core import native
+from pytest_traincheck.probe.core.short_ways import CoreWriter
+from pytest_traincheck.probe.writer import ROW, TraceWriter
+
+DESCRIPTORS = Path("/proc/self/fd")
+WRITERS = [TraceWriter, pytest.param(CoreWriter, marks=pytest.mark.skipif(native is None, reason="it is not built"))]
+
+
+class Timeout(Exception):
+    pass
+
+
+@pytest.fixture
+def guarded() -> Iterator[None]:
+    """A timeout guard as programs have it: its handler raises."""
+
+    def raises(*_: object) -> None:
+        raise Timeout
+
+    before = signal.signal(signal.SIGALRM, raises)
+    yield
+    signal.signal(signal.SIGALRM, before)
+
+
+def descriptors() -> int:
+    return sum(1 for _ in DESCRIPTORS.iterdir())
+
+
+def write(writer: TraceWriter, clock: Iterator[int]) -> None:
+    writer.change(clock, 1, 2, 3, 4, 5, 0, 1, 7, 1.0)
+
+
+@pytest.mark.usefixtures("guarded")
+@pytest.mark.skipif(not DESCRIPTORS.is_dir(), reason="no list of open descriptors")
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_timeout_while_the_file_grows_loses_no_row_and_leaves_no_descriptor(
+    kind: type[TraceWriter], tmp_path: Path
+) -> None:
+    before = descriptors()
+    for delay in range(60):
+        writer, clock = kind(tmp_path), itertools.count()
+        full = writer._room
+        while writer.rows < full:
+            write(writer, clock)
+        # Growing takes some twenty to a hundred microseconds.
+        with suppress(Timeout):
+            signal.setitimer(signal.ITIMER_REAL, (5 + delay) * 1e-6)
+            while True:
+                write(writer, clock)
+        for _ in range(10):
+            write(writer, clock)
+        rows = writer.rows
+        assert writer.lost == 0
+        writer.close(finished=True)
+        assert not writer.errors
+        written = (writer.directory / "events.bin").read_bytes()
+        assert len(written) == rows * ROW.size
+        assert not written[:: ROW.size].count(0), "every row has its kind"
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_file_that_another_one_has_replaced_is_left_alone_and_that_is_told_once(
+    kind: type[TraceWriter], tmp_path: Path
+) -> None:
+    writer, clock = kind(tmp_path), itertools.count()
+    full = writer._room
+    events = writer.directory / "events.bin"
+    events.unlink()
+    events.write_bytes(b"somebody else's")
+    for _ in range(full + 3):
+        write(writer, clock)
+    assert (writer.rows, writer.lost) == (full, 3)
+    writer.close(finished=True)
+    assert [error["where"] for error in writer.errors] == ["writing events.bin"]
+    assert "another file has taken its place" in writer.errors[0]["error"]
+    assert events.read_bytes() == b"somebody else's"
