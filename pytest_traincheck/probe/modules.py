@@ -86,7 +86,7 @@ class Root:
         self.shape = -1
         self.buffered = False
         self.slots: list[Any] = []
-        self.vars: dict[tuple[str, str], Any] = {}
+        self.vars: dict[tuple[Any, ...], Any] = {}
 
     def current_shape(self) -> int:
         """A number that changes when a module of the tree gains or loses an entry. Cheap: looked at in every step."""

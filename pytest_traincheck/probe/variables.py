@@ -109,22 +109,42 @@ class Variables:
                     yield self._slot(root, ref, key, prefix + key, buffer, "buffer")
 
     def _slot(self, root: Root, ref: Any, key: str, name: str, tensor: torch.Tensor, kind: str) -> Slot:
-        var = self._var(root, kind, name)
-        grad = self._var(root, "gradient", name) if kind == "parameter" else None
-        flag = self._var(root, "requires_grad", name) if kind == "parameter" else None
-        slot = Slot(ref, key, var, grad, flag)
-        first = self._by_tensor.setdefault(id(tensor), slot)
-        if first is not slot and not var.id:
-            var.first = first.var
-            if grad is not None and flag is not None:
-                grad.first, flag.first = first.grad, first.flag
+        first = self._by_tensor.get(id(tensor))
+        kinds = _OF_PARAMETER if kind == "parameter" else (kind,)
+        of_first = (first.var, first.grad, first.flag) if first is not None else (None, None, None)
+        var, *others = (self._var(root, kind, name, tied) for kind, tied in zip(kinds, of_first, strict=False))
+        slot = Slot(ref, key, var, *(others or (None, None)))
+        if first is None:
+            self._by_tensor[id(tensor)] = slot
         return slot
 
-    def _var(self, root: Root, kind: str, name: str) -> Var:
-        var = root.vars.get((kind, name))
+    @staticmethod
+    def _var(root: Root, kind: str, name: str, first: Var | None = None) -> Var:
+        """The variable of a name. Once it was told, one that becomes tied or no longer is gets another one."""
+        key = (kind, name, first)
+        var = root.vars.get(key)
         if var is None:
-            var = root.vars[kind, name] = Var(kind, name, root=root.id)
+            own = root.vars.pop((kind, name, None), None) if first is not None else None
+            if own is not None and own.id:
+                root.vars[kind, name, None], own = own, None
+            var = root.vars[key] = own or Var(kind, name, root=root.id)
+            var.first = first
         return var
+
+    def name_again(self) -> None:
+        """Where another tensor has taken the place of a parameter since names were given, give them anew: no number of
+        entries of a module shows that.
+        """
+        if any(self._has_another(slot) for root in self._roots for slot in root.slots if slot.grad is not None):
+            self._modules.generation += 1
+            self.refresh()
+
+    def _has_another(self, slot: Slot) -> bool:
+        tensor = slot.tensor()
+        if tensor is None:
+            return False
+        known = self._by_tensor.get(id(tensor))
+        return known is None or (known is not slot and known.var is not slot.var.first)
 
     def slot_of(self, tensor: torch.Tensor, opt: int, name: str, held: Callable[[], Any]) -> Slot:
         """Where a parameter of an optimizer lives; one that no module holds is called by its place in the groups, and

@@ -56,22 +56,21 @@ class Variables:
         return np.array([symbol.get("same", 0) or number for number, symbol in enumerate(self.symbols)], dtype=np.int64)
 
     @cached_property
-    def _companions(self) -> Mapping[tuple[str, int, str], int]:
+    def _companions(self) -> Mapping[tuple[str, int, str, bool], int]:
         return {
-            (symbol.get("kind", ""), symbol.get("root", 0), symbol.get("name", "")): number
-            for number, symbol in enumerate(self.symbols)
-            if number
+            (symbol.get("kind", ""), *_place(symbol)): number for number, symbol in enumerate(self.symbols) if number
         }
 
     def companion(self, kind: str) -> Ints:
-        """For each variable the id of the variable of `kind` with the same root and name; 0 where there is none."""
+        """For each variable the id of the variable of `kind` with the same root and name; 0 where there is none.
+
+        A name that was tied on the way has two of each kind, one for itself and one for what it is tied to.
+        """
         table = self._companions
         return self.process.memo(
             ("companion", kind),
             lambda: np.array(
-                [0]
-                + [table.get((kind, symbol.get("root", 0), symbol.get("name", "")), 0) for symbol in self.symbols[1:]],
-                dtype=np.int64,
+                [0] + [table.get((kind, *_place(symbol)), 0) for symbol in self.symbols[1:]], dtype=np.int64
             ),
         )
 
@@ -219,6 +218,11 @@ class Variables:
             numbers = [number for number in group.get("params", ()) if number < len(mask)]
             mask[self.first_name[numbers]] = True
         return mask[self.first_name]
+
+
+def _place(symbol: Mapping[str, Any]) -> tuple[int, str, bool]:
+    """Root, name, and whether the name stands for what another one named first."""
+    return symbol.get("root", 0), symbol.get("name", ""), bool(symbol.get("same", 0))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,24 @@ WRONG = ENDLESS.replace("    optimizer.zero_grad()\n", "")
 ALLOW = f"[[audit.allow]]\nlaw = '{LEFT_OVER}'\nreason = 'a sum over all batches is wanted'\nowner = 'team'\n"
 
 
+TIED_LATE = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Embedding(12, 8), nn.GELU(), nn.Linear(8, 12, bias=False))
+net.load_state_dict({name: value.clone() for name, value in net.state_dict().items()})
+net[2].weight = net[0].weight
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    tokens = torch.randint(12, (5, 6))
+    loss = nn.functional.cross_entropy(net(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
 def audit(directory: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     (directory / "train.py").write_text(script)
     words = [sys.executable, "-m", "pytest_traincheck", "audit", "--json", "found.json", *arguments]
@@ -41,6 +59,15 @@ def test_right_code_passes_after_eight_steps_of_many(tmp_path: Path) -> None:
     assert found["laws"]["held"] > 10
     assert found["laws"]["broken"] == 0
     assert "8 training steps, torch" in done.stdout
+
+
+def test_weights_that_are_tied_after_the_model_was_loaded_are_right(tmp_path: Path) -> None:
+    done = audit(tmp_path, TIED_LATE, "--strict")
+    assert done.returncode == 0, done.stdout + done.stderr
+    cut_loose = "net[2].weight = nn.Parameter(net[0].weight.detach().clone())"
+    done = audit(tmp_path, TIED_LATE.replace("net[2].weight = net[0].weight", cut_loose), "--strict")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert [item["law"] for item in document(tmp_path)["incidents"]] == ["weights-begin-alike"]
 
 
 def test_a_mistake_is_told_in_every_format(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import gc
 import importlib
 import inspect
 import pickle
+import resource
 import sys
 import weakref
 from dataclasses import dataclass
@@ -277,24 +278,24 @@ def test_only_modules_that_hold_tensors_are_numbered_roots(tmp_path: Path) -> No
 
 
 def test_a_full_disk_loses_events_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_traincheck.probe import growing, writer
+    from pytest_traincheck.probe import writer
 
-    monkeypatch.setattr(writer, "_CHUNK", 64 * writer.ROW.size)
-    real = growing.os.posix_fallocate
-
-    def full(descriptor: int, offset: int, length: int) -> None:
-        if offset and length == 64 * writer.ROW.size:
-            raise OSError(28, "No space left on device")
-        real(descriptor, offset, length)
-
-    monkeypatch.setattr(growing.os, "posix_fallocate", full)
+    chunk = 64 * writer.ROW.size
+    monkeypatch.setattr(writer, "_CHUNK", chunk)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with observe(tmp_path):
-        for _ in range(100):
-            F.softmax(torch.ones(2), 0)
+        F.softmax(torch.ones(2), 0)
+        # No file may become larger than this, as if the disk was full.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (chunk, hard))
+        try:
+            for _ in range(99):
+                F.softmax(torch.ones(2), 0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     (trace,) = read_run(tmp_path)
     assert len(trace.rows) == 64
     assert trace.meta["lost_events"] == 36
-    assert trace.meta["probe_error_count"] == 1
+    assert [error["where"] for error in trace.meta["probe_errors"]] == ["writing events.bin"]
 
 
 def test_a_model_that_is_made_where_another_one_died_is_another_one(tmp_path: Path) -> None:

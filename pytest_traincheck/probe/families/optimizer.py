@@ -111,6 +111,7 @@ def _open_construct(recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str,
     with unseen(recorder, "constructing an optimizer"):
         state = recorder.thread_states.state
         recorder.variables.refresh()
+        recorder.variables.name_again()
         defaults = kwargs.get("defaults", args[1] if len(args) > 1 else None)
         hyper = {name: key_of(value, 1) for name, value in defaults.items()} if isinstance(defaults, dict) else {}
         api = api_of(type(optimizer), "", "construct")
@@ -174,8 +175,10 @@ class _Steps:
         if recorder.measures.early:
             recorder.copies.adopt()
         recorder.sketches.train()
-        recorder.before_entry(state)
         info = recorder.optimizers.info(optimizer)
+        if not info.stepped:
+            recorder.variables.name_again()
+        recorder.before_entry(state)
         recorder.look(state, innermost(state), values=True, gradients=True)
         recorder.optimizers.note_rates(optimizer, recorder.enclosing(state))
         cls = type(optimizer)
