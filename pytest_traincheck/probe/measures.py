@@ -76,7 +76,7 @@ class Measures:
         self.following = Following(self)
         self._data: dict[int, tuple[Remembered, float]] = {}
         """Inputs of the model that was called last, and their root mean square."""
-        self.waiting: list[tuple[str, Call, Slot, float, int]] = []
+        self.waiting: list[tuple[str, Call, Slot, int, float, int]] = []
         """Measures of parameters and buffers that have no name yet."""
         self.wanted = True
         self.early = True
@@ -179,18 +179,22 @@ class Measures:
         self, state: ThreadState, name: str, call: Call, slot: Slot, value: float = math.nan, digest: int = 0
     ) -> None:
         """Write one measure of a parameter or buffer. One that was not looked at yet has no name before it is, since
-        its description says what it is like at the first look: until then the measure waits.
+        its description says what it is like at the first look: until then the measure waits. Nothing is told of one
+        that another has replaced by then, such as a head for other classes.
         """
         if slot.var.id:
             self.take(state, name, call, value, digest, slot.var.id)
         else:
-            self.waiting.append((name, call, slot, value, digest))
+            self.waiting.append((name, call, slot, id(slot.tensor()), value, digest))
 
     def write_waiting(self, state: ThreadState, ends: bool = False) -> None:
         """Write what waited, as far as it has names now; when the trace ends all that still exists gets one."""
         waiting, self.waiting = self.waiting, []
-        for name, call, slot, value, digest in waiting:
-            if ends and not slot.var.id and (tensor := slot.tensor()) is not None:
+        for name, call, slot, of, value, digest in waiting:
+            tensor = slot.tensor()
+            if id(tensor) != of:
+                continue
+            if ends and not slot.var.id and tensor is not None:
                 self._recorder.variables.id_of(slot.var, tensor)
             if slot.var.id or not ends:
                 self.of_slot(state, name, call, slot, value, digest)

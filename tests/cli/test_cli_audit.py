@@ -40,6 +40,85 @@ for _ in range(4):
 """
 
 
+SEARCHES_A_RATE = """\
+import copy
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-4, momentum=0.9)
+
+
+def step():
+    given = torch.randn(8, 6)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(net(given), given[:, :3].argmax(1))
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+before = copy.deepcopy(net.state_dict()), copy.deepcopy(optimizer.state_dict())
+found = []
+for exponent in range(4):
+    optimizer.param_groups[0]["lr"] = 10.0 ** (exponent - 4)
+    found.append((step(), 10.0 ** (exponent - 4)))
+net.load_state_dict(before[0])
+optimizer.load_state_dict(before[1])
+optimizer.param_groups[0]["lr"] = min(found)[1]
+for _ in range(6):
+    step()
+"""
+
+REPLACES_THE_HEAD = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, given):
+        return self.head(self.body(given).mean(1))
+
+
+torch.manual_seed(0)
+pretrained = Net()
+net = Net()
+net.load_state_dict(pretrained.state_dict())
+net.head = nn.Linear(8, 4)
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+for _ in range(4):
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(net(torch.randn(5, 3, 8)), torch.randint(4, (5,))).backward()
+    optimizer.step()
+"""
+
+GROWS = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 2))
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+for step in range(8):
+    if step in (2, 4):
+        layer = nn.Linear(6, 6)
+        nn.init.eye_(layer.weight)
+        nn.init.zeros_(layer.bias)
+        net.insert(0, layer)
+        optimizer.add_param_group({"params": layer.parameters()})
+    given = torch.randn(8, 6)
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(net(given), (given[:, 0] > 0).long()).backward()
+    optimizer.step()
+"""
+
+
 def audit(directory: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     (directory / "train.py").write_text(script)
     words = [sys.executable, "-m", "pytest_traincheck", "audit", "--json", "found.json", *arguments]
@@ -59,6 +138,16 @@ def test_right_code_passes_after_eight_steps_of_many(tmp_path: Path) -> None:
     assert found["laws"]["held"] > 10
     assert found["laws"]["broken"] == 0
     assert "8 training steps, torch" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "script",
+    [SEARCHES_A_RATE, REPLACES_THE_HEAD, GROWS],
+    ids=["a search for a learning rate", "a head for other classes", "layers that are added"],
+)
+def test_right_code_that_begins_again_replaces_or_adds_is_silent(tmp_path: Path, script: str) -> None:
+    done = audit(tmp_path, script, "--strict", "--steps", "12")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_weights_that_are_tied_after_the_model_was_loaded_are_right(tmp_path: Path) -> None:

@@ -12,7 +12,16 @@ import numpy as np
 
 from pytest_traincheck.relations.accumulate import FRESH, Accumulate, Consumed, Used
 from pytest_traincheck.relations.base import EMPTY, Examples, listed, variable_names
-from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, table, transferable
+from pytest_traincheck.relations.laws.law import (
+    Law,
+    Told,
+    each_process,
+    first_of,
+    in_step,
+    table,
+    times_broken,
+    transferable,
+)
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.trace import Process, Run
@@ -73,7 +82,8 @@ class ThrownAway(Law):
         "backward passes only the last one counts, or none.",
         _BACKWARD,
         "Call `zero_grad` once before the first `backward` of a step and nowhere else.",
-        "The last micro-batches of an epoch may be dropped where they fill no step.",
+        "The last micro-batches of an epoch may be dropped where they fill no step, and SAM moves along the gradients "
+        "of its first pass itself.",
     )
     right = "optimizer.zero_grad()\nfor part in batch.chunk(4):\n    (loss(part) / 4).backward()\noptimizer.step()"
     wrong = "for part in batch.chunk(4):\n    optimizer.zero_grad()\n    (loss(part) / 4).backward()\noptimizer.step()"
@@ -85,8 +95,9 @@ class ThrownAway(Law):
         return _often(run, Accumulate().examples(Used(), run))
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
+        lost = int((~examples.holds).sum())
         return Told(
-            f"The gradients of {len(broken)} of {len(examples)} backward passes are cleared before any optimizer step "
+            f"The gradients of {lost} of {len(examples)} backward passes are cleared before any optimizer step "
             f"uses them, first {in_step(run, examples, broken)}: `zero_grad` is misplaced, or a step is missing.",
             "gradients of a backward pass are cleared before any step uses them",
         )
@@ -119,7 +130,7 @@ class Fed(Law):
         process, row = first_of(run, examples, broken)
         name = process.names.optimizers[int(process.events["opt"][row])]
         return Told(
-            f"`{name}` steps {len(broken)} times (first {in_step(run, examples, broken)}) although "
+            f"`{name}` steps {times_broken(examples)} (first {in_step(run, examples, broken)}) although "
             "no backward pass has given its parameters gradients since its step before.",
             "steps without new gradients",
         )

@@ -138,8 +138,14 @@ def _of_trained(run: Run, wrong: str) -> Examples:
 
 
 def _held_elsewhere(run: Run, examples: Examples) -> Bools:
-    """Which parameters an optimizer of another rank holds, as where each rank updates its share and sends it around."""
-    names = {process.names.variables[int(number)] for process in run.processes for number in held(process)[0]}
+    """Which parameters an optimizer of another rank holds, as where each rank updates its share and sends it around, or
+    one at another time, as where layers are put before others, which have other names from then on.
+    """
+    names = {
+        process.names.variables[number]
+        for process in run.processes
+        for number in np.flatnonzero(Variables.of(process).held).tolist()
+    }
     found = [
         run.processes[int(process)].names.variables[int(variable)] in names
         for process, variable in zip(examples.process, examples.variable, strict=True)

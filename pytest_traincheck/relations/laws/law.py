@@ -15,6 +15,7 @@ from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Deviation, Meaning, Place
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant
+from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Labels
 
@@ -119,6 +120,11 @@ def transferable(examples: Examples) -> Examples:
     return replace(
         examples, context={name: column for name, column in examples.context.items() if name not in PINNED_FIELDS}
     )
+
+
+def times_broken(examples: Examples) -> str:
+    """How often a law fails in all, as "3 times": what is told is about the first of them."""
+    return plural(int((~examples.holds).sum()), "time")
 
 
 def first_of(run: Run, examples: Examples, broken: list[int]) -> tuple[Process, int]:

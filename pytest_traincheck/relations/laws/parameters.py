@@ -16,7 +16,7 @@ from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Bools, Ints
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.variables import Variables
 
 _OFTEN = 3
@@ -80,6 +80,10 @@ class StepStays(Law):
                     "updates are written back")  # fmt: skip
 
 
+_CLONING = frozenset(f"torch.nn.{name}" for name in ("Transformer", "TransformerEncoder", "TransformerDecoder"))
+"""Modules that make their layers by copying one."""
+
+
 class BeginsDifferent(Law):
     """Two weights of a model begin with the same values."""
 
@@ -92,7 +96,7 @@ class BeginsDifferent(Law):
         "Layers that begin alike are copies of one that was drawn once, or drawn with one seed; and a weight that "
         "begins as another one and is no longer tied to it was cut loose from it.",
         remedy="Make each layer by itself; tie weights by assigning the parameter: `head.weight = embedding.weight`.",
-        meant="Layers that are cloned on purpose, as `nn.TransformerEncoder` does, and a copy that follows.",
+        meant="Layers that are cloned on purpose, and a copy that follows.",
     )
     right = "self.layers = nn.ModuleList(Block() for _ in range(6))"
     wrong = "self.layers = nn.ModuleList(copy.deepcopy(block) for _ in range(6))"
@@ -103,8 +107,10 @@ class BeginsDifferent(Law):
         return each_process(run, _beginning)
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
-        names = listed(variable_names(run, examples, np.array(broken)))
-        return Told(f"{names} begin with the same values as another weight of their model.", "weights begin alike")
+        names = variable_names(run, examples, np.array(broken))
+        verb, owner = ("begins", "its") if len(names) == 1 else ("begin", "their")
+        return Told(f"{listed(names)} {verb} with the same values as another weight of {owner} model.",
+                    "weights begin alike")  # fmt: skip
 
 
 class InitialisedOnce(Law):
@@ -198,7 +204,10 @@ def _staying(process: Process, position: int) -> Examples:
 
 
 def _beginning(process: Process, position: int) -> Examples:
-    """One example for each weight of a trained model that is trained itself, unless it begins with one number."""
+    """One example for each weight of a trained model that is trained itself, unless it begins with one number, or with
+    ones among zeros, as an identity does. Layers that a module of torch's own has cloned, as `nn.TransformerEncoder`
+    does, are alike for all of its users.
+    """
     variables = Variables.of(process)
     ids = weights(process, variables.ids("parameter"))
     ids = ids[np.isin(variables.root[ids], sorted(trained_roots(process))) & requires_grad(process)[ids]]
@@ -207,16 +216,36 @@ def _beginning(process: Process, position: int) -> Examples:
     means = dict(zip(process.events["args"][spread].tolist(), process.events["value"][spread].tolist(), strict=True))
     size = process.measures("parameter.rms")
     scale = dict(zip(process.events["args"][size].tolist(), process.events["value"][size].tolist(), strict=True))
-    varied = [abs(abs(means.get(number, 0.0)) - scale.get(number, 0.0)) > 1e-6 * scale.get(number, 0.0)
-              for number in ids.tolist()]  # fmt: skip
+    varied = [_is_drawn(means.get(number, 0.0), scale.get(number, 0.0)) for number in ids.tolist()]
     ids = ids[np.array(varied, dtype=bool)] if len(ids) else ids
     if not len(ids):
         return EMPTY
     begun = variables.last(ids, variables.first_seen(ids))
     content = np.where(begun >= 0, process.events["digest"][np.maximum(begun, 0)], 0)
     keys = np.stack([variables.root[ids], content.astype(np.int64)], axis=1)
-    _, inverse, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-    return table(process, position, counts[inverse.reshape(-1)] == 1, np.maximum(begun, 0), ids)
+    _, inverse = np.unique(keys, axis=0, return_inverse=True)
+    makers = Labels.of(np.arange(len(ids)), _makers(process, ids))
+    pairs = np.unique(np.stack([inverse.reshape(-1), makers.codes.astype(np.int64)], axis=1), axis=0)
+    alone = np.bincount(pairs[:, 0], minlength=len(ids)) == 1
+    return table(process, position, alone[inverse.reshape(-1)], np.maximum(begun, 0), ids)
+
+
+def _is_drawn(mean: float, scale: float) -> bool:
+    """Whether values of this mean and root mean square may have been drawn: not of one number, not of 0 and 1 alone."""
+    return abs(abs(mean) - scale) > 1e-6 * scale and abs(mean - scale * scale) > 1e-6 * scale * scale
+
+
+def _makers(process: Process, ids: Ints) -> list[str]:
+    """What has made each weight: the outermost module of torch's own that consists of others, or else its own name."""
+    symbols = Variables.of(process).symbols
+    own = {(symbol.get("root", 0), symbol.get("path", "")) for symbol in process.raw.symbols["mod"][1:]
+           if symbol.get("class") in _CLONING}  # fmt: skip
+    makers = []
+    for number in ids.tolist():
+        root, parts = symbols[number].get("root", 0), str(symbols[number].get("name", "")).split(".")
+        paths = (".".join(parts[:length]) for length in range(len(parts)))
+        makers.append(next((f"{root} {path}" for path in paths if (root, path) in own), f"{root} {'.'.join(parts)} "))
+    return makers
 
 
 def _initialisations(process: Process, position: int) -> Examples:

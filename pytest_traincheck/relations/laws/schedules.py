@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples
-from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, table
+from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, table, times_broken
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Deviation, Place
 from pytest_traincheck.trace import Process, Run
@@ -75,8 +75,8 @@ class SchedulerTwice(Law):
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
         return Told(
-            f"`{process.api[row]}` is called {len(broken)} times (first {in_step(run, examples, broken)}) although its "
-            "optimizer has not stepped since the call before.",
+            f"`{process.api[row]}` is called {times_broken(examples)} (first {in_step(run, examples, broken)}) "
+            "although its optimizer has not stepped since the call before.",
             "the scheduler steps again without a step of the optimizer",
         )
 

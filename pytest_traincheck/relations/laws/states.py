@@ -5,6 +5,10 @@ An optimizer that is made again and again in the loop, or whose state is cleared
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from pytest_traincheck.relations.base import EMPTY, Examples
 from pytest_traincheck.relations.carried import Carried, StateIsKept
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, table, transferable
@@ -37,12 +41,32 @@ class StateKept(Law):
     def places(self, run: Run) -> Examples:
         names = {process.names.optimizers[step.optimizer] for process in run.processes for step in process.steps}
         parts = [Carried().examples(StateIsKept(name), run) for name in sorted(names)]
-        return transferable(Examples.concatenate(parts))
+        return _not_given(run, transferable(Examples.concatenate(parts)))
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
         process, row = first_of(run, examples, broken)
-        return Told(f"`{process.api[row]}` finds no state of its step before, first {in_step(run, examples, broken)}: "
+        name = process.names.optimizers[int(process.events["opt"][row])]
+        return Told(f"`{name}` finds no state of its step before, first {in_step(run, examples, broken)}: "
                     "it was made again, or cleared.", "state is lost between steps")  # fmt: skip
+
+
+def _not_given(run: Run, examples: Examples) -> Examples:
+    """The same places, of which those hold before which the program has loaded a state: it may be one from before the
+    first step, as at the end of a search for a learning rate.
+    """
+    holds = examples.holds.copy()
+    for number, process in enumerate(run.processes):
+        loads = {f"{name}.load_state_dict" for name in process.optimizer_class}
+        seq = process.events["seq"].astype(np.int64)
+        given = [int(seq[row]) for row in np.flatnonzero(process.is_call).tolist() if process.api[row] in loads]
+        ends = np.array([0, *(step.end for step in process.steps)], dtype=np.int64)
+        mine = np.flatnonzero(examples.process == number)
+        if given and len(mine):
+            begin = seq[examples.row[mine]]
+            before = ends[np.searchsorted(ends, begin) - 1]
+            times = np.array(given, dtype=np.int64)
+            holds[mine] |= np.searchsorted(times, begin) > np.searchsorted(times, before)
+    return replace(examples, holds=holds)
 
 
 class OptimizerOnce(Law):
