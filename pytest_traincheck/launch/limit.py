@@ -42,11 +42,13 @@ def limited(steps: int | None, seconds: float | None = None) -> Limit | None:
 
 @dataclass(frozen=True)
 class Reached:
-    """How far the training processes of a run came, by rank: those that ended at the limit, those that were waited for
-    there and did not come, and those that ended in another way.
+    """How far the training processes of a run came, by rank: those that ended at the limit, those that were through
+    with the last step and ended behind their loop, those that were waited for and did not come, and those that ended
+    in another way.
     """
 
     ended: tuple[int, ...] = ()
+    through: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
     otherwise: tuple[int, ...] = ()
     steps: int = 0
@@ -62,8 +64,9 @@ def reached(run_dir: Path) -> Reached:
     training = [(rank, told) for rank, told in found if told.get("taken") or told.get("ended")]
     return Reached(
         ended=tuple(sorted({rank for rank, told in training if told.get("ended")})),
+        through=tuple(sorted({rank for rank, told in training if told.get("through") and not told.get("ended")})),
         missing=tuple(sorted({int(rank) for _, told in training for rank in told.get("missing") or ()})),
-        otherwise=tuple(sorted({rank for rank, told in training if not told.get("ended")})),
+        otherwise=tuple(sorted({rank for rank, told in training if not told.get("ended") and not told.get("through")})),
         steps=max((int(told["taken"]) for _, told in training), default=0),
     )
 
@@ -112,7 +115,8 @@ def judge(limit: Limit, run_dir: Path, *, timed_out: bool) -> Judged | None:
     """What a limit has to do with a run that ended badly, or had to be ended (`timed_out`); None: nothing."""
     found = reached(run_dir)
     if found.ended and not found.missing and not found.otherwise:
-        # How it was left is no part of what is compared: a handler of its own may have made another exit status of it.
+        # How it was left is no part of what is compared: a handler of its own may have made another exit status of it,
+        # and a rank that goes on behind its loop may wait there for one that has left.
         late = f"had come to its limit, step {found.steps}, and did not leave within {GRACE_S:g} s: it was ended"
         return Judged(counts=True, note=late if timed_out else "")
     if found.missing:

@@ -109,6 +109,10 @@ class RunOutcome:
     written: tuple[Footprint, ...] = ()
     """What it did to the trees that are watched."""
 
+    def remedy_without_output(self, instead: str = "") -> str:
+        """What to do now where the directory of the run is removed; `instead` says how its output can be kept."""
+        return self.remedy.replace(_kept_in(self.run_dir), f" {instead}" if instead else "")
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -255,6 +259,10 @@ def cannot_start(program: str, error: OSError) -> CommandError:
     )
 
 
+def _kept_in(run_dir: Path) -> str:
+    return f" The whole output is in {run_dir}."
+
+
 def not_started(request: RunRequest, why: str, remedy: str) -> RunOutcome:
     message = f"the {request.side} run of `{redacted(request.command)}` could not be started: {why}"
     return RunOutcome(request.run_dir, RunStatus.NOT_STARTED, message=message, remedy=_sentence(remedy))
@@ -280,7 +288,7 @@ def judge_ended(
         message = f"{subject} {what}"
         remedy = _sentence(cure)
         if stderr is not None:
-            remedy += f" The whole output is in {request.run_dir}."
+            remedy += _kept_in(request.run_dir)
     else:
         breach = find_breach(request.run_dir, request.source_root, request.forbidden_roots)
         if breach is not None:

@@ -126,6 +126,8 @@ class Limit:
 
     def _arm(self) -> None:
         self.armed = True
+        with contextlib.suppress(OSError):
+            self._meeting.through()
         self._thread = threading.current_thread()
         replace = self._probe.patches.replace
         replace(dataloader._BaseDataLoaderIter.__next__, Hooks(self._fetches, _nothing, _nothing))
@@ -199,6 +201,7 @@ class Limit:
             "steps": self._steps,
             "taken": self.taken,
             "ended": self.ended,
+            "through": self.armed,
             "local_world_size": self._meeting.size,
             "missing": self._meeting.missing,
         }

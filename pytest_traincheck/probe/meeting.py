@@ -13,9 +13,14 @@ import sys
 import time
 from pathlib import Path
 
-DIRECTORY = "limit-"
+DIRECTORY, THROUGH = "limit-", "through-"
+"""Of the files by which ranks say that they have come to the end, and that they are through with the last step."""
 PATIENCE_S = 20.0
 """Seconds that a rank waits for the others; who has not come by then takes another number of steps."""
+BEHIND_S = 5.0
+"""Seconds that a rank waits for others that are through with their last step as well. Who has not come by then may wait
+for this rank behind its loop, where one rank alone evaluates or saves and all meet again.
+"""
 _LOOK_EVERY_S = 0.02
 _APART = 2
 """Steps that ranks can be apart, at most, as they work together."""
@@ -26,8 +31,9 @@ class Meeting:
 
     def __init__(self, run_dir: Path) -> None:
         self._directory = run_dir / f"{DIRECTORY}{os.getppid()}"
+        self._through = run_dir / f"{THROUGH}{os.getppid()}"
         self.missing: list[int] = []
-        """Ranks on this machine that did not come."""
+        """Ranks on this machine that did not come and are not through with the last step."""
         self._last: int | None = None
 
     @property
@@ -46,13 +52,20 @@ class Meeting:
         self._directory.mkdir(parents=True, exist_ok=True)
         (self._directory / str(self._rank)).touch()
 
+    def through(self) -> None:
+        """Say that the last step of this rank has ended. Raises `OSError`."""
+        if self.size > 1:
+            self._through.mkdir(parents=True, exist_ok=True)
+            (self._through / str(self._rank)).touch()
+
     def hold(self) -> None:
         """Wait until all have come, or for so long as they may take. Raises `OSError`."""
         self.leave()
-        deadline = time.monotonic() + PATIENCE_S
+        begun = time.monotonic()
         while True:
-            self.missing = [rank for rank in range(self.size) if not (self._directory / str(rank)).exists()]
-            if not self.missing or time.monotonic() > deadline:
+            away = [rank for rank in range(self.size) if not (self._directory / str(rank)).exists()]
+            self.missing = [rank for rank in away if not (self._through / str(rank)).exists()]
+            if not away or time.monotonic() > begun + (PATIENCE_S if self.missing else BEHIND_S):
                 return
             time.sleep(_LOOK_EVERY_S)
 

@@ -202,7 +202,7 @@ def _examples(process: Process, position: int, claim: HeldAs | HoldsOnly | Holds
         trainable = _trainable(process, rows, step.end)
         if claim.rule == ONE_OPTIMIZER:
             rows = rows[trainable]
-            counts = _memberships(process, step.begin)[rows]
+            counts = memberships(process, step.begin)[rows]
             holds = counts == 1
             observed = Labels.of(np.minimum(counts, 2), ("none", "one", "several"))
         else:
@@ -357,7 +357,7 @@ def _at_work(process: Process, seq: int) -> list[int]:
     return sorted(current.values())
 
 
-def _memberships(process: Process, seq: int) -> Ints:
+def memberships(process: Process, seq: int) -> Ints:
     """How many groups hold each variable, under whichever of its names."""
     variables = Variables.of(process)
     held, _ = _held(process, seq)

@@ -84,7 +84,10 @@ def audit(request: AuditRequest, progress: Progress) -> Audit:
             progress.finish("")
         empty = replace(empty, run_s=outcome.seconds, notes=outcome.notes)
         if outcome.status is not RunStatus.OK:
-            return replace(empty, errors=(RunError("", outcome.message, outcome.remedy, outcome.output),))
+            remedy = outcome.remedy
+            if request.keep is None:
+                remedy = outcome.remedy_without_output("`--keep-trace DIR` keeps the whole output.")
+            return replace(empty, errors=(RunError("", outcome.message, remedy, outcome.output),))
         try:
             run = load_run(run_dir)
         except TraceError as error:

@@ -211,9 +211,7 @@ def record(
         remedy = outcome.remedy
         if not space.kept:
             # The directory is about to be removed, so the way to it must not be shown.
-            remedy = remedy.replace(
-                f"The whole output is in {outcome.run_dir}.", "`--artifacts DIR` keeps the whole output."
-            )
+            remedy = outcome.remedy_without_output("`--artifacts DIR` keeps the whole output.")
         notes = (*outcome.notes, *written_notes(plan.side, outcome.written, plan.tree is not None))
         raise RunFailed(RunError(plan.side, outcome.message, remedy, outcome.output), notes)
     try:

@@ -158,8 +158,7 @@ def _judged(outcome: RunOutcome, request: RunRequest) -> Trial:
     found = Trial(outcome.seconds, written=together(outcome.written), notes=outcome.notes)
     if outcome.status is not RunStatus.OK:
         missing = find_missing(outcome.output, request.cwd, request.tree) if request.tree is not None else None
-        remedy = outcome.remedy.replace(f" The whole output is in {outcome.run_dir}.", "")
-        error = RunError("", outcome.message, remedy, outcome.output)
+        error = RunError("", outcome.message, outcome.remedy_without_output(), outcome.output)
         if missing is None:
             return replace(found, error=error)
         return replace(found, error=error, missing=missing.link, outside="" if missing.link else str(missing.path))

@@ -150,6 +150,14 @@ def test_right_code_that_begins_again_replaces_or_adds_is_silent(tmp_path: Path,
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_parameters_that_were_made_after_the_optimizer_are_in_none(tmp_path: Path) -> None:
+    begin, end = GROWS.split("for step in")[0], GROWS.split("    given = ")[1]
+    made_later = f"{begin}net[2] = nn.Linear(6, 2)\nfor step in range(8):\n    given = {end}"
+    done = audit(tmp_path, made_later)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert document(tmp_path)["incidents"][0]["law"] == "parameter-in-no-optimizer"
+
+
 def test_weights_that_are_tied_after_the_model_was_loaded_are_right(tmp_path: Path) -> None:
     done = audit(tmp_path, TIED_LATE, "--strict")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -194,6 +202,8 @@ def test_a_script_that_trains_nothing_is_an_error(tmp_path: Path) -> None:
     done = audit(tmp_path, "raise SystemExit('no data')\n")
     assert done.returncode == 3, done.stdout + done.stderr
     assert "no data" in done.stdout
+    # The directory of the run is gone.
+    assert "`--keep-trace DIR` keeps the whole output." in " ".join(done.stdout.split())
 
 
 def test_a_company_makes_its_own_pack_and_pins_it(tmp_path: Path) -> None:

@@ -192,6 +192,22 @@ finally:
     print("rank", rank, "finally", step, flush=True)
 """
 
+MEETS_BEHIND = """\
+from torch import distributed as dist
+
+dist.init_process_group("gloo")
+network, model = model, nn.parallel.DistributedDataParallel(model)
+for _ in range(4):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+if dist.get_rank() == 0:
+    with torch.no_grad():
+        print("evaluated", network(torch.randn(8, 4)).sum().item())
+dist.barrier()
+dist.destroy_process_group()
+"""
+
 TRAINER = """\
 import torch
 from torch import nn

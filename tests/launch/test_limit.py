@@ -117,6 +117,12 @@ def test_ranks_that_take_different_numbers_of_steps(ended: Ended) -> None:
     assert "different numbers of steps" in outcome.remedy
 
 
+def test_ranks_that_meet_behind_a_loop_of_as_many_steps_where_one_alone_evaluates(ended: Ended) -> None:
+    outcome, _ = ended(stories.MEETS_BEHIND, Limit(steps=4), "torchrun --nproc-per-node 2 train.py")
+    assert (outcome.status, outcome.notes) == (RunStatus.OK, ()), outcome
+    assert [process.windows for process in load_run(outcome.run_dir).processes] == [4, 4]
+
+
 def test_a_limit_in_seconds_ends_with_the_step_that_is_under_way(ended: Ended, monkeypatch: pytest.MonkeyPatch) -> None:
     # Over before torch has been imported, so that it does not matter how fast the machine is.
     monkeypatch.setattr(limits, "STEP_S", 200.0)
@@ -156,10 +162,10 @@ class TestJudgements:
 
     @staticmethod
     def rank(run_dir: Path, rank: int, *, ended: bool, finished: bool = True, taken: int = 4,
-             missing: tuple[int, ...] = ()) -> None:  # fmt: skip
+             missing: tuple[int, ...] = (), through: bool = False) -> None:  # fmt: skip
         directory = run_dir / f"proc-{rank}-1"
         directory.mkdir(parents=True)
-        told = {"steps": 4, "taken": taken, "ended": ended, "missing": list(missing)}
+        told = {"steps": 4, "taken": taken, "ended": ended, "missing": list(missing), "through": through}
         (directory / "meta.json").write_text(json.dumps({"rank": rank, "finished": finished, "limit": told}))
 
     def test_a_failure_before_the_limit_is_none_of_its_business(self, tmp_path: Path) -> None:
@@ -179,6 +185,17 @@ class TestJudgements:
         assert judged is not None
         assert not judged.counts
         assert "rank 0 did, rank 1 did not" in judged.what
+
+    def test_a_rank_that_failed_behind_its_loop_where_another_one_was_to_meet_it(self, tmp_path: Path) -> None:
+        self.rank(tmp_path, 0, ended=True, through=True)
+        self.rank(tmp_path, 1, ended=False, through=True)
+        judged = judge(Limit(steps=4), tmp_path, timed_out=False)
+        assert judged is not None
+        assert (judged.counts, judged.note) == (True, "")
+
+    def test_a_failure_behind_the_loop_that_no_other_rank_has_to_do_with(self, tmp_path: Path) -> None:
+        self.rank(tmp_path, 0, ended=False, through=True)
+        assert judge(Limit(steps=4), tmp_path, timed_out=False) is None
 
     def test_how_it_was_left_does_not_matter(self, tmp_path: Path) -> None:
         self.rank(tmp_path, 0, ended=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from pytest_traincheck.relations.base import EMPTY, Examples, listed, variable_names
 from pytest_traincheck.relations.context import requires_grad, variable_context
-from pytest_traincheck.relations.covered import ONE_OPTIMIZER, Covered, HeldAs, construction_row
+from pytest_traincheck.relations.covered import ONE_OPTIMIZER, Covered, HeldAs, construction_row, memberships
 from pytest_traincheck.relations.laws.law import Law, Told, each_process, table, transferable
 from pytest_traincheck.relations.laws.places import loaded
 from pytest_traincheck.relations.laws.reason import Reason
@@ -122,7 +122,7 @@ def _of_trained(run: Run, wrong: str) -> Examples:
         kept[mine] = reached(process, examples.variable[mine])
     holds = ~examples.observed.isin([wrong])
     if wrong == "none":
-        holds |= _held_elsewhere(run, examples) | _only_passed(run, examples)
+        holds |= _held_elsewhere(run, examples) | _held_in_time(run, examples) | _only_passed(run, examples)
     else:
         holds |= ~_take_turns(run, examples)
     return transferable(
@@ -138,19 +138,35 @@ def _of_trained(run: Run, wrong: str) -> Examples:
 
 
 def _held_elsewhere(run: Run, examples: Examples) -> Bools:
-    """Which parameters an optimizer of another rank holds, as where each rank updates its share and sends it around, or
-    one at another time, as where layers are put before others, which have other names from then on.
-    """
-    names = {
-        process.names.variables[number]
-        for process in run.processes
-        for number in np.flatnonzero(Variables.of(process).held).tolist()
-    }
+    """Which parameters an optimizer of another rank holds, as where each rank updates its share and sends it around."""
+    names = {process.names.variables[int(number)] for process in run.processes for number in held(process)[0]}
     found = [
         run.processes[int(process)].names.variables[int(variable)] in names
         for process, variable in zip(examples.process, examples.variable, strict=True)
     ]
     return np.array(found, dtype=bool)
+
+
+def _held_in_time(run: Run, examples: Examples) -> Bools:
+    """Which parameters an optimizer holds in the step after their last gradient. Where layers are put before others
+    these have other names from then on, and what had the old ones is in no optimizer, nor anywhere else.
+    """
+    found = np.zeros(len(examples), dtype=bool)
+    for number, process in enumerate(run.processes):
+        mine = np.flatnonzero(examples.process == number)
+        if not len(mine) or not process.steps:
+            continue
+        variables, events = Variables.of(process), process.events
+        gradient = variables.companion("gradient")[examples.variable[mine]]
+        arrived = np.flatnonzero((events["kind"] == fmt.CHANGE) & (events["new"] == fmt.NONZERO))
+        last = np.zeros(len(variables.symbols), dtype=np.int64)
+        np.maximum.at(last, events["subject"][arrived], events["seq"][arrived].astype(np.int64))
+        begins = np.array([step.begin for step in process.steps], dtype=np.int64)
+        step = np.minimum(np.searchsorted(begins, last[gradient]), len(begins) - 1)
+        for index in np.unique(step).tolist():
+            held_then = memberships(process, int(begins[index]))[examples.variable[mine]] > 0
+            found[mine] |= (step == index) & (gradient > 0) & held_then
+    return found
 
 
 def _only_passed(run: Run, examples: Examples) -> Bools:
