@@ -10,7 +10,7 @@ from pytest_traincheck.online.ending import Ending, Resume, Saved
 from pytest_traincheck.online.launch_group import LaunchGroup, Rank
 from pytest_traincheck.online.resumed import likest
 from pytest_traincheck.online.seen import Seen
-from pytest_traincheck.trace.begun_with import ENOUGH, first_step, restores_optimizer
+from pytest_traincheck.trace.begun_with import ENOUGH, restores_optimizer
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Launches:
     def _ready(self, waiting: Sequence[Seen], *, ended: bool) -> bool:
         """Whether every rank of a new launch has begun its first step, by which it is known what it goes on with."""
         world = max(each.world_size for each in waiting)
-        begun = {each.number for each in waiting if each.source.done or ended or _begun(each)}
+        begun = {each.number for each in waiting if each.source.done or ended or each.begun}
         return ended or len(begun) >= world
 
     def _launch(self, ranks: Sequence[Seen]) -> None:
@@ -120,7 +120,3 @@ class Launches:
         if self.told is not None and not self.groups and self.told.steps:
             return Resume(self.told, self.told.steps, 0.0)
         return None
-
-
-def _begun(seen: Seen) -> bool:
-    return first_step(seen.source.tables, seen.rows()) is not None

@@ -8,6 +8,7 @@ import numpy as np
 
 from pytest_traincheck.online.launch_group import ROWS, Rank
 from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.begun_with import first_step
 from pytest_traincheck.trace.columns import Rows
 from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.process import Process
@@ -28,6 +29,7 @@ class Seen:
         self.is_worker = False
         self._rows: list[Rows] = []
         self._forgotten = False
+        self._begun = False
         self._made: tuple[int, Process] | None = None
 
     @property
@@ -62,9 +64,16 @@ class Seen:
             self._rows = self._rows[-1:]
 
     @property
+    def begun(self) -> bool:
+        """Whether its first step was read, by which it is known what it goes on with, as long as that is not known."""
+        if not self._begun:
+            self._begun = first_step(self.source.tables, self.rows()) is not None
+        return self._begun
+
+    @property
     def full(self) -> bool:
-        """Whether much was read before it is known what it belongs to."""
-        return self.rank is None and self.trains and sum(map(len, self._rows)) > ROWS
+        """Whether as much was read as it takes to know what it belongs to."""
+        return self.rank is None and self.trains and (self.begun or sum(map(len, self._rows)) > ROWS)
 
     def begin(self, make: Callable[[GrowingProcess], Rank] = Rank) -> Rank:
         """The rank that it turns out to be."""
