@@ -42,13 +42,11 @@ def limited(steps: int | None, seconds: float | None = None) -> Limit | None:
 
 @dataclass(frozen=True)
 class Reached:
-    """How far the training processes of a run came, by rank: those that ended at the limit, those that were through
-    with the last step and ended behind their loop, those that were waited for and did not come, and those that ended
-    in another way.
+    """How far the training processes of a run came, by rank: those that ended at the limit, those that were waited for
+    there and did not come, and those that ended in another way before they were through with the last step.
     """
 
     ended: tuple[int, ...] = ()
-    through: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
     otherwise: tuple[int, ...] = ()
     steps: int = 0
@@ -64,7 +62,6 @@ def reached(run_dir: Path) -> Reached:
     training = [(rank, told) for rank, told in found if told.get("taken") or told.get("ended")]
     return Reached(
         ended=tuple(sorted({rank for rank, told in training if told.get("ended")})),
-        through=tuple(sorted({rank for rank, told in training if told.get("through") and not told.get("ended")})),
         missing=tuple(sorted({int(rank) for _, told in training for rank in told.get("missing") or ()})),
         otherwise=tuple(sorted({rank for rank, told in training if not told.get("ended") and not told.get("through")})),
         steps=max((int(told["taken"]) for _, told in training), default=0),
