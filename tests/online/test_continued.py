@@ -83,9 +83,8 @@ def test_what_goes_wrong_in_the_second_process_is_told_at_the_step_of_the_whole_
 
 
 def test_a_process_that_waits_for_what_it_goes_on_with_is_not_held_in_memory(
-    recorder: Recorder, golden: Golden, monkeypatch: pytest.MonkeyPatch
+    recorder: Recorder, golden: Golden
 ) -> None:
-    monkeypatch.setattr("pytest_traincheck.online.seen.ROWS", 100)
     path = tell(recorder, [Part(0, 60), Part(60, 120)])
     follower = Follower(path, golden, same_spec=False, piece=67)
     held = 0
