@@ -227,10 +227,8 @@ def _passes(process: Process, position: int) -> Examples:
     """
     variables, events = Variables.of(process), process.events
     seq = events["seq"]
-    changes = variables.rows
-    changes = changes[np.isin(events["subject"][changes], variables.ids("gradient", tied=True))]
-    changes = changes[process.inside("autograd")[changes] & ~process.inside("optimizer")[changes]]
-    changes = changes[(events["new"][changes] != fmt.ABSENT) & (process.parent_row[changes] >= 0)]
+    changes = Gradients.of(process).rows_of_additions
+    changes = changes[~process.inside("optimizer")[changes] & (process.parent_row[changes] >= 0)]
     gradient, time = events["subject"][changes].astype(np.int64), seq[changes].astype(np.int64)
     lines = variables.step_table
     if not len(changes) or not len(lines.variable):

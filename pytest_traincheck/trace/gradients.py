@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Ints
+from pytest_traincheck.trace.labels import Bools, Ints
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.variables import Variables
 
@@ -27,17 +27,36 @@ class Gradients:
         return process.memo(Gradients, lambda: Gradients(process))
 
     @cached_property
+    def rows_of_additions(self) -> Ints:
+        """Changes of gradients that backward passes made."""
+        rows, within, clears = self._rows
+        return rows[within & ~clears]
+
+    @cached_property
     def _changes(self) -> tuple[Ints, Ints]:
+        rows, _, clears = self._rows
+        return self._keys(self.rows_of_additions), self._keys(rows[clears])
+
+    def _keys(self, rows: Ints) -> Ints:
+        events = self.process.events
+        keys: Ints = (events["subject"][rows].astype(np.int64) << 32) + events["seq"][rows].astype(np.int64)
+        return keys
+
+    @cached_property
+    def _rows(self) -> tuple[Ints, Bools, Bools]:
+        """All changes of gradients: their rows, whether each lies within a backward pass, and whether it clears.
+
+        Hooks may step and clear within a pass. What is gone there was cleared, since a pass takes no gradient away; one
+        that is zero may be the gradient, unless `zero_grad` made it so.
+        """
         process, events = self.process, self.process.events
         variables = Variables.of(process)
         rows = variables.rows
         rows = rows[np.isin(events["subject"][rows], variables.ids("gradient", tied=True))]
         within = process.inside("autograd")[rows]
         new = events["new"][rows]
-        key = (events["subject"][rows].astype(np.int64) << 32) + events["seq"][rows].astype(np.int64)
-        added: Ints = key[within & (new != fmt.ABSENT)]
-        cleared: Ints = key[~within & ((new == fmt.ABSENT) | (new == fmt.ZERO))]
-        return added, cleared
+        clears = (new == fmt.ABSENT) | ((new == fmt.ZERO) & (~within | process.inside("zero_grad")[rows]))
+        return rows, within, clears
 
     def additions(self, gradient: Ints, after: Ints, until: Ints) -> Ints:
         """How many backward passes added to each gradient in the open interval (after, until)."""

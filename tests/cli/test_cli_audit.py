@@ -119,6 +119,28 @@ for step in range(8):
 """
 
 
+STEPS_IN_BACKWARD = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+optimizers = {parameter: torch.optim.SGD([parameter], lr=0.1) for parameter in net.parameters()}
+
+
+def move(parameter):
+    optimizers[parameter].step()
+    optimizers[parameter].zero_grad()
+
+
+for parameter in net.parameters():
+    parameter.register_post_accumulate_grad_hook(move)
+for _ in range(6):
+    given = torch.randn(8, 6)
+    nn.functional.cross_entropy(net(given), given[:, :3].argmax(1)).backward()
+"""
+
+
 def audit(directory: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     (directory / "train.py").write_text(script)
     words = [sys.executable, "-m", "pytest_traincheck", "audit", "--json", "found.json", *arguments]
@@ -165,6 +187,18 @@ def test_weights_that_are_tied_after_the_model_was_loaded_are_right(tmp_path: Pa
     done = audit(tmp_path, TIED_LATE.replace("net[2].weight = net[0].weight", cut_loose), "--strict")
     assert done.returncode == 1, done.stdout + done.stderr
     assert [item["law"] for item in document(tmp_path)["incidents"]] == ["weights-begin-alike"]
+
+
+@pytest.mark.parametrize("clearing", [".zero_grad()", ".zero_grad(set_to_none=False)"])
+def test_optimizers_that_step_and_clear_within_the_backward_pass_are_right(tmp_path: Path, clearing: str) -> None:
+    done = audit(tmp_path, STEPS_IN_BACKWARD.replace(".zero_grad()", clearing), "--strict")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_gradients_that_are_left_over_within_the_backward_pass_are_found(tmp_path: Path) -> None:
+    done = audit(tmp_path, STEPS_IN_BACKWARD.replace("    optimizers[parameter].zero_grad()\n", ""))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert document(tmp_path)["incidents"][0]["law"] == LEFT_OVER
 
 
 def test_a_mistake_is_told_in_every_format(tmp_path: Path) -> None:
