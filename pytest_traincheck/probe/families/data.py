@@ -200,6 +200,9 @@ class Fetches(Named):
             recorder.measures.take(state, "fetch.size", call, float(len(args[1]) if isinstance(args[1], list) else 1))
             for generator, numbers in advanced.items():
                 recorder.measures.take(state, f"fetch.{generator}", call, numbers)
+            if now["held"]:
+                moves = found.get("held") != now["held"]
+                recorder.measures.take(state, "fetch.dataset", call, float(moves))
         if _is_a_moment(self._number):
             recorder.measures.stored(state, call, getattr(args[0], "dataset", None), args[0])
 

@@ -40,6 +40,7 @@ class WorkersDiffer(Law):
         "varies by as many times less as there are workers.",
         _WORKERS,
         "Seed generators of data sets in `worker_init_fn` from `torch.initial_seed()`.",
+        "Draws that are to be the same for all examples.",
     )
     right = "def seed_worker(_):\n    dataset().rng = np.random.default_rng(torch.initial_seed() % 2**32)"
     wrong = "self.rng = np.random.default_rng(0)  # in the data set, copied into each worker"
@@ -66,6 +67,7 @@ class EpochsDiffer(Law):
         "first epoch in all others.",
         _WORKERS,
         "Seed from `torch.initial_seed()`, which differs from epoch to epoch, and not from the worker's number.",
+        "Augmentations that are fixed on purpose, to be able to repeat an epoch.",
     )
     right = "def seed_worker(number):\n    np.random.seed(torch.initial_seed() % 2**32)"
     wrong = "def seed_worker(number):\n    np.random.seed(number)"
@@ -184,27 +186,46 @@ class NewBatches(Law):
 
 
 def _streams(run: Run, between: str) -> Examples:
-    """The workers of all loaders whose fetches drew numbers, with the generator that they are compared by."""
-    if not any((process.events["digest"][process.measures("fetch.drawn")] != 0).any() for process in run.workers):
-        return EMPTY
+    """The workers of all loaders that training batches came from, with the generator that they are compared by.
+
+    Of a stream nothing is said: its workers may have to shuffle alike, for each to take another part.
+    """
+    of_training = run.memo("workers of training", lambda: _of_training(run))
+    workers = Run(run.path, run.processes, of_training, run.others)
     parts = []
     for number, what in enumerate(STREAMS):
         claim = Differs(what, "workers") if between == "workers" else Differs(what, "epochs")
-        if not _moves(run, what):
+        if not any(_moves(worker, what) for worker in of_training):
             continue
-        examples = transferable(Distinct().examples(claim, run))
+        examples = transferable(Distinct().examples(claim, workers))
         codes = np.full(len(examples), number)
         observed = Labels.of(codes, [_STREAMS[stream] for stream in STREAMS])
         parts.append(Examples(examples.holds, examples.process, examples.row, examples.variable, {}, observed))
     return Examples.concatenate(parts)
 
 
-def _moves(run: Run, what: Thing) -> bool:
-    """Whether fetches drew from a generator. What those of a data set drew is not told: it may be any."""
-    if what == "rng.dataset":
-        return True
-    name = what.replace("rng.", "fetch.")
-    return any((process.events["value"][process.measures(name)] > 0).any() for process in run.workers)
+def _of_training(run: Run) -> tuple[Process, ...]:
+    """The workers that were asked for examples by their numbers, and made a batch that a model was trained with."""
+    makers: list[Ints] = []
+    for process in run.processes:
+        measures = process.measures("batch.maker")
+        loads = process.parent_row[measures]
+        makers.append(process.events["digest"][measures[before_training(process, loads)]])
+    used = np.concatenate(makers) if makers else np.empty(0, dtype=np.int64)
+    return tuple(worker for worker in run.workers if _made(worker, used))
+
+
+def _made(worker: Process, used: Ints) -> bool:
+    """Whether any of these fetches are those of a worker that takes examples by their numbers."""
+    asked = worker.events["parent"][worker.measures("fetch.chosen")]
+    fetches = worker.measures("fetch")
+    fetches = fetches[np.isin(worker.events["parent"][fetches], asked)]
+    return bool(np.isin(worker.events["digest"][fetches], used).any())
+
+
+def _moves(worker: Process, what: Thing) -> bool:
+    """Whether fetches of a worker drew from a generator."""
+    return bool((worker.events["value"][worker.measures(what.replace("rng.", "fetch."))] > 0).any())
 
 
 def _passes(process: Process, rows: Ints) -> list[Ints]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from law_verdict import Verdict, verdict
@@ -55,28 +55,48 @@ def in_one_batch(t: Training) -> None:
             pass
 
 
-def worked(t: Training, *, states: tuple[int, int], iterators: tuple[int, int], numbers: tuple[int, int]) -> None:
-    """A training process and two workers of it that begin with these random states."""
-    Loop().tell(t)
+def worked(
+    t: Training, *, states: tuple[int, int], iterators: tuple[int, int], numbers: tuple[int, int],
+    stream: str = "torch", moved: float = 4.0, chosen: bool = True, trains: bool = True,
+) -> None:  # fmt: skip
+    """A training process and two workers of it that begin with these random states.
+
+    Each makes one batch: of examples that were asked for by number or not, which a model is trained with or not.
+    """
+    model = t.model()
+    optimizer = t.adamw(list(model.parameters.values()))
+    for number in range(2):
+        with t.call("torch.utils.data.DataLoader.__next__", type="data", digest=50 + number, line=7):
+            t.measure("batch.maker", digest=10 + number)
+        if not trains:
+            with t.no_grad():
+                t.forward(model, line="evaluate")
+    t.zero_grad(optimizer)
+    t.forward(model)
+    t.backward(model)
+    t.step(optimizer)
     for number in range(2):
         worker = Training(t.path.parent, rank=0, started=2.0 + number)
         with worker.call("torch.utils.data.DataLoader.worker", type="worker"):
             worker.measure("worker", float(numbers[number]), digest=iterators[number])
-            worker.measure("rng.torch", digest=states[number])
+            worker.measure(f"rng.{stream}", digest=states[number])
         with worker.call("torch.utils.data.DataLoader.fetch", type="worker"):
+            worker.measure("fetch", digest=10 + number)
             worker.measure("fetch.drawn", digest=5)
-            worker.measure("fetch.torch", 4.0)
+            if chosen:
+                worker.measure("fetch.chosen", digest=20 + number)
+                worker.measure(f"fetch.{stream}", moved)
         worker.write(ppid=100)
 
 
-def siblings(first: int, second: int) -> Story:
+def siblings(first: int, second: int, **details: Any) -> Story:
     """Two workers of one iterator."""
-    return lambda t: worked(t, states=(first, second), iterators=(7, 7), numbers=(0, 1))
+    return lambda t: worked(t, states=(first, second), iterators=(7, 7), numbers=(0, 1), **details)
 
 
-def successors(first: int, second: int) -> Story:
+def successors(first: int, second: int, **details: Any) -> Story:
     """The same worker in two epochs."""
-    return lambda t: worked(t, states=(first, second), iterators=(7, 8), numbers=(0, 0))
+    return lambda t: worked(t, states=(first, second), iterators=(7, 8), numbers=(0, 0), **details)
 
 
 SILENT = ("WorkersDiffer", "EpochsDiffer", "OrderDiffers", "Shuffles", "EvaluationInOrder")
@@ -86,6 +106,12 @@ STORIES = [
     ("WorkersDiffer", siblings(1, 1), "broken"),
     ("EpochsDiffer", successors(1, 2), "holds"),
     ("EpochsDiffer", successors(1, 1), "broken"),
+    ("WorkersDiffer", siblings(1, 1, stream="dataset"), "broken"),
+    ("WorkersDiffer", siblings(1, 1, stream="dataset", moved=0.0), "silent"),
+    ("WorkersDiffer", siblings(1, 1, stream="numpy", moved=0.0), "silent"),
+    ("WorkersDiffer", siblings(1, 1, chosen=False), "silent"),
+    ("WorkersDiffer", siblings(1, 1, trains=False), "silent"),
+    ("EpochsDiffer", successors(1, 1, trains=False), "silent"),
     ("OrderDiffers", loaded(), "holds"),
     ("OrderDiffers", loaded(orders="abab"), "broken"),
     ("OrderDiffers", loaded(orders="abab", shuffled=0.0), "silent"),
