@@ -1,9 +1,12 @@
 """Ready-made packs, measured: rules learned without a program, tried on it; and planted bugs found without a golden.
 
-    python benchmarks/audit.py --traces DIR --packs pytest_traincheck/packs --write docs/audit_measured.md
+    python benchmarks/audit.py --traces DIR --public SCRATCH --packs pytest_traincheck/packs \
+        --write docs/audit_measured.md
 
 DIR holds traces that `traincheck collect` recorded, as CORPUS/PROGRAM/VARIANT/trace. The variant `clean` is a right
 program, and what begins with `refactor` or `feature` as well; what begins with `bug-` or `num-` has a planted bug.
+SCRATCH is what `public.py` has recorded public scripts in. Where somebody who looked says that one breaks a law by
+mistake (`public.toml`), it has no part in learning that law, and the finding is no false alarm.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from measure import REPOSITORY, machine, markdown_table
+from public_programs import load_programs
 
 sys.path.insert(0, str(REPOSITORY))
 
@@ -30,7 +34,8 @@ from pytest_traincheck.relations import laws
 from pytest_traincheck.trace import Run, load_run
 from pytest_traincheck.trace.errors import TraceError
 
-RIGHT = ("clean", "refactor", "feature")
+CLEAN, PUBLIC = "clean", "public"
+RIGHT = (CLEAN, "refactor", "feature")
 WRONG = ("bug-", "num-")
 GROUPS = ("torch-distributed", "transformers", "accelerate", "lightning", "peft", "deepspeed")
 """Libraries whose programs are left out together."""
@@ -57,15 +62,34 @@ class Corpus:
     """The traces of a directory; right runs are kept in memory, since packs are learned from them again and again."""
 
     directory: Path
+    public: Path | None = None
     right: dict[str, dict[str, Run]] = field(default_factory=dict)
     """By program and variant."""
     unreadable: list[str] = field(default_factory=list)
 
+    mistakes: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Rules that a right program is known to break, by program."""
+
     def read(self) -> None:
+        self._read_public()
         for program, variant, path in self.variants(RIGHT):
             run = self.load(path)
             if run is not None:
                 self.right.setdefault(program, {})[variant] = run
+
+    def _read_public(self) -> None:
+        for program in load_programs() if self.public is not None else ():
+            assert self.public is not None
+            if not (self.public / program.name / "finished").exists():
+                continue
+            run = self.load(self.public / program.name / "trace")
+            if run is None:
+                continue
+            name = f"{PUBLIC}/{program.name}"
+            self.right[name] = {CLEAN: run}
+            mistakes = frozenset(finding.rule for finding in program.findings if finding.verdict == "right")
+            if mistakes:
+                self.mistakes[name] = mistakes
 
     def variants(self, beginnings: Sequence[str]) -> Iterator[tuple[str, str, Path]]:
         for path in sorted(self.directory.glob("*/*/*/trace")):
@@ -77,15 +101,16 @@ class Corpus:
         try:
             return load_run(path)
         except TraceError as error:
-            self.unreadable.append(f"`{path.relative_to(self.directory).parent}`: {str(error).splitlines()[0][:160]}")
+            self.unreadable.append(f"`{'/'.join(path.parts[-4:-1])}`: {str(error).splitlines()[0][:160]}")
             return None
 
 
 class Packs:
     """Packs of laws, learned without some programs; each set once."""
 
-    def __init__(self, right: Mapping[str, Mapping[str, Run]]) -> None:
-        self._right = right
+    def __init__(self, corpus: Corpus) -> None:
+        self._right = corpus.right
+        self.mistakes = corpus.mistakes
         self._known: dict[frozenset[str], tuple[Pack, ...]] = {}
         claims = (law.reason(law.claims[0]()).library for law in laws().values())
         self.libraries = tuple(sorted(set(claims)))
@@ -93,8 +118,14 @@ class Packs:
     def without(self, left_out: frozenset[str] = frozenset()) -> tuple[Pack, ...]:
         if left_out not in self._known:
             programs = {name: list(runs.values()) for name, runs in self._right.items() if name not in left_out}
+            mistakes = {name: rules for name, rules in self.mistakes.items() if name not in left_out}
             found = (
-                learn_pack(programs, name=library, terms=Terms(library, laws_only=True), reason=REASON)
+                learn_pack(
+                    programs,
+                    name=library,
+                    terms=Terms(library, laws_only=True, mistakes=mistakes),
+                    reason=REASON,
+                )
                 for library in self.libraries
             )
             self._known[left_out] = tuple(pack for pack in found if pack.rules)
@@ -104,19 +135,20 @@ class Packs:
 FEW = 10
 """Programs; of rules that fewer show more than one in four right programs may break them."""
 
-REASON = "right programs of this repository, with their refactorings and extensions"
+REASON = "right programs of this repository, with their refactorings and extensions, and public scripts"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--public", type=Path, metavar="SCRATCH", help="public scripts that `public.py` has recorded")
     parser.add_argument("--packs", type=Path, metavar="DIR", help="write the packs of all right programs here")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page here instead of printing it")
     arguments = parser.parse_args()
     begun = time.perf_counter()
-    corpus = Corpus(arguments.traces)
+    corpus = Corpus(arguments.traces, arguments.public)
     corpus.read()
-    packs = Packs(corpus.right)
+    packs = Packs(corpus)
     whole = packs.without()
     learned_s = time.perf_counter() - begun
     if arguments.packs is not None:
@@ -140,7 +172,8 @@ def main() -> None:
 
 def _trial(packs: Packs, program: str, variant: str, run: Run) -> Trial:
     """A run, held against what was learned without any run of its program."""
-    return _judged(program, variant, audit_run(run, packs.without(frozenset({program})), name=program))
+    audit = audit_run(run, packs.without(frozenset({program})), name=program)
+    return _judged(program, variant, audit, packs.mistakes.get(program, frozenset()))
 
 
 def _by_library(corpus: Corpus, packs: Packs) -> Iterator[tuple[str, list[Trial]]]:
@@ -153,19 +186,26 @@ def _by_library(corpus: Corpus, packs: Packs) -> Iterator[tuple[str, list[Trial]
             yield (
                 library,
                 [
-                    _judged(name, variant, audit_run(run, packs.without(users), name=name))
+                    _judged(
+                        name,
+                        variant,
+                        audit_run(run, packs.without(users), name=name),
+                        packs.mistakes.get(name, frozenset()),
+                    )
                     for name in sorted(users)
                     for variant, run in corpus.right[name].items()
                 ],
             )
 
 
-def _judged(program: str, variant: str, audit: Audit) -> Trial:
+def _judged(program: str, variant: str, audit: Audit, mistakes: frozenset[str]) -> Trial:
+    """What an audit found, without the findings that are known to be right."""
     names: dict[Level, dict[str, None]] = {level: {} for level in Level}
-    for finding in audit.findings:
+    findings = [finding for finding in audit.findings if not mistakes.intersection(finding.names)]
+    for finding in findings:
         for rule in (finding.rule, *finding.others):
             names[rule.level].setdefault(rule.id)
-    title = audit.findings[0].incident.cause.title if audit.findings else ""
+    title = findings[0].incident.cause.title if findings else ""
     counts = audit.laws()
     return Trial(
         program, variant, tuple(names[Level.LAW]), tuple(names[Level.HABIT]), title, counts["held"] + counts["broken"]
@@ -178,13 +218,14 @@ def _page(
 ) -> str:  # fmt: skip
     parts = [
         "# Packs, measured",
-        "Made by `python benchmarks/audit.py --traces DIR --packs pytest_traincheck/packs --write "
-        "docs/audit_measured.md` from traces of the programs in `fixtures/`. Every run was held against packs that "
-        "were learned without any run of its own program.",
+        "Made by `python benchmarks/audit.py --traces DIR --public SCRATCH --packs pytest_traincheck/packs --write "
+        "docs/audit_measured.md` from traces of the programs in `fixtures/` and of [public scripts](public.md). Every "
+        "run was held against packs that were learned without any run of its own program.",
         ", ".join(f"{key} {value}" for key, value in machine().items()) + ". Packs were learned from "
         f"{len(corpus.right)} right programs in {learned_s:.1f} s, reading their traces included.",
         _packs_table(packs),
         _thin(packs),
+        _known(corpus.mistakes),
         "## False alarms: right programs",
         _summary(right),
         _alarms_by_rule(right),
@@ -218,6 +259,17 @@ def _thin(packs: Sequence[Pack]) -> str:
     return (
         f"{len(found)} rules have thin evidence: fewer than {FEW} programs show them. With each stands how many do, "
         f"and the share of right programs that may break it all the same, with 95 % confidence: {', '.join(found)}."
+    )
+
+
+def _known(mistakes: Mapping[str, frozenset[str]]) -> str:
+    """Which programs had no part in learning a rule, since they break it by mistake."""
+    if not mistakes:
+        return ""
+    found = "; ".join(f"{name}: {_named(sorted(rules))}" for name, rules in sorted(mistakes.items()))
+    return (
+        f"{len(mistakes)} public scripts break rules by mistake, as somebody who looked says ([why](public.md)): they "
+        f"have no part in learning these, and such a finding is none of the alarms below. {found}."
     )
 
 

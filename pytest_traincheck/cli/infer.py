@@ -48,7 +48,22 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="N",
         help=f"programs that must show a law with a reason (default: {MIN_PROGRAMS})",
     )
+    group.add_argument(
+        "--mistake",
+        action="append",
+        default=[],
+        type=_mistake,
+        metavar="PROGRAM=RULE",
+        help="a program that breaks a law by mistake has no part in learning it; repeatable",
+    )
     parser.set_defaults(handle=run)
+
+
+def _mistake(text: str) -> tuple[str, str]:
+    program, _, rule = text.rpartition("=")
+    if not program or not rule:
+        raise argparse.ArgumentTypeError(f"{text!r} is no PROGRAM=RULE; write --mistake train_a=gradients-left-over")
+    return program, rule
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -61,7 +76,10 @@ def _pack(arguments: argparse.Namespace) -> int:
 
     packs.require_replaceable(arguments.output)
     name = arguments.name or arguments.output.name.removesuffix(packs.SUFFIX)
-    terms = Terms(arguments.library, arguments.laws_only, arguments.min_programs)
+    mistakes: dict[str, frozenset[str]] = {}
+    for program, rule in arguments.mistake:
+        mistakes[program] = mistakes.get(program, frozenset()) | {rule}
+    terms = Terms(arguments.library, arguments.laws_only, arguments.min_programs, mistakes=mistakes)
     pack = learn_pack(load_programs(arguments.runs), name=name, terms=terms, reason=arguments.reason)
     packs.write(arguments.output, pack)
     tell(

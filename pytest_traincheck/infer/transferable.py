@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -47,19 +47,23 @@ HABIT_SHARE = 0.9
 
 @dataclass(frozen=True)
 class Terms:
-    """What a pack is to hold. `library` is that of its users; with `laws_only` just rules with a reason."""
+    """What a pack is to hold. `library` is that of its users; with `laws_only` just rules with a reason.
+
+    `mistakes` are rules that programs, by their names, are known to break by mistake: they say nothing about these.
+    """
 
     library: str = "torch"
     laws_only: bool = False
     minimum: int = MIN_PROGRAMS
     unreasoned: int = MIN_UNREASONED
+    mistakes: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def learn_pack(programs: Mapping[str, Sequence[Run]], *, name: str, terms: Terms = Terms(), reason: str = "") -> Pack:
     """What the runs of right programs, by the programs' names, have in common.
 
     Raises:
-        PackError: fewer programs than a law needs, or one without runs.
+        PackError: fewer programs than a law needs, one without runs, or a mistake in no program or of no law.
     """
     if len(programs) < terms.minimum or not all(programs.values()):
         raise PackError(
@@ -67,6 +71,7 @@ def learn_pack(programs: Mapping[str, Sequence[Run]], *, name: str, terms: Terms
             "programs, or learn the golden of one with `traincheck infer`"
         )
     programs = {key: programs[key] for key in sorted(programs)}
+    _require_known(terms.mistakes, programs)
     rules: dict[tuple[str, str], PackRule] = {}
     claimed: set[str] = set()
     for relation, found in _by_relation(programs, terms):
@@ -90,7 +95,20 @@ def learn_pack(programs: Mapping[str, Sequence[Run]], *, name: str, terms: Terms
         versions=_versions(programs),
         runs=sum(map(len, programs.values())),
         reason=reason,
+        mistakes={program: tuple(sorted(names)) for program, names in sorted(terms.mistakes.items()) if names},
     )
+
+
+def _require_known(mistakes: Mapping[str, frozenset[str]], programs: Mapping[str, Sequence[Run]]) -> None:
+    slugs = {law.reason(law.claims[0]()).slug for law in laws().values()}
+    for program, names in mistakes.items():
+        if program not in programs:
+            raise PackError(
+                f"a mistake is named of {program!r}, and no program is called so; the programs are "
+                f"{', '.join(sorted(programs))}"
+            )
+        for name in sorted(names - slugs):
+            raise PackError(f"{program!r} is said to break {name!r} by mistake, and no law is called so")
 
 
 def _by_relation(
@@ -138,6 +156,8 @@ def _rule(
     why = law.reason(hypothesis.claim) if law is not None else None
     if why is not None and terms.laws_only and why.library != terms.library:
         return None
+    if why is not None:
+        programs = {key: runs for key, runs in programs.items() if why.slug not in terms.mistakes.get(key, ())}
     shown = list(_shown(relation, hypothesis, programs, why))
     needed = terms.minimum if why is not None else terms.unreasoned
     found = _law(shown, needed) or _habit(shown, needed)

@@ -22,6 +22,8 @@ TEXT_LIMIT = 4000
 
 _LINK = re.compile(r"https?://[^\s<>\"'`]+")
 _HEADER_KEYS = ("format", "pack", "library", "versions", "programs", "runs", "rules", "laws", "habits", "reason")
+_MISTAKES = "mistakes"
+"""The key of a header that is there only where a program makes one."""
 _RULE_KEYS = (
     *("id", "level", "sentence", "why", "link", "remedy", "meant", "since"),
     *("relation", "subject", "kind", "claim", "when", "evidence"),
@@ -83,7 +85,7 @@ def _header(content: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], i
         )
     if version < 1:
         raise place.error(f"the file has format {version}, which never existed")
-    check_keys(content, _HEADER_KEYS, place)
+    check_keys({_MISTAKES: {}, **content}, (*_HEADER_KEYS, _MISTAKES), place)
     versions = object_(content, "versions", place)
     facts = {
         "name": _name(content, "pack", place),
@@ -92,6 +94,7 @@ def _header(content: Mapping[str, Any], place: Place) -> tuple[dict[str, Any], i
         "versions": {key: _texts(versions, key, place) for key in versions},
         "runs": count(content, "runs", place),
         "reason": _text(content, "reason", place),
+        "mistakes": _mistakes(content, place),
     }
     for key in ("laws", "habits"):
         count(content, key, place)
@@ -122,6 +125,13 @@ def _rule(content: Mapping[str, Any], place: Place) -> PackRule:
         link=link,
         **{key: _text(content, key, place) for key in ("why", "remedy", "meant", "since")},
     )
+
+
+def _mistakes(content: Mapping[str, Any], place: Place) -> dict[str, tuple[str, ...]]:
+    if _MISTAKES not in content:
+        return {}
+    found = object_(content, _MISTAKES, place)
+    return {key: _texts(found, key, place) for key in found}
 
 
 def _evidence(content: Mapping[str, Any], place: Place) -> Evidence:

@@ -29,6 +29,7 @@ def _header(pack: Pack, count: int) -> dict[str, Any]:
         "library": pack.library,
         "versions": {name: list(pack.versions[name]) for name in sorted(pack.versions)},
         "programs": sorted(pack.programs),
+        **({"mistakes": {key: sorted(pack.mistakes[key]) for key in sorted(pack.mistakes)}} if pack.mistakes else {}),
         "runs": pack.runs,
         "rules": count,
         "laws": pack.count(Level.LAW),

@@ -69,7 +69,8 @@ class PackRule:
 class Pack:
     """Rules for the users of one `library`, and the `programs` that they were learned from.
 
-    `versions` are those of libraries that these were run with, by library.
+    `versions` are those of libraries that these were run with, by library; `mistakes` are rules that a program breaks
+    by mistake, by program: it had no part in learning them.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Pack:
     versions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     runs: int = 0
     reason: str = ""
+    mistakes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def count(self, level: Level) -> int:
         return sum(rule.level is level for rule in self.rules)

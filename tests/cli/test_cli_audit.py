@@ -249,6 +249,11 @@ def test_a_company_makes_its_own_pack_and_pins_it(tmp_path: Path) -> None:
         assert main(words) == 0
     own = tmp_path / "own.jsonl"
     assert main(["infer", "--transferable", *map(str, runs), "--output", str(own), "--laws-only"]) == 0
+    mistaken = ["infer", "--transferable", *map(str, runs), "--output", str(own), "--laws-only", "--min-programs", "2"]
+    assert main([*mistaken, "--mistake", "a=gradients-left-over"]) == 0
+    header, *rules = map(json.loads, own.read_text().splitlines())
+    assert header["mistakes"] == {"a": [LEFT_OVER]}
+    assert next(each for each in rules if each["id"] == LEFT_OVER)["evidence"]["shows"] == ["b", "c"]
     (tmp_path / "traincheck.toml").write_text("[audit]\npacks = ['own.jsonl']\n")
     assert audit(tmp_path, WRONG, "--pack", "own.jsonl").returncode == 1
     assert [pack["name"] for pack in document(tmp_path)["packs"]] == ["own"]
@@ -265,5 +270,8 @@ def test_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     (tmp_path / "broken.jsonl").write_text("{}\n")
     assert main(["audit", "--pack", "broken.jsonl", "--", "python", "train.py"]) == 2
     assert "not the header of a pack" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["infer", "--transferable", str(tmp_path), "--output", "p.jsonl", "--mistake", "a"])
+    assert "'a' is no PROGRAM=RULE" in capsys.readouterr().err
     assert main(["infer", "--transferable", str(tmp_path), "--output", "p.jsonl"]) == 2
     assert "holds no trace" in capsys.readouterr().err

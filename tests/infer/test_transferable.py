@@ -81,6 +81,28 @@ def test_a_program_that_breaks_it_makes_a_habit_of_a_law_where_nine_in_ten_keep_
     assert rule(pack(recorder, *right[:8], wrong, terms=terms), LEFT_OVER) is None
 
 
+def test_a_program_that_breaks_a_law_by_mistake_has_no_part_in_learning_it(recorder: Recorder) -> None:
+    wrong = Loop(name="Wrong", zero_grad="never")
+    known = Terms(laws_only=True, mistakes={"3-Wrong": frozenset({LEFT_OVER})})
+    found = pack(recorder, FIRST, SECOND, THIRD, wrong, terms=known)
+    law = rule(found, LEFT_OVER)
+    assert law is not None
+    assert law.level is Level.LAW
+    assert law.evidence.shows == ("0-Mlp", "1-Wide", "2-Slow")
+    assert found.mistakes == {"3-Wrong": (LEFT_OVER,)}
+    assert found.programs[-1] == "3-Wrong"
+    assert any("3-Wrong" in item.evidence.shows for item in found.rules), "other laws are learned from it"
+
+
+@pytest.mark.parametrize(
+    ("program", "name", "said"),
+    [("9-None", LEFT_OVER, "no program is called so"), ("0-Mlp", "no-such-law", "no law is called so")],
+)
+def test_mistakes_of_nothing(recorder: Recorder, program: str, name: str, said: str) -> None:
+    with pytest.raises(PackError, match=said):
+        pack(recorder, FIRST, SECOND, THIRD, terms=Terms(mistakes={program: frozenset({name})}))
+
+
 def test_without_a_reason_three_programs_are_too_few(recorder: Recorder) -> None:
     found = pack(recorder, FIRST, SECOND, THIRD, terms=Terms())
     assert rule(found, ONCE) is None

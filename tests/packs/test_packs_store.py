@@ -44,6 +44,16 @@ def test_a_pack_comes_back_as_it_was_in_the_order_of_names(pack: Pack) -> None:
     assert encode(found) == encode(pack)
 
 
+def test_mistakes_of_programs_stand_in_the_header_where_there_are_any(pack: Pack) -> None:
+    assert b'"mistakes"' not in encode(pack)
+    known = replace(pack, mistakes={"gpt": ("gradients-left-over", "a-law"), "gan": ("a-law",)})
+    found = decode(encode(known), "p.jsonl")
+    assert found.mistakes == {"gan": ("a-law",), "gpt": ("a-law", "gradients-left-over")}
+    assert list(found.mistakes) == ["gan", "gpt"]
+    message = refused(edited(known, 1, lambda content: content.update(mistakes={"gan": "a-law"})), 1)
+    assert "`gan` is 'a-law' and not a list of strings" in message
+
+
 def test_a_header_and_a_rule_a_line(pack: Pack) -> None:
     header, *rules = [json.loads(line) for line in encode(pack).splitlines()]
     assert (header["pack"], header["rules"], header["laws"], header["habits"]) == ("torch", 2, 1, 1)
