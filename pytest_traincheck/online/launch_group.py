@@ -23,6 +23,7 @@ from pytest_traincheck.trace.begun_with import saves
 from pytest_traincheck.trace.columns import Rows
 from pytest_traincheck.trace.continued import end_of
 from pytest_traincheck.trace.growing import GrowingProcess
+from pytest_traincheck.trace.marks import are_marks
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run
 from pytest_traincheck.trace.stretch import Stretch, first_sights, joined, last_states, without
@@ -69,7 +70,7 @@ class Rank:
     def going_on(left: Left, saved: Saved, second: GrowingProcess) -> Rank:
         """A process that goes on with what another one has left."""
         then = left.at(saved)
-        source = Continued(then, second)
+        source = Continued(then, second, saved.steps)
         earlier = tuple(each for each in left.saved if each.seq <= saved.seq)
         return Rank(source, then.head, saved.states, saved.tail, 0, 0, saved.begin, earlier, left.last)
 
@@ -98,8 +99,12 @@ class Rank:
         taken = int(np.searchsorted(ends, time, side="right"))
         rows = self.rows[self.rows["seq"] <= time]
         begin = int(ends[taken - 1]) if taken else 0
-        tail = tail_of(self.source.tables, rows[rows["seq"] > begin])
+        since = rows[rows["seq"] > begin]
+        tail = tail_of(self.source.tables, since)
         steps = int(numbers[taken - 1]) + 1 if taken else 0
+        # Behind the last step that was observed there may have been others.
+        marks = since[are_marks(self.source.tables, since)]
+        steps = int(max([steps, *marks["value"].tolist()]))
         return Saved(steps, time, begin, last_states(self.states, rows[rows["seq"] <= begin]), tail)
 
     def moved(self, rows: Rows) -> Rows:
@@ -264,7 +269,8 @@ class LaunchGroup:
     def made(self) -> int:
         """Steps that the training has made, as far as its processes have said."""
         told = (rank.source.meta.get("sampling") for rank in self.ranks)
-        counts = [int(item.get("steps") or 0) for item in told if isinstance(item, dict)]
+        before = self.resume.steps if self.resume is not None else 0
+        counts = [before + int(item.get("steps") or 0) for item in told if isinstance(item, dict)]
         return max([self.steps, *counts])
 
     def _steps(self, path: Path) -> _Steps | None:

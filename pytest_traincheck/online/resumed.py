@@ -11,6 +11,7 @@ from pytest_traincheck.trace.begun_with import begun_with, first_step, held, par
 from pytest_traincheck.trace.columns import Columns, Rows
 from pytest_traincheck.trace.continued import Source, Splice, joined_meta
 from pytest_traincheck.trace.growing import GrowingProcess
+from pytest_traincheck.trace.marks import are_marks
 from pytest_traincheck.trace.reader import RawTrace
 from pytest_traincheck.trace.symbols import Tables
 
@@ -18,8 +19,9 @@ from pytest_traincheck.trace.symbols import Tables
 class Continued:
     """A process that goes on with what another one has left, read as if both were one. As `GrowingProcess`."""
 
-    def __init__(self, left: Left, second: GrowingProcess) -> None:
-        self._left, self._second = left, second
+    def __init__(self, left: Left, second: GrowingProcess, steps: int) -> None:
+        """`steps`: so many the training had made."""
+        self._left, self._second, self._steps = left, second, steps
         self._splice = Splice.behind(left.tables, left.last)
         self._tables: tuple[Tables, Tables] | None = None
 
@@ -54,8 +56,10 @@ class Continued:
         return self.moved(self._second.next_rows(limit))
 
     def moved(self, rows: Rows) -> Rows:
-        """Rows of the second process in the symbols and times of both."""
-        return self._splice.events(rows)
+        """Rows of the second process in the symbols and times of both, with steps counted from the first one on."""
+        found = self._splice.events(rows)
+        found["value"][are_marks(self._second.tables, rows)] += self._steps
+        return found
 
     def raw(self, events: Rows) -> RawTrace:
         source = Source(self.path, self._splice)

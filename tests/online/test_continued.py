@@ -10,12 +10,14 @@ import pytest
 from continued_story import Part, process, tell
 from judgements import sentences
 from late_story import GOLDEN_STEPS, follow
+from thinned import thin
 from training_story import Recorder, Training
 
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.online.ending import MOST, Ending
 from pytest_traincheck.online.ending_file import read, write
 from pytest_traincheck.online.follow import Followed, Follower
+from pytest_traincheck.trace import load_run
 from pytest_traincheck.trace.errors import TraceError
 
 
@@ -157,6 +159,28 @@ def test_a_training_goes_on_with_a_file_of_what_another_one_has_left(
     found = goes_on(then, golden, read(tmp_path / "state.npz"))
     assert [incident.cause.step for incident in found.incidents] == ([step] if step > 0 else [])
     assert found.steps == 60
+
+
+@pytest.mark.parametrize(("end", "state", "step"), [(75, True, -1), (70, True, -1), (75, False, 28)])
+def test_steps_are_counted_on_where_not_each_is_observed(
+    recorder: Recorder, golden: Golden, end: int, state: bool, step: int
+) -> None:
+    """The first process saves behind steps that were not observed, and so does the second."""
+    first, then = apart(recorder, [Part(0, 28), Part(28, end, keeps_state=state)])
+    for path in (first, then):
+        thin(load_run(path), GOLDEN_STEPS + 2, 7)
+    ending = ended(first, golden)
+    assert ending.steps == 28
+    follower = Follower(then, golden, same_spec=False, told=ending)
+    while follower.advance(ended=True) is not None and follower.behind:
+        pass
+    found = follower.finish()
+    assert [incident.cause.step for incident in found.incidents] == ([step] if step > 0 else [])
+    assert found.steps == end
+    assert [resume.steps for resume in follower.resumes] == [28]
+    left = follower.ending()
+    assert left is not None
+    assert left.steps == (70 if end == 70 else 28), "what was saved behind a step that nobody observed is not known"
 
 
 def test_what_is_left_stays_small(recorder: Recorder, golden: Golden, tmp_path: Path) -> None:
