@@ -176,6 +176,56 @@ STORIES = {
                 small.train()
             if number == 40:
                 small[0].weight.data.fill_(0.0)
+            if number > 48:
+                small.train()
+            if number == 53:
+                small[1].training = False  # which `train` of the whole will change, and of no other
+    """,
+    "modes": """
+        class Frozen(nn.Sequential):
+            def train(self, mode=True):
+                super().train(mode)
+                self[1].eval()
+                return self
+        class Refusing(nn.Module):
+            refuses = False
+            def train(self, mode=True):
+                if self.refuses:
+                    raise ValueError("not now")
+                F.relu(torch.ones(2))
+                return super().train(mode)
+        class Waiting(nn.Module):
+            def train(self, mode=True):
+                thread = threading.Thread(target=model.train, args=(not mode,))
+                thread.start()
+                thread.join()
+                return super().train(mode)
+        class Switching(nn.Module):
+            def forward(self, x):
+                self.train(not self.training)
+                return x
+        frozen = Frozen(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Sequential(nn.Dropout(0.1), nn.Linear(6, 3)))
+        refusing, waiting = Refusing(), nn.Sequential(nn.Linear(2, 2), Waiting(), nn.Linear(2, 2))
+        switching = nn.Sequential(Switching(), nn.Linear(3, 3))
+        whole = nn.ModuleList([nn.ModuleList([nn.ReLU(), refusing]), frozen, model])
+        for number in range(14):
+            whole.train()
+            frozen.train()
+            step()
+            F.cross_entropy(switching(frozen(torch.randn(4, 8))), torch.tensor([0, 1, 2, 0])).backward()
+            refusing.refuses = number % 3 == 2
+            try:
+                whole.train(False)
+            except ValueError:
+                pass
+            refusing.refuses = False
+            frozen.train(False).train(mode=True)
+            whole[0].eval()
+            try:
+                model.train("no mode")
+            except ValueError:
+                pass
+            waiting.train(number % 2 == 0)
     """,
     "mixed precision": """
         for _ in range(11):

@@ -150,6 +150,23 @@ def test_a_loop_that_says_train_before_every_step_is_no_evaluation(sampled: Call
     assert observed(sampled(train)) == [0, 1, 2, 3, 10, 20]
 
 
+def test_a_part_that_was_left_in_another_mode_wakes_the_probe(sampled: Callable[..., Trace]) -> None:
+    """`train` of the whole model changes nothing of it, and is not told; what it calls changes the part, and is told as
+    what comes behind it.
+    """
+
+    def train() -> None:
+        training = Training()
+        for number in range(30):
+            if number == 25:
+                training.model[1].training = False
+            training.model.train()
+            training.step()
+
+    trace = sampled(train)
+    assert [call.path for call in trace.called("torch.nn.Module.train")] == [*6 * [""], "1", "2"]
+
+
 def test_what_comes_all_the_time_is_not_rare(sampled: Callable[..., Trace]) -> None:
     def train() -> None:
         training = Training()

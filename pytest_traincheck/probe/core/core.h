@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 5
+#define INTERFACE 6
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -252,6 +252,7 @@ PyObject *step_hooks(PyObject *module, PyObject *given);
 
 /* hooks.c */
 PyObject *in_python(PyObject *function, PyObject *const *given, Py_ssize_t count, PyObject *names);
+int is_training(PyObject *module, PyObject *info);
 PyObject *function_hooks(PyObject *module, PyObject *given);
 PyObject *module_hooks(PyObject *module, PyObject *given);
 

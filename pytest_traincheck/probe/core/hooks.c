@@ -130,7 +130,7 @@ static PyObject *info_of(Core *core, PyObject *module)
 }
 
 /* `module.training`, where nothing but the module's own dictionary is asked for it; -1 elsewhere. */
-static int is_training(PyObject *module, PyObject *info)
+int is_training(PyObject *module, PyObject *info)
 {
     PyObject *entries, *found;
     if (!is_attribute(info, name_plainly_trained, Py_True)) return -1;

@@ -1,15 +1,43 @@
-/* Functions that leave no row of their own, as `watch` of `families/base.py` observes them: in most calls behind the first
- * steps there is nothing to tell. */
+/* Functions that leave no row of their own, as `watch` of `families/base.py` observes them, and those that are `nested`, as
+ * `observe` does: in most calls, or in most behind the first steps, there is nothing to tell. */
 
 #include "core.h"
 
 /* When there is nothing to tell, in the order of `base.py`. */
-enum { MEASURED, AVERAGED, ALONE };
+enum { MEASURED, AVERAGED, ALONE, INNER };
 
-static int has_nothing_to_tell(int when, Core *core)
+/* Whether the probe sleeps: 0 or 1, or -1 where that is not known. */
+static int is_asleep(Core *core)
 {
+    PyObject *sampling = attribute(core->recorder, name_sampling);
+    int asleep = sampling == NULL ? -1 : sampling == Py_None ? 0 : truth(sampling, name_asleep);
+    Py_XDECREF(sampling);
+    return asleep;
+}
+
+/* Whether the innermost open call of this thread is one of the same function. */
+static int is_within_itself(const Hook *self, const ThreadState *state)
+{
+    Py_ssize_t depth = PyList_Size(state->stack);
+    PyObject *outer = depth > 0 ? PyList_GetItem(state->stack, depth - 1) : NULL;
+    return outer != NULL && Py_TYPE(outer) == CallType && ((Call *)outer)->api == self->api;
+}
+
+/* Whether a module is told to be in the mode that it is in, as the opposite of `Train.is_rare`. */
+static int stays_as_it_is(Core *core, PyObject *const *given, Py_ssize_t count)
+{
+    PyObject *info = count == 2 ? known_of(core->infos, given[0]) : NULL;
+    int training = info == NULL ? -1 : is_training(given[0], info);
+    Py_XDECREF(info);
+    return training >= 0 && given[1] == (training ? Py_True : Py_False);
+}
+
+static int has_nothing_to_tell(const Hook *self, Core *core, const ThreadState *state, PyObject *const *given,
+                               Py_ssize_t count)
+{
+    int asleep;
     PyObject *steps;
-    switch (when) {
+    switch (self->which) {
     case MEASURED:
         return truth(core->sketches, name_wanted) == 0 && truth(core->measures, name_early) == 0 &&
                truth(core->measures, name_wanted) == 0;
@@ -18,8 +46,11 @@ static int has_nothing_to_tell(int when, Core *core)
         Py_XDECREF(steps);
         return steps != NULL && PyLong_CheckExact(steps) && whole(core->by_hand, name__steps, 1) == 0 &&
                truth(core->measures, name_early) == 0;
-    default:
+    case ALONE:
         return may_read_gradients(core, 1);
+    default:
+        asleep = is_asleep(core);
+        return (asleep == 0 && is_within_itself(self, state)) || (asleep == 1 && stays_as_it_is(core, given, count));
     }
 }
 
@@ -30,7 +61,7 @@ static PyObject *watch_enter(Hook *self, PyObject *const *given, Py_ssize_t coun
     Core *core = core_of(self->probe, &state, &recorded);
     if (recorded < 0) return NULL;
     if (!recorded) Py_RETURN_NONE;
-    nothing = core != NULL && has_nothing_to_tell(self->which, core);
+    nothing = core != NULL && has_nothing_to_tell(self, core, state, given, count);
     Py_XDECREF(core);
     PyErr_Clear();
     if (nothing) Py_RETURN_NONE;
@@ -39,16 +70,17 @@ static PyObject *watch_enter(Hook *self, PyObject *const *given, Py_ssize_t coun
 
 static PyMethodDef enters = {"enter", (PyCFunction)(void (*)(void))watch_enter, METH_FASTCALL | METH_KEYWORDS, NULL};
 
-/* `watch_hook(probe, when, enter)` */
+/* `watch_hook(probe, when, enter, api)`; only calls that lie within one another have an `api`. */
 PyObject *watch_hook(PyObject *module, PyObject *given)
 {
-    PyObject *probe, *enter, *made;
+    PyObject *probe, *enter, *api = Py_None, *made;
     Hook *self;
     int when;
     (void)module;
-    if (!PyArg_ParseTuple(given, "OiO", &probe, &when, &enter)) return NULL;
+    if (!PyArg_ParseTuple(given, "OiO|O", &probe, &when, &enter, &api)) return NULL;
     self = new_hook(probe, enter, Py_None);
     if (self == NULL) return NULL;
+    HOLD(self, api, api);
     self->which = when;
     made = PyCFunction_NewEx(&enters, (PyObject *)self, NULL);
     Py_DECREF(self);

@@ -27,9 +27,10 @@ DisableTorchFunction = torch._C.DisableTorchFunction
 
 ZERO_GRAD, LOSS, BACKWARD = range(3)
 """Parts of a training step that the compiled core records where nothing is measured, as in `core/parts.c`."""
-MEASURED, AVERAGED, ALONE = range(3)
+MEASURED, AVERAGED, ALONE, INNER = range(4)
 """When a function that is watched has something to tell, as in `core/watches.c`: while steps are measured or sketched;
-in the first steps, or while copies of parameters may be averages; while another thread may train.
+in the first steps, or while copies of parameters may be averages; while another thread may train; where no other call
+of it has made the call or, while the probe sleeps, where a module gets another mode.
 """
 _LEFT_OUT = frozenset({"self", "_stacklevel"})
 
@@ -136,6 +137,10 @@ class Family:
     """The API of all its calls, where each is recorded with nothing beside it, as `plain` and `measuring` say, or lies
     within an optimizer's own step; it is not `rare`, nor does it train.
     """
+    nested: Api | None = None
+    """The API of all its calls, where most are made by another of them, which alone is recorded. Whether such a call
+    is rare matters to nobody but a probe that sleeps.
+    """
     part: int | None = None
     """Which part of a training step it is, where the compiled core knows of it."""
     parameters: Parameters
@@ -222,7 +227,7 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
         if recorder is None:
             return None
         state = recorder.thread_states.state
-        if state.busy or is_compiling():
+        if state.busy or is_compiling() or (family.nested is not None and _is_inner(recorder, state, family.nested)):
             return None
         open_calls = len(state.stack)
         try:
@@ -252,7 +257,18 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
         api = getattr(family, "_api", None)  # otherwise it follows from the class
         entering, leaving = native.part_hooks(probe, family.part, family, api, entering, leave)
         return Hooks(entering, leaving, raised)
+    if native is not None and family.nested is not None:
+        entering = native.watch_hook(probe, INNER, entering, family.nested)
     return Hooks(entering, leave, raised)
+
+
+def _is_inner(recorder: Recorder, state: ThreadState, api: Api) -> bool:
+    """Whether a call is made by another one of this API, which is recorded: then there is nothing to tell. A probe that
+    sleeps looks at each of them: the outer one may change nothing, and an inner one something.
+    """
+    if not state.stack or state.stack[-1].api is not api:
+        return False
+    return recorder.sampling is None or not recorder.sampling.asleep
 
 
 def _observed(recorder: Recorder, state: ThreadState, family: Family, args: tuple[Any, ...]) -> bool:

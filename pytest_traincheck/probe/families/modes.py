@@ -42,6 +42,10 @@ class Train(Mode):
 
     rare = "mode"
 
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.nested = self._api
+
     def is_rare(self, args: tuple[Any, ...]) -> bool:
         # Some loops call `train()` before every step.
         return bool(getattr(args[0], "training", None) is not self.parameters.argument(args, {}, "mode", True))
