@@ -95,8 +95,14 @@ def learn_pack(programs: Mapping[str, Sequence[Run]], *, name: str, terms: Terms
         versions=_versions(programs),
         runs=sum(map(len, programs.values())),
         reason=reason,
-        mistakes={program: tuple(sorted(names)) for program, names in sorted(terms.mistakes.items()) if names},
+        mistakes=_known_of(terms.mistakes, {rule.id for rule in rules.values()}),
     )
+
+
+def _known_of(mistakes: Mapping[str, frozenset[str]], rules: set[str]) -> dict[str, tuple[str, ...]]:
+    """The mistakes that are about these rules."""
+    found = {program: tuple(sorted(names & rules)) for program, names in sorted(mistakes.items())}
+    return {program: names for program, names in found.items() if names}
 
 
 def _require_known(mistakes: Mapping[str, frozenset[str]], programs: Mapping[str, Sequence[Run]]) -> None:
