@@ -29,7 +29,7 @@ from transfer import transfer
 
 sys.path.insert(0, str(REPOSITORY))
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
 from pytest_traincheck.trace import Run, load_run

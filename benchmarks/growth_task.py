@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.relations.stored import read_golden
 from pytest_traincheck.trace import load_run
 from pytest_traincheck.trace.slice import borders, write_slice

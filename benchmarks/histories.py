@@ -28,7 +28,7 @@ from trees import checkout, put
 
 sys.path.insert(0, str(REPOSITORY))
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.infer import learn
 from pytest_traincheck.trace import load_run
 

@@ -25,7 +25,7 @@ from planted import Bug, Drift, Pipeline, load_drifts, load_number_bugs, load_pi
 
 sys.path.insert(0, str(REPOSITORY))
 
-from pytest_traincheck.check import CheckOutcome, check_run
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run
 from pytest_traincheck.check.result import Verdict
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.trace import load_run

@@ -27,7 +27,7 @@ from planted import Pipeline, load_pipelines, tree_of
 
 sys.path.insert(0, str(REPOSITORY))
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.infer import learn
 from pytest_traincheck.selftest.identical import trained_alike
 from pytest_traincheck.trace import load_run

@@ -35,7 +35,7 @@ from measure import (
 
 sys.path.insert(0, str(REPOSITORY))
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
 from pytest_traincheck.trace import load_run

@@ -23,7 +23,7 @@ from upgrade_runs import Runner, Version
 
 sys.path.insert(0, str(REPOSITORY))
 
-from pytest_traincheck.check import CheckOutcome, check_run
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run
 from pytest_traincheck.check.result import Incident, Verdict
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn

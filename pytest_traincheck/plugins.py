@@ -15,12 +15,13 @@ from typing import Any
 import pluggy
 
 from pytest_traincheck import hookspecs
+from pytest_traincheck.input_error import InputError
 
 _SESSIONS: list[pluggy.PluginManager] = []
 """pytest's plugin managers, the innermost last: a test of a plugin runs a session within a session."""
 
 
-class PluginError(Exception):
+class PluginError(InputError):
     """A plug-in cannot be used, and which one; nothing is learned or checked without it."""
 
 

@@ -16,12 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pytest_traincheck.input_error import InputError
+
 PREFIX = "traincheck-"
 LOCK = ".lock"
 _TEXT = b"A process of pytest-traincheck holds a lock on this file as long as it needs the directory.\n"
 
 
-class ScratchError(ValueError):
+class ScratchError(InputError, ValueError):
     """No temporary directory can be made: why, and what to do now."""
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.printable import printable_line
 
 
-class ConfigError(ValueError):
+class ConfigError(InputError, ValueError):
     """The configuration cannot be used. The text names the file, the key and what to write instead."""
 
 

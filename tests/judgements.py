@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_traincheck.check import CheckOutcome
+from pytest_traincheck.check.evaluate import CheckOutcome
 from pytest_traincheck.check.result import Incident, Violation
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.rules.model import Invariant

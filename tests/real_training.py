@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from pytest_traincheck.check import CheckOutcome, check_run
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
 from pytest_traincheck.looks import NOTHING, Looks

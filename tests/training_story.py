@@ -30,7 +30,7 @@ from trace_builder import (
     tensor,
 )
 
-from pytest_traincheck.check import CheckOutcome, check_run
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
 from pytest_traincheck.relations.stored import claim_of

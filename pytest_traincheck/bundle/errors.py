@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pytest_traincheck.input_error import InputError
 
-class BundleError(Exception):
+
+class BundleError(InputError):
     """A bundle cannot be used; the message says what happened, to which one, and what to do now."""

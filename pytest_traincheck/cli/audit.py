@@ -10,12 +10,12 @@ from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.cli.status import status_of_outcomes
 from pytest_traincheck.cli.streams import command_out
 from pytest_traincheck.config import Config, ConfigError, load, load_nearest
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.launch import run_directory
 from pytest_traincheck.report.audit.html import write_html
 from pytest_traincheck.report.audit.json_report import write_json
 from pytest_traincheck.report.audit.junit import write_junit
 from pytest_traincheck.report.audit.publish import publish
-from pytest_traincheck.workflow import INPUT_ERRORS
 from pytest_traincheck.workflow.audit import AuditRequest, audit
 from pytest_traincheck.workflow.packs import packs_for
 
@@ -60,7 +60,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     try:
         request = _request(arguments)
-    except INPUT_ERRORS as error:
+    except InputError as error:
         return output.refuse(arguments, [("audit", error)])
     found = audit(request, streams.progress())
     output.show_audit(found)

@@ -12,9 +12,11 @@ from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.config import STORED, Config, PipelineSpec
 from pytest_traincheck.golden.errors import GoldenError
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.launch.sides import SideError, resolve_side
-from pytest_traincheck.workflow import INPUT_ERRORS, check_live, check_stored, read_stored
+from pytest_traincheck.workflow.check import check_stored, read_stored
+from pytest_traincheck.workflow.check_against import check_live
 from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.exceptions import checked_rules, judge_exceptions, needless, stored_rules, today
 from pytest_traincheck.workflow.goldens import unused_goldens, unused_text
@@ -45,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         config = replace(config, strict=config.strict or arguments.strict, fail_fast=arguments.fail_fast)
         config = replace(config, audits=arguments.audit)
         specs = options.chosen(config, arguments.names)
-    except INPUT_ERRORS as error:
+    except InputError as error:
         return output.refuse(arguments, [(" ".join(arguments.names), error)])
     golden = arguments.golden or config.golden
     # Everything that can be wrong with the input is found before minutes are spent on the first pipeline.
@@ -57,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         for spec in specs:
             try:
                 result = next(found)
-            except INPUT_ERRORS as error:
+            except InputError as error:
                 return output.refuse(arguments, [(spec.name, error)])
             if not results and not arguments.names and golden == STORED:
                 unused = unused_text(unused_goldens(config), config.root, with_command=False)

@@ -10,8 +10,9 @@ from pathlib import Path
 from pytest_traincheck.check.result import Commands
 from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.config import DEFAULT_SEEDS, DEFAULT_TIMEOUT
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.redaction import redacted_words
-from pytest_traincheck.workflow import INPUT_ERRORS, CompareRequest, compare
+from pytest_traincheck.workflow.compare import CompareRequest, compare
 from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.policy import NO_RULES
 
@@ -72,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     try:
         result = compare(request, streams.progress(), default_engine(arguments.jobs or 1))
-    except INPUT_ERRORS as error:
+    except InputError as error:
         return output.refuse(arguments, [(request.pipeline, error)])
     if result.incidents:
         words = ("traincheck", *redacted_words(arguments.typed))

@@ -40,8 +40,8 @@ from pytest_traincheck.cli.status import Status
 from pytest_traincheck.cli.streams import complain, detail, let_go_of_stdout, printable_output, speaking
 from pytest_traincheck.detail import Detail
 from pytest_traincheck.disk import write_remedy
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.launch.termination import exit_on_termination
-from pytest_traincheck.workflow import INPUT_ERRORS
 
 COMMANDS = (
     init, audit, compare, check, refresh, accept, listing, doctor, diff, show, run, watch, collect, infer, trace,
@@ -96,7 +96,7 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         with exit_on_termination(), printable_output():
             return int(arguments.handle(arguments))
-    except INPUT_ERRORS as error:
+    except InputError as error:
         if detail() is Detail.FULL:
             traceback.print_exc()
         complain(error)

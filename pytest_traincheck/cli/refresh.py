@@ -10,10 +10,11 @@ from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.cli.old_names import add_old_name
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.report.refresh.html import write_html
-from pytest_traincheck.workflow import Acceptance, Refresh, refresh
 from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.goldens import unused_goldens, unused_text
 from pytest_traincheck.workflow.next_steps import PLACEHOLDER
+from pytest_traincheck.workflow.refresh import Refresh, refresh
+from pytest_traincheck.workflow.refresh_intent import Acceptance
 from pytest_traincheck.workflow.refresh_page import refreshed
 from pytest_traincheck.workflow.refresh_text import refresh_text, refused_text, shell
 

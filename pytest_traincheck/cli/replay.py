@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from pytest_traincheck.cli import options, output
-from pytest_traincheck.workflow import INPUT_ERRORS
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.workflow.replay import replay_bundle
 
 
@@ -20,7 +20,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     try:
         result = replay_bundle(arguments.bundle)
-    except INPUT_ERRORS as error:
+    except InputError as error:
         return output.refuse(arguments, [(arguments.bundle.name, error)])
     output.show(result)
     output.show_next(result)

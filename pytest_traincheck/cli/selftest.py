@@ -8,13 +8,13 @@ from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.cli import options, streams
 from pytest_traincheck.cli.status import Status, status_of_outcomes
 from pytest_traincheck.cli.streams import complain
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.jobs import AUTO
 from pytest_traincheck.report.selftest.html import write_html
 from pytest_traincheck.report.selftest.json_report import write_json
 from pytest_traincheck.report.selftest.junit import write_junit
 from pytest_traincheck.report.selftest.terminal import render_kinds, render_selftest
 from pytest_traincheck.selftest.result import SelftestResult
-from pytest_traincheck.workflow import INPUT_ERRORS
 from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.history import note_selftests
 from pytest_traincheck.workflow.selftest import SelftestRequest, chosen_kinds, selftest
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
             return Status.CLEAN
         config = options.configuration(arguments)
         specs = options.chosen(config, arguments.names)
-    except INPUT_ERRORS as error:
+    except InputError as error:
         return _refuse(arguments, " ".join(arguments.names), error)
     jobs = arguments.jobs or config.jobs or AUTO
     request = SelftestRequest(tuple(arguments.kinds), arguments.fail_under, jobs, arguments.artifacts)
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     for spec in specs:
         try:
             result = selftest(config, spec, request, streams.progress(), engine=engine)
-        except INPUT_ERRORS as error:
+        except InputError as error:
             return _refuse(arguments, spec.name, error)
         streams.show(render_selftest(result, streams.width(), streams.detail()))
         found.append(result)

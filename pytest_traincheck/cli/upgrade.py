@@ -9,13 +9,13 @@ from functools import partial
 
 from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.cli.status import Status, status_of
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.launch.sides import resolve_side
 from pytest_traincheck.report.upgrade.html import write_html
 from pytest_traincheck.report.upgrade.json_report import write_json
 from pytest_traincheck.report.upgrade.junit import write_junit
 from pytest_traincheck.report.upgrade.result import UpgradeResult
 from pytest_traincheck.report.upgrade.terminal import render_upgrade
-from pytest_traincheck.workflow import INPUT_ERRORS
 from pytest_traincheck.workflow.engine import default_engine
 from pytest_traincheck.workflow.upgrade import golden_ref, upgrade
 from pytest_traincheck.workflow.upgrade_environments import find_environments
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         ref = golden_ref(config, arguments.golden)
         resolve_side(ref, config.root)
         environments = find_environments(config, arguments.requirements or (), arguments.python, streams.progress())
-    except INPUT_ERRORS as error:
+    except InputError as error:
         return output.refuse(arguments, [(" ".join(arguments.names), error)])
     results: list[UpgradeResult] = []
     engine = default_engine(arguments.jobs or config.jobs or 1)
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         for spec in specs:
             try:
                 result = next(found)
-            except INPUT_ERRORS as error:
+            except InputError as error:
                 return output.refuse(arguments, [(spec.name, error)])
             with progress.aside():
                 _show(result, first=not results)

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from pytest_traincheck.check.result import Outcome
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.json_lines import Place, check_keys, choice, short, string
 
 FORMAT = 1
@@ -24,7 +25,7 @@ _INCIDENT = ("id", "title", "relation", "kind", "subject", "source")
 _ACCEPTED = ("rule", "sentence", "reason")
 
 
-class HistoryError(ValueError):
+class HistoryError(InputError, ValueError):
     """A history cannot be read or written: which file and line, and what to do."""
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.launch.git import GitError, git
 from pytest_traincheck.launch.worktree import WorktreeError, temporary_worktree
 
@@ -21,7 +22,7 @@ _POSSIBLE = re.compile(r"^# possible first bad commit: \[([0-9a-f]{40,64})\]", r
 _STEPS = re.compile(r"^bisect_(all|steps)=(\d+)$", re.MULTILINE)
 
 
-class BisectError(ValueError):
+class BisectError(InputError, ValueError):
     """There is nothing to find between two commits: what is the matter, and what to do now."""
 
 

@@ -64,6 +64,10 @@ class QuietProgress:
         return nullcontext()
 
 
+quiet = QuietProgress()
+"""Progress that says nothing."""
+
+
 class Counting:
     """What is going on in all threads, and the forecast; what is shown of it is up to those that derive from this."""
 

@@ -11,6 +11,8 @@ import re
 import shutil
 from pathlib import Path
 
+from pytest_traincheck.input_error import InputError
+
 RUN_FILE = "run.json"
 STDOUT_FILE = "stdout.txt"
 STDERR_FILE = "stderr.txt"
@@ -31,7 +33,7 @@ _TALLY = re.compile(r"mutants-[\w.-]+\.txt")
 _SIZE_LIMIT = 4 * 2**20
 
 
-class ForeignDirectoryError(ValueError):
+class ForeignDirectoryError(InputError, ValueError):
     """A directory that no run may be recorded in, since it is not one of ours: which, and what to do now."""
 
 

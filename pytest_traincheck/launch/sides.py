@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.launch import git
 from pytest_traincheck.launch.link import LinkError, check_links, link_into
 from pytest_traincheck.launch.untracked import CopyOf
@@ -16,7 +17,7 @@ MERGE_BASE = "merge-base:"
 """`merge-base:REF` is the commit where HEAD left REF."""
 
 
-class SideError(ValueError):
+class SideError(InputError, ValueError):
     """A side that cannot be used: what happened, to which one, and what to do now."""
 
 

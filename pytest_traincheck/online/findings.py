@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_traincheck.check import CheckOutcome
+from pytest_traincheck.check.evaluate import CheckOutcome
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation
 from pytest_traincheck.golden.model import Golden

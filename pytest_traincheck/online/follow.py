@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_traincheck.check import CheckOutcome, check_run
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run
 from pytest_traincheck.check.part import Part
 from pytest_traincheck.check.result import Incident, InvariantVerdict
 from pytest_traincheck.golden.model import Golden

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pytest_traincheck.alignment.align import align
-from pytest_traincheck.check import CheckOutcome
+from pytest_traincheck.check.evaluate import CheckOutcome
 from pytest_traincheck.check.part import Part
 from pytest_traincheck.check.result import Incident
 from pytest_traincheck.golden.model import Golden

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 import pytest
 
 from pytest_traincheck.check.result import Outcome
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.plugins import in_session
 from pytest_traincheck.printable import printable
-from pytest_traincheck.workflow import INPUT_ERRORS
 from pytest_traincheck.workflow.audit_block import Found, audited
 
 Audit = Callable[..., AbstractContextManager[Found]]
@@ -29,7 +29,7 @@ def use(request: pytest.FixtureRequest) -> Iterator[Audit]:
         with ExitStack() as stack:
             try:
                 found = stack.enter_context(audited(packs, name=item.name, directory=request.config.rootpath))
-            except INPUT_ERRORS as error:
+            except InputError as error:
                 pytest.fail(str(error), pytrace=False)
             yield found
         if found.audit.outcome is not Outcome.PASS:

@@ -11,13 +11,16 @@ import pytest
 
 from pytest_traincheck.check.result import CheckResult, RunError
 from pytest_traincheck.config import STORED, Config, PipelineSpec
-from pytest_traincheck.launch.progress import Progress
+from pytest_traincheck.input_error import InputError
+from pytest_traincheck.launch.progress import Progress, quiet
 from pytest_traincheck.pytest_plugin.ahead import Ahead
 from pytest_traincheck.pytest_plugin.learned import Learned
 from pytest_traincheck.pytest_plugin.settings import Settings
-from pytest_traincheck.workflow import INPUT_ERRORS, Relearned, check_live, check_stored, quiet, relearn
+from pytest_traincheck.workflow.check import check_stored
+from pytest_traincheck.workflow.check_against import check_live
 from pytest_traincheck.workflow.engine import Engine, default_engine
 from pytest_traincheck.workflow.overlap import Overlap
+from pytest_traincheck.workflow.refresh import Relearned, relearn
 
 CheckFunction = Callable[[PipelineSpec], CheckResult]
 RelearnFunction = Callable[[PipelineSpec], Relearned]
@@ -43,7 +46,7 @@ class Checks:
             try:
                 self.results[spec.name] = self.ahead.get(spec, self.check, self.results, self._waiting)
             except Exception as error:
-                if not isinstance(error, INPUT_ERRORS):
+                if not isinstance(error, InputError):
                     # Our own mistake: shown once, and not paid for by a training run for every further item.
                     self.broken.add(spec.name)
                     raise
@@ -56,7 +59,7 @@ class Checks:
             try:
                 done = self.learned.goldens
                 done[spec.name] = self.ahead.get(spec, self.learn, done, self._waiting)
-            except INPUT_ERRORS as error:
+            except InputError as error:
                 result = CheckResult(spec.name, errors=(RunError("", str(error)),))
                 self.learned.goldens[spec.name] = Relearned(spec.name, Path(), result)
         return self.learned.goldens[spec.name]

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_traincheck.check.result import Incident
 from pytest_traincheck.check.serialise import from_plain, to_plain
-from pytest_traincheck.workflow import Relearned
+from pytest_traincheck.workflow.refresh import Relearned
 from pytest_traincheck.workflow.refresh_intent import Acceptance
 from pytest_traincheck.workflow.refresh_text import refused_text, shell
 

@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from pytest_traincheck.launch.progress import LogProgress, Progress
-from pytest_traincheck.workflow import quiet
+from pytest_traincheck.launch.progress import LogProgress, Progress, quiet
 
 
 class SessionProgress(LogProgress):

@@ -16,9 +16,8 @@ from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.printable import printable
 from pytest_traincheck.pytest_plugin import summary
 from pytest_traincheck.pytest_plugin.learned import PROPERTY, learned_from_plain, learned_of, learned_to_plain
-from pytest_traincheck.workflow import Acceptance, Relearned, UnknownIncidentError
-from pytest_traincheck.workflow.refresh import write
-from pytest_traincheck.workflow.refresh_intent import Decision, decide
+from pytest_traincheck.workflow.refresh import Relearned, write
+from pytest_traincheck.workflow.refresh_intent import Acceptance, Decision, UnknownIncidentError, decide
 from pytest_traincheck.workflow.refresh_text import refresh_text
 
 WORKER_KEY = "traincheck_learned"

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+from pytest_traincheck.input_error import InputError
 
-class TraceError(ValueError):
+
+class TraceError(InputError, ValueError):
     """A trace is missing, unreadable, or not a reliable record of the run. The message says which and what to do."""
 
 

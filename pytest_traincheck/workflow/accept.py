@@ -13,13 +13,14 @@ from tomlkit.exceptions import TOMLKitError
 
 from pytest_traincheck.atomic import replace_file
 from pytest_traincheck.config import PYPROJECT, Accept, Config, ConfigError, load_text
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.text import one_line
 from pytest_traincheck.workflow.next_steps import PLACEHOLDER
 
 _TITLE_SHOWN = 100
 
 
-class AcceptError(ValueError):
+class AcceptError(InputError, ValueError):
     """Something cannot be accepted: what, and what to do now."""
 
 

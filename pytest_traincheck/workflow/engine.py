@@ -12,8 +12,8 @@ from pytest_traincheck.jobs import Jobs
 from pytest_traincheck.workflow.overlap import Overlap
 
 if TYPE_CHECKING:
-    from pytest_traincheck.check import CheckOutcome
     from pytest_traincheck.check.audited import Audit
+    from pytest_traincheck.check.evaluate import CheckOutcome
     from pytest_traincheck.launch.run import RunOutcome, RunRequest
     from pytest_traincheck.trace import Run
     from pytest_traincheck.workflow.packs import AuditPlan
@@ -40,7 +40,7 @@ class Learn(Protocol):
 
 
 class CheckRun(Protocol):
-    """See `pytest_traincheck.check.check_run`."""
+    """See `pytest_traincheck.check.evaluate.check_run`."""
 
     def __call__(self, golden: Golden, run: Run, *, same_spec: bool) -> CheckOutcome: ...
 
@@ -72,7 +72,7 @@ def default_engine(jobs: Jobs = 1) -> Engine:
 
     Imported here, since numpy is not needed to say that an option is wrong.
     """
-    from pytest_traincheck.check import check_run
+    from pytest_traincheck.check.evaluate import check_run
     from pytest_traincheck.infer import learn
     from pytest_traincheck.launch.run import execute
     from pytest_traincheck.trace import load_run

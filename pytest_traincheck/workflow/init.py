@@ -11,6 +11,7 @@ from pathlib import Path
 from pytest_traincheck.atomic import replace_file
 from pytest_traincheck.config import Config
 from pytest_traincheck.golden.locks import cannot_write
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.jobs import Jobs
 from pytest_traincheck.launch.progress import Progress
 from pytest_traincheck.scripts import proposal as proposals
@@ -39,7 +40,7 @@ from pytest_traincheck.workflow.trial import Trial, attempt
 from pytest_traincheck.workflow.trial_tree import Where
 
 
-class InitError(ValueError):
+class InitError(InputError, ValueError):
     """Nothing can be proposed: why, and what to do now."""
 
 

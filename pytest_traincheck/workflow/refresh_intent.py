@@ -8,10 +8,11 @@ from fnmatch import fnmatchcase
 
 from pytest_traincheck.check.result import CheckResult, Incident
 from pytest_traincheck.golden.format_1 import ids_of
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.text import one_line
 
 
-class UnknownIncidentError(ValueError):
+class UnknownIncidentError(InputError, ValueError):
     """Something was accepted that is not there. The text lists what is."""
 
 

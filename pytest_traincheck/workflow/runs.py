@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_traincheck.check.result import RunError, SideInfo
 from pytest_traincheck.disk import write_remedy
 from pytest_traincheck.golden import store
+from pytest_traincheck.input_error import InputError
 from pytest_traincheck.launch.cache import cache_root
 from pytest_traincheck.launch.footprint import Footprint
 from pytest_traincheck.launch.git import place_in_repository
@@ -100,7 +101,7 @@ class Workspace:
     kept: bool
 
 
-class ArtifactsError(ValueError):
+class ArtifactsError(InputError, ValueError):
     """The directory for artifacts cannot be used: why, and what to do now."""
 
 

@@ -211,7 +211,7 @@ class Watch:
 
     def _of_run(self, empty: CheckResult) -> CheckResult:
         """The check of the whole run."""
-        from pytest_traincheck.check import check_run
+        from pytest_traincheck.check.evaluate import check_run
         from pytest_traincheck.trace import load_run
 
         against, begun = self.against, time.perf_counter()

@@ -8,7 +8,7 @@ import pytest
 from recipes import RULES, SPEC, Keep, recipe
 from training_story import Loop, Recorder
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.check.result import CheckResult, Commands, SideInfo
 from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.golden.model import Golden

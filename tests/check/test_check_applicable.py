@@ -8,8 +8,8 @@ import pytest
 from judgements import broken, describe, rule, violations
 from training_story import CLIP, DROPOUT, LINEAR, F, Layer, Loop, Recorder
 
-from pytest_traincheck.check import CheckOutcome
 from pytest_traincheck.check.applicable import Program, program_of, why_not
+from pytest_traincheck.check.evaluate import CheckOutcome
 from pytest_traincheck.check.result import InvariantVerdict, Verdict
 from pytest_traincheck.relations.stored import claim_of
 from pytest_traincheck.rules.model import Invariant, Kind, Scope

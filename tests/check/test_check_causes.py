@@ -9,7 +9,7 @@ import pytest
 from judgements import describe
 from training_story import CLIP, DROPOUT, LINEAR, PARAMETERS, STEP_LR, F, Loop, Recorder, Training
 
-from pytest_traincheck.check import CheckOutcome, check_run
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run
 from pytest_traincheck.check.explain import explain
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.infer import learn

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from judgements import describe  # noqa: E402
 from real_training import Real, golden_of, recorded  # noqa: E402
 
-from pytest_traincheck.check import CheckOutcome, check_run  # noqa: E402
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run  # noqa: E402
 from pytest_traincheck.check.needs import not_needed  # noqa: E402
 from pytest_traincheck.check.result import Verdict  # noqa: E402
 from pytest_traincheck.golden import store  # noqa: E402

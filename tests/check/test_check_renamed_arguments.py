@@ -14,7 +14,7 @@ from real_training import recorded  # noqa: E402
 from torch import nn  # noqa: E402
 
 from pytest_traincheck.alignment.arguments import find_renamed_arguments  # noqa: E402
-from pytest_traincheck.check import check_run  # noqa: E402
+from pytest_traincheck.check.evaluate import check_run  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
 

@@ -15,7 +15,7 @@ from judgements import describe, violations
 
 from pytest_traincheck.alignment.align import align
 from pytest_traincheck.alignment.description import describe_models
-from pytest_traincheck.check import CheckOutcome, check_run
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run
 from pytest_traincheck.check.result import Verdict
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn

@@ -9,7 +9,7 @@ import pytest
 from judgements import broken, describe, rule, violations
 from training_story import CLIP, LINEAR, F, Loop, Recorder, Training
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.check.result import Verdict
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn

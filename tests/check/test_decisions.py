@@ -11,7 +11,7 @@ import pytest
 from judgements import describe
 from training_story import Loop, Recorder, Training
 
-from pytest_traincheck.check import CheckOutcome
+from pytest_traincheck.check.evaluate import CheckOutcome
 from pytest_traincheck.check.result import Incident, Verdict
 from pytest_traincheck.config import Accept
 from pytest_traincheck.golden.model import Golden

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from judgements import describe, violations
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
 from pytest_traincheck.probe import observe

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from real_training import Real, check, golden_of  # noqa: E402
 
-from pytest_traincheck.check import CheckOutcome  # noqa: E402
+from pytest_traincheck.check.evaluate import CheckOutcome  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.relations import Deviation  # noqa: E402
 

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from pytest_traincheck.check import CheckOutcome, check_run  # noqa: E402
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run  # noqa: E402
 from pytest_traincheck.check.part import Part  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402

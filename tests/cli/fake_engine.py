@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_traincheck.check import CheckOutcome
+from pytest_traincheck.check.evaluate import CheckOutcome
 from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.jobs import Jobs

@@ -18,8 +18,9 @@ from pytest_traincheck.cli import main
 from pytest_traincheck.config import load
 from pytest_traincheck.golden import store
 from pytest_traincheck.launch.cache import VARIABLE
+from pytest_traincheck.launch.progress import quiet
 from pytest_traincheck.launch.run import RunOutcome, RunRequest
-from pytest_traincheck.workflow import check_live, quiet
+from pytest_traincheck.workflow.check_against import check_live
 
 STEP = "torch.optim.SGD.step"
 

@@ -16,7 +16,7 @@ import pytest
 from junit_schema import assert_valid
 from result_schema import assert_result
 
-from pytest_traincheck.check import CheckOutcome
+from pytest_traincheck.check.evaluate import CheckOutcome
 from pytest_traincheck.cli import main
 from pytest_traincheck.config import load
 from pytest_traincheck.golden.model import Golden

@@ -12,7 +12,7 @@ from judgements import broken, rule, sentences
 from pages import ROOT, blocks, broken_links
 from training_story import Recorder, Training
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.infer import learn
 from pytest_traincheck.plugins import installed
 from pytest_traincheck.relations import Deviation, builtin, registry

@@ -12,7 +12,7 @@ import pytest
 from test_claims_hostile import RULES, variants
 from training_story import Loop, Recorder
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.check.result import Incident, Violation, incident_id
 from pytest_traincheck.config import Accept
 from pytest_traincheck.golden import format_1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from late_story import GOLDEN_STEPS, Late, follow
 from training_story import Recorder, Training
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.check.result import Verdict
 from pytest_traincheck.online import launch_group
 from pytest_traincheck.online.findings import EPISODES

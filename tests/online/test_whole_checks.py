@@ -10,7 +10,7 @@ from continued_story import Part, tell
 from training_story import Recorder
 
 from pytest_traincheck.alignment.trainings import as_trainings, trainings
-from pytest_traincheck.check import CheckOutcome, check_run
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run
 from pytest_traincheck.golden.decode import decode
 from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.model import Golden

@@ -12,7 +12,7 @@ from judgements import describe, sentences, violations
 from trace_builder import NONFINITE, NONZERO, ZERO, digest_of, tensor
 from training_story import ADAMW, BACKWARD, CLIP, LINES, Recorder, Training
 
-from pytest_traincheck.check import CheckOutcome, check_run
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run
 from pytest_traincheck.check.result import Verdict
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 from real_training import Real, check, golden_of  # noqa: E402
 
-from pytest_traincheck.check import CheckOutcome  # noqa: E402
+from pytest_traincheck.check.evaluate import CheckOutcome  # noqa: E402
 from pytest_traincheck.check.result import CheckResult, Violation  # noqa: E402
 from pytest_traincheck.check.serialise import from_plain, to_plain  # noqa: E402
 from pytest_traincheck.golden.decode import decode  # noqa: E402

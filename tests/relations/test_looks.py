@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from real_training import Real, golden_of, recorded  # noqa: E402
 from test_every_relation import BREAKS, SEEDS, Break  # noqa: E402
 
-from pytest_traincheck.check import check_run  # noqa: E402
+from pytest_traincheck.check.evaluate import check_run  # noqa: E402
 from pytest_traincheck.check.result import CheckResult, Verdict  # noqa: E402
 from pytest_traincheck.check.serialise import to_plain  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402

@@ -8,7 +8,7 @@ import pytest
 from judgements import broken, describe, rule, sentences, violations
 from training_story import CLIP, F, Loop, Measured, Recorder, Training
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.infer import learn
 from pytest_traincheck.rules.model import Scope
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from judgements import broken, describe, rule, sentences, violations
 from training_story import CLIP, STEP_LR, Loop, Recorder, Training
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.infer import learn
 
 UNSCALE = "torch.amp.GradScaler.unscale_"

@@ -11,7 +11,7 @@ import pytest
 from judgements import broken, rule, sentences, titles, violations
 from training_story import Measured, Recorder, Training
 
-from pytest_traincheck.check import CheckOutcome, check_run
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run
 from pytest_traincheck.infer import learn
 from pytest_traincheck.rules.model import Scope
 

@@ -10,7 +10,7 @@ from scaled_story import Scaled
 from trace_builder import Layer, tensor
 from training_story import BACKWARD, CLIP, DROPOUT, LINEAR, STEP_LR, F, Loop, Measured, Recorder, Training
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.check.result import Verdict
 from pytest_traincheck.infer import learn
 from pytest_traincheck.rules.model import Scope

@@ -11,7 +11,7 @@ from judgements import rule, sentences, titles, violations
 from trace_builder import digest_of
 from training_story import Measured, Recorder, Training
 
-from pytest_traincheck.check import CheckOutcome, check_run
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn
 from pytest_traincheck.rules.model import Scope

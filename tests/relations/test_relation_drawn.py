@@ -18,7 +18,7 @@ from real_training import Real, recorded  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from pytest_traincheck.check import CheckOutcome, check_run  # noqa: E402
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
 from pytest_traincheck.rules.model import Scope  # noqa: E402

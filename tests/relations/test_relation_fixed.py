@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from real_training import recorded  # noqa: E402
 from torch import nn  # noqa: E402
 
-from pytest_traincheck.check import CheckOutcome, check_run  # noqa: E402
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
 

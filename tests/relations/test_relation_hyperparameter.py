@@ -6,7 +6,7 @@ import pytest
 from judgements import broken, describe, rule, sentences
 from training_story import Loop, Recorder, Training
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.infer import learn
 from pytest_traincheck.rules.model import Kind, Scope
 

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from real_training import check, recorded  # noqa: E402
 
-from pytest_traincheck.check import CheckOutcome  # noqa: E402
+from pytest_traincheck.check.evaluate import CheckOutcome  # noqa: E402
 from pytest_traincheck.check.result import Verdict  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402

@@ -6,7 +6,7 @@ from judgements import broken, describe, rule, sentences, violations
 from trace_builder import NONZERO, Layer, digest_of
 from training_story import DROPOUT, LINEAR, NORM, F, Loop, Recorder, Training
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.infer import learn
 from pytest_traincheck.rules.model import Scope
 

@@ -9,7 +9,7 @@ from judgements import broken, describe, rule, sentences, violations
 from scaled_story import Scaled
 from training_story import Loop, Recorder, Training
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.infer import learn
 from pytest_traincheck.rules.model import Kind, Scope
 

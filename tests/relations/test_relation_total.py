@@ -12,7 +12,7 @@ from trace_builder import Layer, Model, tensor
 from training_story import LINEAR, F, Loop, Recorder, Training
 from unrolled_story import Unrolled
 
-from pytest_traincheck.check import CheckOutcome
+from pytest_traincheck.check.evaluate import CheckOutcome
 from pytest_traincheck.golden.model import Golden
 
 STEP = "torch.optim.AdamW.step"

@@ -15,7 +15,7 @@ np = pytest.importorskip("numpy")
 from real_training import recorded  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, Subset  # noqa: E402
 
-from pytest_traincheck.check import CheckOutcome, check_run  # noqa: E402
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from pytest_traincheck.check import CheckOutcome, check_run
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run
 from pytest_traincheck.check.result import Verdict, Violation
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer import learn

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from training_story import Loop, Recorder
 
-from pytest_traincheck.check import check_run
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.golden.portrait import Portrait
 from pytest_traincheck.replay.portray import portrait
 

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 from replays import Record  # noqa: E402
 
-from pytest_traincheck.check import CheckOutcome, check_run  # noqa: E402
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
 

@@ -15,8 +15,8 @@ from replays import PAD, Record, adamw, train  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from pytest_traincheck.check import CheckOutcome, check_run  # noqa: E402
 from pytest_traincheck.check.coverage import warnings_of  # noqa: E402
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run  # noqa: E402
 from pytest_traincheck.check.result import Coverage, Parted, Verdict  # noqa: E402
 from pytest_traincheck.golden.chance import chance, not_repeating  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402

@@ -12,7 +12,7 @@ import replays  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from replays import DIM, PAD, Attention, Model, Record, claimed, golden_of, train  # noqa: E402
 
-from pytest_traincheck.check import CheckOutcome, check_run  # noqa: E402
+from pytest_traincheck.check.evaluate import CheckOutcome, check_run  # noqa: E402
 from pytest_traincheck.check.result import Verdict  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 from replays import PAD, Block, Model, Record, claimed, golden_of, replayed, train  # noqa: E402
 
-from pytest_traincheck.check import check_run  # noqa: E402
+from pytest_traincheck.check.evaluate import check_run  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
 
 

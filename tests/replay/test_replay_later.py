@@ -14,7 +14,7 @@ from replays import Judge, replayed  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from pytest_traincheck.check import check_run  # noqa: E402
+from pytest_traincheck.check.evaluate import check_run  # noqa: E402
 from pytest_traincheck.check.result import LaterSteps  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.golden.recording import Recording  # noqa: E402

@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: E402
 from replays import PAD, Attention, Model, Record, claimed, replayed, train  # noqa: E402
 from torch import nn  # noqa: E402
 
-from pytest_traincheck.check import check_run  # noqa: E402
+from pytest_traincheck.check.evaluate import check_run  # noqa: E402
 from pytest_traincheck.check.result import Verdict  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
 from pytest_traincheck.trace import Run  # noqa: E402

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from replays import Record, replayed  # noqa: E402
 from torch.utils.data import DataLoader, Dataset  # noqa: E402
 
-from pytest_traincheck.check import check_run  # noqa: E402
+from pytest_traincheck.check.evaluate import check_run  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
 

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from pytest_traincheck.check import CheckOutcome
+from pytest_traincheck.check.evaluate import CheckOutcome
 from pytest_traincheck.check.result import Incident, InvariantVerdict, Verdict, Violation
 from pytest_traincheck.config import load
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.launch.bisection import BisectError, Mark
+from pytest_traincheck.launch.progress import quiet
 from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
 from pytest_traincheck.launch.sides import SideError
 from pytest_traincheck.relations.called import Called
 from pytest_traincheck.relations.count import PerStep
 from pytest_traincheck.report.bisect import BisectReport, document, render_end, render_tested
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
-from pytest_traincheck.workflow import quiet
 from pytest_traincheck.workflow.bisect import BisectRequest, EndFailed, bisect
 from pytest_traincheck.workflow.engine import Engine
 

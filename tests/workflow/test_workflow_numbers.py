@@ -12,20 +12,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_traincheck.check import CheckOutcome
+from pytest_traincheck.check.evaluate import CheckOutcome
 from pytest_traincheck.check.result import InvariantVerdict, Verdict
 from pytest_traincheck.config import Config, load
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.numbers import Numbers, numbers_path
+from pytest_traincheck.launch.progress import quiet
 from pytest_traincheck.launch.run import RunOutcome, RunRequest, RunStatus
 from pytest_traincheck.relations.band_claims import QuantityOf
 from pytest_traincheck.relations.called import Called
 from pytest_traincheck.relations.count import PerStep
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
-from pytest_traincheck.workflow import Acceptance, CompareRequest, check_stored, compare, quiet, refresh
+from pytest_traincheck.workflow.check import check_stored
+from pytest_traincheck.workflow.compare import CompareRequest, compare
 from pytest_traincheck.workflow.engine import Engine
+from pytest_traincheck.workflow.refresh import refresh
+from pytest_traincheck.workflow.refresh_intent import Acceptance
 from pytest_traincheck.workflow.refresh_text import refresh_text
 from pytest_traincheck.workflow.sufficiency import vacuous
 
