@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from pytest_traincheck.audit_config import DEFAULT_SECONDS, DEFAULT_STEPS
-from pytest_traincheck.cli import options, output, streams
-from pytest_traincheck.cli.status import status_of_outcomes
+from pytest_traincheck.cli import options, output, reports, streams
+from pytest_traincheck.cli.status_of_results import status_of_outcomes
 from pytest_traincheck.cli.streams import command_out
 from pytest_traincheck.config import Config, ConfigError, load, load_nearest
 from pytest_traincheck.input_error import InputError
@@ -52,8 +52,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--python", metavar="EXE", help="interpreter of the run")
     parser.add_argument("--keep-trace", type=Path, metavar="DIR", help="keep the trace in DIR")
     options.add_config(parser)
-    options.add_report_files(parser)
-    options.add_github(parser)
+    reports.add_report_files(parser)
+    reports.add_github(parser)
     parser.set_defaults(handle=run)
 
 
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         request = _request(arguments)
     except InputError as error:
-        return output.refuse(arguments, [("audit", error)])
+        return reports.refuse(arguments, [("audit", error)])
     found = audit(request, streams.progress())
     output.show_audit(found)
     for path, write in ((arguments.json, write_json), (arguments.junit, write_junit), (arguments.html, write_html)):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from pytest_traincheck.check.result import CheckResult
-from pytest_traincheck.cli import options, output, streams
+from pytest_traincheck.cli import options, output, reports, streams
 from pytest_traincheck.config import STORED, Config, PipelineSpec
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.input_error import InputError
@@ -35,9 +35,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     options.add_cache(parser)
     options.add_jobs(parser)
     options.add_config(parser)
-    options.add_reports(parser, of_checks=True)
+    reports.add_reports(parser, of_checks=True)
     options.add_history(parser)
-    options.add_github(parser)
+    reports.add_github(parser)
     parser.set_defaults(handle=run)
 
 
@@ -48,11 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
         config = replace(config, audits=arguments.audit)
         specs = options.chosen(config, arguments.names)
     except InputError as error:
-        return output.refuse(arguments, [(" ".join(arguments.names), error)])
+        return reports.refuse(arguments, [(" ".join(arguments.names), error)])
     golden = arguments.golden or config.golden
     # Everything that can be wrong with the input is found before minutes are spent on the first pipeline.
     if errors := _bad_goldens(config, specs, golden):
-        return output.refuse(arguments, errors)
+        return reports.refuse(arguments, errors)
     results: list[CheckResult] = []
     progress = streams.progress()
     with closing(_check(arguments, config, specs, golden, progress)) as found:
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             try:
                 result = next(found)
             except InputError as error:
-                return output.refuse(arguments, [(spec.name, error)])
+                return reports.refuse(arguments, [(spec.name, error)])
             if not results and not arguments.names and golden == STORED:
                 unused = unused_text(unused_goldens(config), config.root, with_command=False)
                 result = replace(result, notes=(*result.notes, *unused))
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         results.append(exceptions)
     if arguments.history is not None:
         note_checks(arguments.history, "check", config, results, golden)
-    return output.finish(arguments, results, {spec.name: config.root / spec.cwd for spec in specs})
+    return reports.finish(arguments, results, {spec.name: config.root / spec.cwd for spec in specs})
 
 
 def _check(

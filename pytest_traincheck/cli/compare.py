@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_traincheck.check.result import Commands
-from pytest_traincheck.cli import options, output, streams
+from pytest_traincheck.cli import options, output, reports, streams
 from pytest_traincheck.config import DEFAULT_SEEDS, DEFAULT_TIMEOUT
 from pytest_traincheck.input_error import InputError
 from pytest_traincheck.redaction import redacted_words
@@ -45,8 +45,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--name", type=options.name, help="name in reports (default: that of the script)")
     options.add_jobs(parser)
     options.add_strict(parser)
-    options.add_reports(parser, of_checks=True)
-    options.add_github(parser)
+    reports.add_reports(parser, of_checks=True)
+    reports.add_github(parser)
     parser.set_defaults(handle=run)
 
 
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         result = compare(request, streams.progress(), default_engine(arguments.jobs or 1))
     except InputError as error:
-        return output.refuse(arguments, [(request.pipeline, error)])
+        return reports.refuse(arguments, [(request.pipeline, error)])
     if result.incidents:
         words = ("traincheck", *redacted_words(arguments.typed))
         result = replace(result, commands=Commands(tuple(map(shlex.quote, words)), ()))
@@ -84,4 +84,4 @@ def run(arguments: argparse.Namespace) -> int:
         streams.tell("if intended: nothing is stored here; give the candidate as --golden from now on")
     # A commit is run in a worktree, in the directory that corresponds to this one.
     directory = Path(request.candidate)
-    return output.finish(arguments, [result], {result.pipeline: directory if directory.is_dir() else request.cwd})
+    return reports.finish(arguments, [result], {result.pipeline: directory if directory.is_dir() else request.cwd})

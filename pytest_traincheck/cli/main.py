@@ -6,36 +6,12 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from pytest_traincheck import __version__
-from pytest_traincheck.cli import (
-    accept,
-    audit,
-    bisect,
-    check,
-    collect,
-    compare,
-    diff,
-    doctor,
-    history,
-    infer,
-    init,
-    listing,
-    moments,
-    options,
-    refresh,
-    replay,
-    run,
-    schema,
-    selftest,
-    show,
-    speech,
-    trace,
-    upgrade,
-    watch,
-)
+from pytest_traincheck.cli import moments, options, speech
 from pytest_traincheck.cli.status import Status
 from pytest_traincheck.cli.streams import complain, detail, let_go_of_stdout, printable_output, speaking
 from pytest_traincheck.detail import Detail
@@ -44,9 +20,11 @@ from pytest_traincheck.input_error import InputError
 from pytest_traincheck.launch.termination import exit_on_termination
 
 COMMANDS = (
-    init, audit, compare, check, refresh, accept, listing, doctor, diff, show, run, watch, collect, infer, trace,
-    replay, bisect, selftest, upgrade, history, schema
+    "init", "audit", "compare", "check", "refresh", "accept", "list", "status", "doctor", "diff", "show", "run",
+    "watch", "collect", "infer", "trace", "replay", "bisect", "selftest", "upgrade", "history", "schema",
 )  # fmt: skip
+_MODULES = {"list": "listing", "status": "listing"}
+"""Command -> its module in this package, where it has another name."""
 
 _DESCRIPTION = """\
 Learn training invariants from golden code and check a candidate against them.
@@ -56,7 +34,8 @@ exit status: 0 nothing broken, 1 incidents, 2 wrong use or bad input,
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The parser that knows these commands: all of them, which it takes for help and completion."""
     parser = moments.CommandsByMoment(
         prog="traincheck", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -70,8 +49,9 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser
     )
-    for command in COMMANDS:
-        command.add(commands)
+    for module in dict.fromkeys(_MODULES.get(name, name) for name in names):
+        # Each command needs another part of the product, and all take longer to import than most of them to run.
+        import_module(f"pytest_traincheck.cli.{module}").add(commands)
     speech.add(commands)
     return parser
 
@@ -79,10 +59,19 @@ def build_parser() -> argparse.ArgumentParser:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The arguments of a command. Exits with 2 where they are wrong."""
     words, command = options.split_command(argv)
-    arguments = build_parser().parse_args(options.with_seed_argument(words))
+    arguments = build_parser(_needed(words)).parse_args(options.with_seed_argument(words))
     arguments.command_words = command
     arguments.typed = tuple(argv)
     return arguments
+
+
+def _needed(words: Sequence[str]) -> Iterable[str]:
+    """The commands that a parser of these words has to know to say the same as one that knows all."""
+    first = words[0] if words else ""
+    if first == "--version":
+        return ()
+    # Nothing but `--version`, help and completion can stand in front of a command, and the latter two speak of all.
+    return (first,) if first in COMMANDS else COMMANDS
 
 
 def main(argv: Sequence[str] | None = None) -> int:

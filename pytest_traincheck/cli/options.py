@@ -11,33 +11,8 @@ from pathlib import Path
 
 from pytest_traincheck.config import SEED_BY_PROBE, Config, ConfigError, PipelineSpec, load, unusable_link
 from pytest_traincheck.jobs import Jobs, jobs_of
-from pytest_traincheck.plugins import PluginError
 from pytest_traincheck.report.errors import ReportError
 from pytest_traincheck.report.exporting import ExportTarget, export_target
-from pytest_traincheck.report.github_step import Mode
-from pytest_traincheck.report.reporter import Target, target
-
-
-def add_reports(parser: argparse.ArgumentParser, *, of_checks: bool = False) -> None:
-    add_artifacts(add_report_files(parser, of_checks=of_checks))
-
-
-def add_report_files(parser: argparse.ArgumentParser, *, of_checks: bool = False) -> argparse._ArgumentGroup:
-    """Options for reports; further formats are about checks, and not about a selftest or an upgrade."""
-    group = parser.add_argument_group("reports")
-    group.add_argument("--json", type=output_file, metavar="FILE", help="write the result as JSON")
-    group.add_argument("--junit", type=output_file, metavar="FILE", help="write a JUnit report")
-    add_html(group)
-    if of_checks:
-        group.add_argument(
-            "--write",
-            type=plugin_report,
-            action="append",
-            default=[],
-            metavar="NAME=FILE",
-            help="write a report in a further format (repeatable)",
-        )
-    return group
 
 
 def add_html(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
@@ -115,17 +90,6 @@ def add_fail_fast(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fail-fast", action="store_true", help="end a run at its first incident")
 
 
-def add_github(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--github",
-        type=Mode,
-        choices=list(Mode),
-        default=Mode.AUTO,
-        metavar="auto|on|off",
-        help="job summary and annotations of GitHub Actions (default: auto, where GitHub runs this)",
-    )
-
-
 def configuration(arguments: argparse.Namespace) -> Config:
     """The configuration that the command works with. Raises `ConfigError`."""
     return load(Path.cwd(), arguments.config)
@@ -151,15 +115,6 @@ def output_file(text: str) -> Path:
     if not text or path.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} is a directory; give the path of a file")
     return path
-
-
-def plugin_report(text: str) -> Target:
-    try:
-        found = target(text)
-    except (ReportError, PluginError) as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    output_file(str(found.path))
-    return found
 
 
 def export(text: str) -> ExportTarget:

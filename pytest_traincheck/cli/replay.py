@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_traincheck.cli import options, output
+from pytest_traincheck.cli import output, reports
 from pytest_traincheck.input_error import InputError
 from pytest_traincheck.workflow.replay import replay_bundle
 
@@ -13,7 +13,7 @@ from pytest_traincheck.workflow.replay import replay_bundle
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("replay", help="check the run in a bundle again, without training")
     parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="directory that --artifacts left, or a zip of it")
-    options.add_report_files(parser, of_checks=True)
+    reports.add_report_files(parser, of_checks=True)
     parser.set_defaults(handle=run)
 
 
@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         result = replay_bundle(arguments.bundle)
     except InputError as error:
-        return output.refuse(arguments, [(arguments.bundle.name, error)])
+        return reports.refuse(arguments, [(arguments.bundle.name, error)])
     output.show(result)
     output.show_next(result)
-    return output.finish(arguments, [result])
+    return reports.finish(arguments, [result])

@@ -12,7 +12,8 @@ from types import EllipsisType
 from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.cli.live import Lines
-from pytest_traincheck.cli.status import Status, status_of
+from pytest_traincheck.cli.status import Status
+from pytest_traincheck.cli.status_of_results import status_of
 from pytest_traincheck.cli.streams import complain
 from pytest_traincheck.config import ConfigError
 from pytest_traincheck.launch import run_directory

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from pytest_traincheck.check.result import CheckResult, RunError
-from pytest_traincheck.cli import options, streams
-from pytest_traincheck.cli.status import Status, status_of_outcomes
+from pytest_traincheck.cli import options, reports, streams
+from pytest_traincheck.cli.status import Status
+from pytest_traincheck.cli.status_of_results import status_of_outcomes
 from pytest_traincheck.cli.streams import complain
 from pytest_traincheck.input_error import InputError
 from pytest_traincheck.jobs import AUTO
@@ -36,7 +37,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     options.add_jobs(parser, "the configuration's, or auto")
     options.add_config(parser)
-    options.add_reports(parser)
+    reports.add_reports(parser)
     options.add_history(parser)
     parser.set_defaults(handle=run)
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 
-from pytest_traincheck.cli import options, output, streams
-from pytest_traincheck.cli.status import Status, status_of
+from pytest_traincheck.cli import options, reports, streams
+from pytest_traincheck.cli.status import Status
+from pytest_traincheck.cli.status_of_results import status_of
 from pytest_traincheck.input_error import InputError
 from pytest_traincheck.launch.sides import resolve_side
 from pytest_traincheck.report.upgrade.html import write_html
@@ -39,7 +40,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     options.add_cache(parser)
     options.add_jobs(parser)
     options.add_config(parser)
-    options.add_reports(parser)
+    reports.add_reports(parser)
     parser.set_defaults(handle=run)
 
 
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         resolve_side(ref, config.root)
         environments = find_environments(config, arguments.requirements or (), arguments.python, streams.progress())
     except InputError as error:
-        return output.refuse(arguments, [(" ".join(arguments.names), error)])
+        return reports.refuse(arguments, [(" ".join(arguments.names), error)])
     results: list[UpgradeResult] = []
     engine = default_engine(arguments.jobs or config.jobs or 1)
     progress = streams.progress()
@@ -75,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
             try:
                 result = next(found)
             except InputError as error:
-                return output.refuse(arguments, [(spec.name, error)])
+                return reports.refuse(arguments, [(spec.name, error)])
             with progress.aside():
                 _show(result, first=not results)
             results.append(result)

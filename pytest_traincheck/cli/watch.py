@@ -8,7 +8,8 @@ from pathlib import Path
 from pytest_traincheck.check.result import CheckResult
 from pytest_traincheck.cli import options, output, streams
 from pytest_traincheck.cli.live import Lines
-from pytest_traincheck.cli.status import Status, status_of
+from pytest_traincheck.cli.status import Status
+from pytest_traincheck.cli.status_of_results import status_of
 from pytest_traincheck.workflow.attend import IDLE_S, attend, command_of
 from pytest_traincheck.workflow.meant import against, meant
 from pytest_traincheck.workflow.runs import RunFailed

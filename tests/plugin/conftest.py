@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
+from pytest_traincheck import pytest_plugin, workflow
 from pytest_traincheck.check.result import (
     CheckResult,
     Commands,
@@ -27,6 +30,12 @@ from pytest_traincheck.pytest_plugin import checks
 from pytest_traincheck.relations.called import Called
 from pytest_traincheck.relations.count import PerRun
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
+
+# A session within this process forgets at its end what it was the first to import. Imported again by another, an
+# exception would be another class than the one that is waited for elsewhere. What these packages use comes with them.
+for package in (pytest_plugin, workflow):
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        import_module(module.name)
 
 CONFTEST = """
 import json, pathlib
