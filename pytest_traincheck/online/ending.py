@@ -77,6 +77,8 @@ class Ending:
     broken: frozenset[str] = frozenset()
     episodes: Mapping[str, int] = field(default_factory=dict)
     granted: Mapping[str, str] = field(default_factory=dict)
+    observed: int = 0
+    """Training steps that were observed until then."""
 
     def of(self, rank: int) -> Left:
         """What is there for a rank: its own, or where there are more ranks now, what the first has left."""

@@ -46,6 +46,7 @@ def write(path: Path, ending: Ending) -> None:
     record = {
         "format": FORMAT, "ranks": ranks, "same_spec": ending.same_spec, "other_length": ending.other_length,
         "broken": sorted(ending.broken), "episodes": dict(ending.episodes), "granted": dict(ending.granted),
+        "observed": ending.observed,
     }  # fmt: skip
     arrays["state"] = np.frombuffer(json.dumps(record, sort_keys=True).encode(), dtype=np.uint8)
     buffer = io.BytesIO()
@@ -84,6 +85,7 @@ def _ending(path: Path, arrays: Mapping[str, np.ndarray]) -> Ending:
         frozenset(map(str, record["broken"])),
         {str(rule): _natural(count) for rule, count in record["episodes"].items()},
         {str(rule): str(why) for rule, why in record["granted"].items()},
+        _natural(record.get("observed", 0)),  # which files of earlier versions lack
     )
 
 

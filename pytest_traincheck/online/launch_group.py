@@ -170,7 +170,7 @@ class LaunchGroup:
         self.sampled = False
         """Whether not every step is observed."""
         self.observed = 0
-        """Steps that were judged."""
+        """Steps that were judged, with those of what it goes on with."""
         self.first: CheckOutcome | None = None
         """What the check of golden's steps found, when there are more."""
         self.resume: Resume | None = None
@@ -181,12 +181,14 @@ class LaunchGroup:
         self._left_out = 0
         self._part = Part(goes_on=True, other_length=other_length)
         self._number = 0
+        self._finished = False
         self._seen: _Steps | None = None
 
     def go_on(self, resume: Resume) -> None:
         """Its ranks go on with an earlier training."""
         ending, steps = resume.ending, resume.steps
         self.resume, self.steps, self._number = resume, steps, 1
+        self.observed = ending.observed
         self._kept = min(steps, *(left.head_steps for left in ending.ranks))
         self._left_out = steps - self._kept
         self._part = replace(self._part, other_length=ending.other_length, later=True, granted=ending.granted)
@@ -208,7 +210,10 @@ class LaunchGroup:
         head = self._kept if self._number else len(seen.numbers)
         left = [rank.left(ends, seen.numbers, head) for rank, ends in zip(self.ranks, seen.ends, strict=True)]
         part, findings = self._part, self.findings
-        return Ending(tuple(left), same_spec, part.other_length, findings.broken, findings.episodes, part.granted)
+        observed = self.observed if self._finished else self.observed + self._not_judged(seen)
+        return Ending(
+            tuple(left), same_spec, part.other_length, findings.broken, findings.episodes, part.granted, observed
+        )
 
     @property
     def complete(self) -> bool:
@@ -257,8 +262,13 @@ class LaunchGroup:
             last = [int(end[-1]) for end in steps.ends]  # behind these each rank may have observed something else
         outcome = self._judged(path, last, self.steps, sampled)
         self.findings.take(outcome, self._number)
-        self.observed += 0 if steps is None else len(steps.numbers) - (self._kept if self._number else 0)
+        self.observed += 0 if steps is None else self._not_judged(steps)
+        self._finished = True
         self._number += 1
+
+    def _not_judged(self, steps: _Steps) -> int:
+        """How many of the steps that are there are behind the part that was judged."""
+        return len(steps.numbers) - (self._kept if self._number else 0)
 
     @property
     def went_on(self) -> bool:

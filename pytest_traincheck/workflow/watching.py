@@ -249,7 +249,9 @@ class Watch:
         )
         length = f"the training {made}: rules about whole runs were not judged"
         if follower.sampled:
-            length += f". {follower.observed} of its steps were observed; what happened in the others is not known"
+            # Steps that are taken once more, behind an older checkpoint, were observed twice.
+            observed = min(follower.observed, found.steps)
+            length += f". {observed} of its steps were observed; what happened in the others is not known"
         return replace(
             empty,
             verdicts=judged.verdicts,

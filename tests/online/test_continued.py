@@ -178,6 +178,7 @@ def test_steps_are_counted_on_where_not_each_is_observed(
     assert [incident.cause.step for incident in found.incidents] == ([step] if step > 0 else [])
     assert found.steps == end
     assert [resume.steps for resume in follower.resumes] == [28]
+    assert (ending.observed, follower.observed) == (10, 23 if end == 75 else 22)
     left = follower.ending()
     assert left is not None
     assert left.steps == (70 if end == 70 else 28), "what was saved behind a step that nobody observed is not known"
