@@ -156,7 +156,9 @@ def test_a_training_goes_on_with_a_file_of_what_another_one_has_left(
     write(tmp_path / "state.npz", ended(first, golden))
     for file in first.glob("proc-*/*"):
         file.unlink()
-    found = goes_on(then, golden, read(tmp_path / "state.npz"))
+    ending = read(tmp_path / "state.npz")
+    assert ending.observed == 25
+    found = goes_on(then, golden, ending)
     assert [incident.cause.step for incident in found.incidents] == ([step] if step > 0 else [])
     assert found.steps == 60
 
