@@ -175,13 +175,25 @@ def _given(process: Process) -> dict[int, list[tuple[int, float]]]:
     return found
 
 
+_FILLED_IN = "num_batches_tracked"
+"""What a batch norm puts itself into a state without it, which it takes for one of an old version."""
+
+
 def _kind(process: Process, variable: int) -> str:
     return str(Variables.of(process).symbols[variable].get("kind", ""))
 
 
+def _name(process: Process, variable: int) -> str:
+    return str(Variables.of(process).symbols[variable].get("name", ""))
+
+
 def _loads(process: Process, position: int) -> Examples:
-    found = _given(process)
-    holds = [any(value > 0 for _, value in items) for items in found.values()]
+    found = {
+        call: [value for variable, value in items if not _name(process, variable).endswith(_FILLED_IN)]
+        for call, items in _given(process).items()
+    }
+    found = {call: values for call, values in found.items() if values}
+    holds = [any(value > 0 for value in values) for values in found.values()]
     return table(process, position, holds, list(found)) if found else EMPTY
 
 

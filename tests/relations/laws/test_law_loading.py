@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 LOAD = "torch.nn.Module.load_state_dict"
 ALL = {"fc1.weight": 1.0, "fc1.bias": 1.0, "fc2.weight": 1.0, "mean": 1.0}
+COUNTED = "norm.num_batches_tracked"
 
 
 def loaded(given: Mapping[str, float], *, after: bool = False, drawn: int = 0) -> Story:
     """A state is loaded before or after training, and so many weights are drawn after it."""
 
     def story(t: Training) -> None:
-        model = t.model(buffers=("mean",))
+        model = t.model(buffers=("mean", COUNTED))
         variables = {name: item.variable for name, item in model.parameters.items()} | model.buffers
         if after:
             Measured(model=model).tell(t)
@@ -42,6 +43,8 @@ LOOPS = [(name, Loop(), "silent") for name in NAMES]
 STORIES = [
     ("LoadsSomething", loaded(ALL), "holds"),
     ("LoadsSomething", loaded(dict.fromkeys(ALL, 0.0)), "broken"),
+    ("LoadsSomething", loaded(dict.fromkeys(ALL, 0.0) | {COUNTED: 1.0}), "broken"),
+    ("LoadsSomething", loaded({COUNTED: 1.0}), "silent"),
     ("LoadsTrained", loaded(ALL, after=True), "holds"),
     ("LoadsTrained", loaded(ALL | {"fc2.weight": 0.0}, after=True), "broken"),
     ("LoadsTrained", loaded(ALL | {"fc2.weight": 0.0}), "silent"),
