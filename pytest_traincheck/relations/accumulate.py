@@ -192,15 +192,8 @@ def _closures(process: Process, optimizer_class: str) -> tuple[Ints, Ints, Bools
     """
     variables = Variables.of(process)
     events = process.events
-    changes = variables.rows
-    gradients = np.isin(events["subject"][changes], variables.ids("gradient", tied=True))
-    inside = (
-        process.inside("autograd")[changes]
-        & process.inside("optimizer")[changes]
-        & (events["new"][changes] != fmt.ABSENT)
-    )
-    changes = changes[gradients & inside]
-    changes = changes[process.parent_row[changes] >= 0]
+    changes = Gradients.of(process).rows_of_additions
+    changes = changes[process.inside("optimizer")[changes] & (process.parent_row[changes] >= 0)]
     steps = [step for step in process.steps if process.optimizer_class[step.optimizer] == optimizer_class]
     if not len(changes) or not steps:
         nothing = np.empty(0, dtype=np.int64)
