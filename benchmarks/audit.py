@@ -78,14 +78,16 @@ class Corpus:
                 self.right.setdefault(program, {})[variant] = run
 
     def _read_public(self) -> None:
-        for program in load_programs() if self.public is not None else ():
-            assert self.public is not None
+        if self.public is None:
+            return
+        for program in load_programs():
+            name = f"{PUBLIC}/{program.name}"
             if not (self.public / program.name / "finished").exists():
+                self.unreadable.append(f"`{name}`: not recorded")
                 continue
             run = self.load(self.public / program.name / "trace")
             if run is None:
                 continue
-            name = f"{PUBLIC}/{program.name}"
             self.right[name] = {CLEAN: run}
             mistakes = frozenset(finding.rule for finding in program.findings if finding.verdict == "right")
             if mistakes:
