@@ -14,6 +14,7 @@ from pytest_traincheck.relations.meaning import Place
 from pytest_traincheck.relations.vocabulary import is_loss
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.gradients import Gradients
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN
 from pytest_traincheck.trace.variables import Variables
@@ -311,10 +312,9 @@ def _zero_gradients(process: Process, position: int) -> Examples:
 
 def _arrivals(process: Process) -> np.ndarray:
     """Which parameters a backward pass reached: a gradient that only `zero_grad` has made 0 is none."""
-    variables, events = Variables.of(process), process.events
-    changed = (events["kind"] == fmt.CHANGE) & process.inside("autograd") & (events["new"] != fmt.ABSENT)
+    variables = Variables.of(process)
     mask = np.zeros(len(variables.symbols), dtype=bool)
-    mask[np.unique(events["subject"][changed])] = True
+    mask[process.events["subject"][Gradients.of(process).rows_of_additions]] = True
     gradient = variables.companion("gradient")
     return mask[gradient] & (gradient > 0)
 
