@@ -1,0 +1,347 @@
+"""Trainings of which both recorders have to write the same, as code: what comes first in each, and the rest by name."""
+
+PREPARED = """
+import os, random, signal, threading
+import numpy as np
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+for seed in (torch.manual_seed, random.seed, np.random.seed):
+    seed(0)
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.normal = nn.LayerNorm(8)
+        self.hidden = nn.Linear(8, 8)
+        self.memory = nn.LSTM(8, 8, batch_first=True)
+
+    def forward(self, x, scale=1.0, *, mask=None):
+        x = F.dropout(self.hidden(self.normal(x)) * scale, 0.1, self.training)
+        x, _ = self.memory(x)
+        return x if mask is None else x.masked_fill(mask, 0.0)
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(), Block()])
+        self.wide = nn.Linear(8, 4099)
+        self.head = nn.Linear(4099, 3)
+
+    def forward(self, x):
+        for number, block in enumerate(self.blocks):
+            x = block(x, 0.5 * number, mask=torch.zeros(4, 5, 8, dtype=torch.bool))
+        return torch.softmax(self.head(self.wide(x[:, -1])), dim=-1), {"x": x, "sizes": [1, 2.0, None, "text"]}
+
+model = Model()
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+def step():
+    optimizer.zero_grad()
+    found, rest = model(torch.ones(4, 5, 8))
+    F.cross_entropy(found, torch.tensor([0, 1, 2, 0])).backward()
+    optimizer.step()
+"""
+STORIES = {
+    "a model of one result": """
+        model = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(11):
+            model.train()
+            optimizer.zero_grad()
+            F.cross_entropy(model(torch.randn(4, 8)), torch.tensor([0, 1, 2, 0])).backward()
+            optimizer.step()
+            model.eval()
+            with torch.no_grad():
+                model(torch.randn(4, 8))
+    """,
+    "long": """
+        for _ in range(14):
+            step()
+        model.eval()
+        with torch.no_grad():
+            for _ in range(3):
+                model(torch.ones(4, 5, 8))
+    """,
+    "numbers that are not finite": """
+        for number in range(14):
+            if number == 11:
+                model.head.weight.data.fill_(float("inf"))
+            step()
+    """,
+    "two players": """
+        maker = nn.Sequential(nn.Embedding(30, 16), nn.Linear(16, 8), nn.BatchNorm1d(8))
+        judge = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.1), nn.Linear(16, 1))
+        criterion = nn.BCEWithLogitsLoss()
+        first = torch.optim.Adam(maker.parameters(), lr=0.01)
+        second = torch.optim.SGD(judge.parameters(), lr=0.01, momentum=0.9)
+        halved = torch.optim.lr_scheduler.StepLR(second, step_size=5)
+        for number in range(20):
+            words = torch.randint(1 if number % 2 else 0, 20, (6,))
+            judge.zero_grad()
+            criterion(judge(maker(words).detach()), torch.ones(6, 1)).backward()
+            torch.nn.utils.clip_grad_norm_(judge.parameters(), 0.1)
+            second.step()
+            halved.step()
+            first.zero_grad(set_to_none=number % 3 > 0)
+            for _ in range(2):
+                (criterion(judge(maker(words)), torch.zeros(6, 1)) / 2).backward()
+            if number % 4 == 0:
+                maker[1].weight.grad.mul_(0.5)
+            first.step()
+            if number == 12:
+                second = torch.optim.SGD(judge.parameters(), lr=0.01)
+    """,
+    "closures and transforms": """
+        from torch.func import functional_call, grad, vmap
+        small = nn.Linear(4, 2)
+        unused = nn.Linear(2, 2)
+        optimizer = torch.optim.LBFGS([*small.parameters(), *unused.parameters()], lr=0.1, max_iter=2)
+        others = torch.optim.AdamW(small.parameters(), lr=0.01)
+        averaged = {name: value.detach().clone() for name, value in small.named_parameters()}
+        data = torch.randn(5, 4)
+        def closure():
+            optimizer.zero_grad()
+            loss = F.mse_loss(small(data), torch.ones(5, 2))
+            loss.backward()
+            return loss
+        def loss_of(values, row):
+            return functional_call(small, values, row).sum()
+        for number in range(16):
+            optimizer.step(closure)
+            others.zero_grad()
+            out = small(data)
+            slope = torch.autograd.grad(out.sum(), small.weight, create_graph=True)[0]
+            (F.smooth_l1_loss(out, torch.ones(5, 2)) + slope.pow(2).sum()).backward()
+            vmap(grad(loss_of), (None, 0))(dict(small.named_parameters()), data)
+            others.step()
+            with torch.no_grad():
+                for name, value in small.named_parameters():
+                    averaged[name].lerp_(value, 0.1)
+            if number == 11:
+                try:
+                    others.step(lambda: 1 / 0)
+                except ZeroDivisionError:
+                    pass
+    """,
+    "two that train": """
+        kept = []  # no other tensor gets the address of one of theirs
+        def train(rate):
+            mine = nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 2))
+            kept.append(mine)
+            optimizer = torch.optim.SGD(mine.parameters(), lr=rate)
+            for _ in range(6):
+                optimizer.zero_grad()
+                F.l1_loss(mine(torch.ones(3, 8)), torch.ones(3, 2)).backward()
+                optimizer.step()
+        for number in range(12):
+            step()
+            if number % 4 == 3:
+                thread = threading.Thread(target=train, args=(0.1,))
+                thread.start()
+                thread.join()
+    """,
+    "one step in four": """
+        small = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
+        frozen = nn.Linear(3, 3).requires_grad_(False)
+        optimizer = torch.optim.SGD([*small.parameters(), *frozen.parameters()], lr=0.01, momentum=0.9)
+        for number in range(60):
+            optimizer.zero_grad()
+            F.cross_entropy(frozen(small(torch.randn(4, 8))), torch.tensor([0, 1, 2, 0])).backward()
+            optimizer.step()
+            if number == 30:
+                small.eval()
+                with torch.no_grad():
+                    small(torch.randn(4, 8))
+                small.train()
+            if number == 40:
+                small[0].weight.data.fill_(0.0)
+            if number > 48:
+                small.train()
+            if number == 53:
+                small[1].training = False  # which `train` of the whole will change, and of no other
+    """,
+    "modes": """
+        class Frozen(nn.Sequential):
+            def train(self, mode=True):
+                super().train(mode)
+                self[1].eval()
+                return self
+        class Refusing(nn.Module):
+            refuses = False
+            def train(self, mode=True):
+                if self.refuses:
+                    raise ValueError("not now")
+                F.relu(torch.ones(2))
+                return super().train(mode)
+        class Waiting(nn.Module):
+            def train(self, mode=True):
+                thread = threading.Thread(target=model.train, args=(not mode,))
+                thread.start()
+                thread.join()
+                return super().train(mode)
+        class Switching(nn.Module):
+            def forward(self, x):
+                self.train(not self.training)
+                return x
+        frozen = Frozen(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Sequential(nn.Dropout(0.1), nn.Linear(6, 3)))
+        refusing, waiting = Refusing(), nn.Sequential(nn.Linear(2, 2), Waiting(), nn.Linear(2, 2))
+        switching = nn.Sequential(Switching(), nn.Linear(3, 3))
+        whole = nn.ModuleList([nn.ModuleList([nn.ReLU(), refusing]), frozen, model])
+        for number in range(14):
+            whole.train()
+            frozen.train()
+            step()
+            F.cross_entropy(switching(frozen(torch.randn(4, 8))), torch.tensor([0, 1, 2, 0])).backward()
+            refusing.refuses = number % 3 == 2
+            try:
+                whole.train(False)
+            except ValueError:
+                pass
+            refusing.refuses = False
+            frozen.train(False).train(mode=True)
+            whole[0].eval()
+            try:
+                model.train("no mode")
+            except ValueError:
+                pass
+            waiting.train(number % 2 == 0)
+    """,
+    "mixed precision": """
+        for _ in range(11):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = model(torch.ones(4, 5, 8))[0].sum()
+            loss.backward()
+            optimizer.step()
+        with torch.device("cpu"), torch.inference_mode():
+            model(torch.ones(4, 5, 8))
+    """,
+    "exceptions": """
+        for number in range(12):
+            step()
+            try:
+                model(torch.ones(4, 5, 7 + number))
+            except RuntimeError:
+                pass
+            try:
+                F.linear("no tensor", None)
+            except TypeError:
+                pass
+            torch.matmul(torch.ones(number, 2), other=torch.ones(2, 3))
+            torch.max(torch.ones(number + 1, 2), dim=1)
+    """,
+    "threads": """
+        def work():
+            for _ in range(3):
+                model(torch.ones(4, 5, 8))
+        for _ in range(10):
+            step()
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+    """,
+    "signals": """
+        class Enough(Exception):
+            pass
+        def handler(number, frame):
+            F.linear(torch.ones(2, 3), torch.ones(4, 3))
+            if number == signal.SIGUSR2:
+                raise Enough
+        signal.signal(signal.SIGUSR1, handler)
+        signal.signal(signal.SIGUSR2, handler)
+        class Signalling(nn.Module):
+            def forward(self, x, number):
+                signal.raise_signal(number)
+                return F.relu(x)
+        model.blocks[0].signalling = Signalling()
+        for _ in range(10):
+            step()
+            model.blocks[0].signalling(torch.ones(3), signal.SIGUSR1)
+            try:
+                model.blocks[0].signalling(torch.ones(3), signal.SIGUSR2)
+            except Enough:
+                pass
+    """,
+    "what changes late": """
+        class Empty(nn.Module):
+            def forward(self, x):
+                return x
+        small = nn.Sequential(nn.Linear(8, 6), nn.Linear(6, 3))
+        empty = Empty()
+        optimizer = torch.optim.SGD(small.parameters(), lr=0.01, momentum=0.9)
+        def changed(number):
+            if number == 11:
+                optimizer.param_groups[0]["params"].reverse()
+            elif number == 12:
+                optimizer.param_groups[0]["momentum"] = 0.5
+            elif number == 13:
+                optimizer.param_groups[0]["betas"] = [0.9, 0.99]
+            elif number == 14:
+                optimizer.param_groups[0]["betas"][0] = 0.8
+            elif number == 15:
+                optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3))], "lr": 0.1})
+            elif number == 16:
+                small.append(nn.Linear(3, 3))
+                optimizer.add_param_group({"params": small[2].parameters()})
+            elif number == 17:
+                small[0].weight = nn.Parameter(torch.ones(6, 8))
+            elif number == 18:
+                del optimizer.param_groups[1], small[2]
+            elif number == 19:
+                empty.weight = nn.Parameter(torch.ones(2))
+            elif number == 20:
+                small[0].weight.grad = torch.ones(6, 8)
+            elif number == 21:
+                small[1].bias.data.add_(1)
+            elif number == 22:
+                small[0].requires_grad_(False)
+            elif number == 24:
+                small[0].register_buffer("mask", torch.ones(2))
+        for number in range(28):
+            optimizer.zero_grad(set_to_none=number % 2 == 0)
+            changed(number)
+            F.mse_loss(empty(small(torch.randn(4, 8))), torch.ones(4, 3)).backward()
+            optimizer.step()
+    """,
+    "what changes right before a step": """
+        small = nn.Sequential(nn.Linear(8, 6), nn.Linear(6, 3))
+        optimizer = torch.optim.SGD(small.parameters(), lr=0.01, momentum=0.9)
+        def changed(number):
+            if number == 11:
+                optimizer.param_groups[0]["lr"] = 0.02
+            elif number == 14:
+                small[1].weight.grad.mul_(2)
+            elif number == 17:
+                small[0].bias.data.add_(1)
+            elif number == 20:
+                small[1].register_buffer("mask", torch.ones(2))
+            elif number == 23:
+                small[0].weight.requires_grad_(False)
+            elif number == 26:
+                optimizer.param_groups[0]["momentum"] = 0.5
+        for number in range(29):
+            optimizer.zero_grad()
+            F.mse_loss(small(torch.randn(4, 8)), torch.ones(4, 3)).backward()
+            changed(number)
+            optimizer.step()
+    """,
+    "fork": """
+        for _ in range(9):
+            step()
+        child = os.fork()
+        random.seed(1)
+        for _ in range(10):
+            step()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+    """,
+    "a file that grows": """
+        for _ in range(600):
+            for _ in range(15):
+                F.softmax(F.linear(torch.ones(2, 3), torch.ones(4, 3)), dim=1)
+        step()
+    """,
+}
