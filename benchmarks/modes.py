@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import shutil
 import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from measure import geometric_mean, machine, markdown_table, own_package, print_facts, run, traincheck
@@ -43,13 +44,19 @@ class Workload:
     name: str
     steps: int
     models: tuple[str, ...] = ("model",)
+    device: str = "cpu"
 
     @property
     def script(self) -> Path:
         return HERE / "workloads" / f"{self.name}.py"
 
     def words(self, steps: int, python: str | Path = sys.executable) -> list[str]:
-        return [str(python), self.script.name, "--steps", str(steps)]
+        words = [str(python), self.script.name, "--steps", str(steps)]
+        # Not said where it is the scripts' own: the peer's runs are those that were measured before.
+        return words if self.device == "cpu" else [*words, "--device", self.device]
+
+    def line(self, steps: int) -> str:
+        return shlex.join(["python", *self.words(steps)[1:]])
 
 
 WORKLOADS = (
@@ -75,7 +82,7 @@ class Ours:
         self.workload, self.steps, self.scratch = workload, steps, scratch
         self.golden = scratch / "golden.jsonl"
         traces = [scratch / f"golden-{seed}" for seed in (0, 1)]
-        line = f"python {workload.script.name} --steps {GOLDEN_STEPS}"
+        line = workload.line(GOLDEN_STEPS)
         for seed, trace in enumerate(traces):
             words = traincheck("collect", "--run", line, "--seed", str(seed), "--output", trace)
             run(words, cwd=workload.script.parent, env=own_package()).checked()
@@ -88,8 +95,7 @@ class Ours:
         if mode == "full":
             trace = self.scratch / "trace"
             shutil.rmtree(trace, ignore_errors=True)
-            line = f"python {self.workload.script.name} --steps {self.steps}"
-            return traincheck("collect", "--run", line, "--output", trace)
+            return traincheck("collect", "--run", self.workload.line(self.steps), "--output", trace)
         every = {"watched": "1", "every 10th": "10", "auto": "auto"}[mode]
         return traincheck("run", "--golden", self.golden, "--every", every, "--", *plain)
 
@@ -219,6 +225,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="turns for each workload")
     parser.add_argument("--only", action="append", metavar="NAME", help="measure this workload alone; repeatable")
     parser.add_argument("--steps", type=int, help="steps of every run, instead of each workload's own")
+    parser.add_argument("--device", default="cpu", help="where the workloads train, as torch names it: cuda")
     parser.add_argument("--peer", type=Path, metavar="PYTHON", help="an interpreter that has TrainCheck 0.2.0")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for one run of the peer")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the ratios to FILE")
@@ -226,7 +233,11 @@ def main() -> None:
     unknown = set(arguments.only or ()) - {workload.name for workload in WORKLOADS}
     if unknown:
         parser.error(f"no workload {', '.join(sorted(unknown))}; there are {', '.join(w.name for w in WORKLOADS)}")
-    chosen = [workload for workload in WORKLOADS if not arguments.only or workload.name in arguments.only]
+    chosen = [
+        replace(workload, device=arguments.device)
+        for workload in WORKLOADS
+        if not arguments.only or workload.name in arguments.only
+    ]
     systems: dict[str, Callable[[Workload, Path], Ours | Peer]] = {
         "pytest-traincheck": lambda workload, scratch: Ours(workload, arguments.steps or workload.steps, scratch)
     }

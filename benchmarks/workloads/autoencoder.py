@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=30)
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--device", default="cpu")
 arguments = parser.parse_args()
 
 
@@ -27,12 +28,13 @@ class Autoencoder(nn.Module):
 
 
 torch.manual_seed(arguments.seed)
-model = Autoencoder()
+model = Autoencoder().to(arguments.device)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 loader = DataLoader(torch.rand(min(64 * arguments.steps, 4096), 784), batch_size=64, shuffle=True, drop_last=True)
 done = 0
 while done < arguments.steps:
     for images in loader:
+        images = images.to(arguments.device)
         optimizer.zero_grad()
         made, mean, spread = model(images)
         likelihood = nn.functional.binary_cross_entropy(made, images, reduction="sum")

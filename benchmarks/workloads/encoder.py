@@ -8,6 +8,7 @@ from torch import nn
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=30)
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--device", default="cpu")
 arguments = parser.parse_args()
 
 
@@ -24,12 +25,12 @@ class Classifier(nn.Module):
 
 
 torch.manual_seed(arguments.seed)
-model = Classifier()
+model = Classifier().to(arguments.device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.01)
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=arguments.steps)
 for _ in range(arguments.steps):
-    tokens = torch.randint(0, 1000, (16, 32))
-    labels = torch.randint(0, 8, (16,))
+    tokens = torch.randint(0, 1000, (16, 32), device=arguments.device)
+    labels = torch.randint(0, 8, (16,), device=arguments.device)
     loss = nn.functional.cross_entropy(model(tokens), labels)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()

@@ -8,6 +8,7 @@ from torch import nn
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=30)
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--device", default="cpu")
 arguments = parser.parse_args()
 
 
@@ -39,9 +40,10 @@ edges = (torch.rand(count, count) < 0.01).float()
 edges = ((edges + edges.T + torch.eye(count)) > 0).float()
 scale = edges.sum(dim=1).rsqrt()
 adjacency = scale[:, None] * edges * scale[None, :]
-nodes, labels = torch.randn(count, 64), torch.randint(0, 7, (count,))
-train = torch.arange(140)
-model = Net()
+adjacency = adjacency.to(arguments.device)
+nodes, labels = torch.randn(count, 64, device=arguments.device), torch.randint(0, 7, (count,), device=arguments.device)
+train = torch.arange(140, device=arguments.device)
+model = Net().to(arguments.device)
 optimizer = torch.optim.Adam(
     [
         {"params": model.first.parameters(), "weight_decay": 5e-4},

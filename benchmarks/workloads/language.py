@@ -8,6 +8,7 @@ from torch import nn
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=30)
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--device", default="cpu")
 arguments = parser.parse_args()
 
 
@@ -25,11 +26,11 @@ class Language(nn.Module):
 
 
 torch.manual_seed(arguments.seed)
-model = Language(1000, 128)
+model = Language(1000, 128).to(arguments.device)
 optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-state = tuple(torch.zeros(2, 16, 128) for _ in range(2))
+state = tuple(torch.zeros(2, 16, 128, device=arguments.device) for _ in range(2))
 for _ in range(arguments.steps):
-    tokens = torch.randint(0, 1000, (21, 16))
+    tokens = torch.randint(0, 1000, (21, 16), device=arguments.device)
     state = tuple(part.detach() for part in state)
     model.zero_grad()
     logits, state = model(tokens[:-1], state)

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=30)
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--device", default="cpu")
 arguments = parser.parse_args()
 
 
@@ -32,11 +33,12 @@ model = nn.Sequential(
     nn.AdaptiveAvgPool2d(1),
     nn.Flatten(),
     nn.Linear(32, 10),
-)
+).to(arguments.device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
 count = 16 * arguments.steps
 dataset = TensorDataset(torch.randn(count, 3, 16, 16), torch.randint(0, 10, (count,)))
 for images, labels in DataLoader(dataset, batch_size=16, shuffle=True):
+    images, labels = images.to(arguments.device), labels.to(arguments.device)
     optimizer.zero_grad()
     loss = nn.functional.cross_entropy(model(images), labels)
     loss.backward()

@@ -8,6 +8,7 @@ from torch import nn
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=30)
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--device", default="cpu")
 arguments = parser.parse_args()
 
 
@@ -25,12 +26,12 @@ class Twin(nn.Module):
 
 
 torch.manual_seed(arguments.seed)
-model = Twin()
+model = Twin().to(arguments.device)
 optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=100, gamma=0.7)
 for _ in range(arguments.steps):
-    left, right = torch.randn(2, 24, 1, 28, 28)
-    same = torch.randint(0, 2, (24,)).float()
+    left, right = torch.randn(2, 24, 1, 28, 28, device=arguments.device)
+    same = torch.randint(0, 2, (24,), device=arguments.device).float()
     optimizer.zero_grad()
     loss = nn.functional.binary_cross_entropy_with_logits(model(left, right), same)
     loss.backward()

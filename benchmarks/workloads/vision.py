@@ -8,6 +8,7 @@ from torch import nn
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=30)
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--device", default="cpu")
 arguments = parser.parse_args()
 
 
@@ -28,11 +29,12 @@ class Vision(nn.Module):
 
 
 torch.manual_seed(arguments.seed)
-model = Vision(256, 4)
+model = Vision(256, 4).to(arguments.device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.05)
 scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 10))
 for _ in range(arguments.steps):
-    images, labels = torch.randn(16, 3, 64, 64), torch.randint(0, 10, (16,))
+    images = torch.randn(16, 3, 64, 64, device=arguments.device)
+    labels = torch.randint(0, 10, (16,), device=arguments.device)
     optimizer.zero_grad()
     loss = nn.functional.cross_entropy(model(images), labels)
     loss.backward()
