@@ -125,7 +125,7 @@ class unseen:
 class quiet:
     """The probe's own tensor work: no gradients, no autocast, none of the user's function or dispatch modes."""
 
-    __slots__ = ("_before", "_grad", "_profiled", "_state")
+    __slots__ = ("_before", "_grad", "_profiled", "_state", "_sync_mode")
 
     def __init__(self, state: ThreadState) -> None:
         self._state = state
@@ -138,6 +138,10 @@ class quiet:
         self._profiled = _profiling()
         if self._profiled:
             _record_functions(False)
+        # A program may have torch warn, or raise, where a device is waited for.
+        self._sync_mode = _sync_mode()
+        if self._sync_mode:
+            _set_sync_mode(0)
         for make in _GUARDS:
             guard = make()
             self._state.guards.append(guard)
@@ -145,6 +149,8 @@ class quiet:
 
     def __exit__(self, *exc: object) -> None:
         _end(self._state.guards, self._before)
+        if self._sync_mode:
+            _set_sync_mode(self._sync_mode)
         if self._profiled:
             _record_functions(True)
         torch._C._set_grad_enabled(self._grad)
@@ -180,6 +186,8 @@ def left_in_the_middle(state: ThreadState, grad: bool) -> None:
         _record_functions(True)
 
 
+_sync_mode: Callable[[], int] = getattr(torch._C, "_cuda_get_sync_debug_mode", lambda: 0)
+_set_sync_mode: Callable[[int], None] = getattr(torch._C, "_cuda_set_sync_debug_mode", lambda _: None)
 _profiling: Callable[[], bool] = torch._C._autograd._profiler_enabled
 _record_functions: Callable[[bool], None] = torch._C._autograd._enable_record_function
 

@@ -26,7 +26,7 @@ class Copies:
     def note(self, source: torch.Tensor, copy: torch.Tensor) -> None:
         """Remember where the numbers in `copy` came from; whether that was a parameter is asked when one is needed."""
         readable = content.local(source)
-        if readable is not None and readable.is_cpu:
+        if readable is not None and content.has_address(readable):
             # Names are not looked up here: in the middle of a `deepcopy` modules stand around without their parents.
             held = remembered(copy)
             if held is not None:
@@ -73,12 +73,12 @@ class Copies:
         return {int(tensor.untyped_storage()._cdata) for tensor in strided}
 
     def _by_address(self) -> dict[tuple[int, torch.Size], tuple[Root, str]]:
-        """Root and name of every parameter on the CPU by its address and shape."""
+        """Root and name of every parameter that has an address by it and shape."""
         found: dict[tuple[int, torch.Size], tuple[Root, str]] = {}
         for root in self._variables.models:
             for slot in root.slots:
                 held = slot.tensor() if slot.grad is not None else None
                 readable = content.local(held) if held is not None else None
-                if held is not None and readable is not None and readable.is_cpu:
+                if held is not None and readable is not None and content.has_address(readable):
                     found.setdefault((readable.data_ptr(), held.shape), (root, slot.var.name))
         return found

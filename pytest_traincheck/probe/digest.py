@@ -2,7 +2,8 @@
 
 Small CPU tensors are hashed as bytes. Larger ones are reduced first: the bytes, taken as 64-bit integers in rows of 64,
 are summed by columns (wrapping, hence exact and independent of the order of summation) over blocks of rows, and the
-sums are hashed. The same content always gives the same number, in any process.
+sums are hashed. On another device it is reduced there, and the sums alone are brought over. The same content always
+gives the same number, in any process.
 """
 
 from __future__ import annotations
@@ -78,6 +79,11 @@ def local(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor if tensor.layout in _SPARSE else None
 
 
+def has_address(readable: torch.Tensor) -> bool:
+    """Whether the address of a tensor, as `local` returns it, is one that no other tensor has at the same time."""
+    return readable.is_cpu or readable.is_cuda
+
+
 def _has_memory(tensor: torch.Tensor) -> bool:
     """Whether all elements lie within the storage. Offloading frees a storage under the tensors that use it."""
     held = tensor.untyped_storage().nbytes()
@@ -103,7 +109,8 @@ def _is_block(tensor: torch.Tensor) -> bool:
     return tensor.is_cpu and tensor.layout is torch.strided and tensor.is_contiguous()
 
 
-def _finish(checksum: int, size: int) -> int:
+def finish(checksum: int, size: int) -> int:
+    """The hash of so many bytes with a checksum; never 0."""
     return (((checksum + 1) * _MIX) ^ (size * 0x2545F4914F6CDD1D)) & _MASK or 1
 
 
@@ -113,12 +120,25 @@ def digest(tensor: torch.Tensor) -> int:
         return _digest_sparse(tensor)
     size = tensor.nbytes
     if not size and tensor.is_cpu:
-        return _finish(0, 0)
+        return finish(0, 0)
     if _is_block(tensor) and (pointer := tensor.data_ptr()):
         if size <= SMALL:
-            return _finish(zlib.crc32(_bytes_at(pointer, size)), size)
+            return finish(zlib.crc32(_bytes_at(pointer, size)), size)
         if not pointer % 8 and not tensor.is_conj() and not tensor.is_neg():
             return _digest_block(pointer, size)
+    checksum = 0
+    parts = reduced(tensor, small_as_whole=not tensor.is_cpu)
+    if not tensor.is_cpu and len(parts) > 1:
+        parts = [torch.cat(parts)]  # a checksum goes on from one to the next: it is that of all, brought over at once
+    for part in parts:
+        checksum = zlib.crc32(_bytes(part), checksum)
+    return finish(checksum, size)
+
+
+def reduced(tensor: torch.Tensor, *, small_as_whole: bool) -> list[torch.Tensor]:
+    """The bytes that the hash of a strided tensor is the checksum of, where it lies: flat, of uint8, one part after
+    the other. Call under `quiet()`. With `small_as_whole` they are those of one block in the CPU's memory.
+    """
     tensor = in_whole_numbers(tensor)
     if tensor.is_conj() or tensor.is_neg() or not tensor.is_contiguous():
         tensor = tensor.resolve_conj().resolve_neg().contiguous()
@@ -127,8 +147,8 @@ def digest(tensor: torch.Tensor) -> int:
         data = data.clone()
     data = data.view(torch.uint8) if data.dtype is not torch.bool else data.to(torch.uint8)
     row = _COLUMNS * 8
-    whole = size // row
-    tail = size - whole * row
+    size = data.numel()
+    whole = 0 if size <= SMALL and small_as_whole else size // row
     parts = []
     if whole:
         rows = data[: whole * row].view(torch.int64).view(whole, _COLUMNS)
@@ -137,12 +157,8 @@ def digest(tensor: torch.Tensor) -> int:
             parts.append(rows[: blocks * _BLOCK_ROWS].view(blocks, _BLOCK_ROWS, _COLUMNS).sum(1).view(-1))
         if whole - blocks * _BLOCK_ROWS:
             parts.append(rows[blocks * _BLOCK_ROWS :].sum(0))
-    checksum = 0
-    for part in parts:
-        checksum = zlib.crc32(_bytes(part), checksum)
-    if tail:
-        checksum = zlib.crc32(_bytes(data[whole * row :]), checksum)
-    return _finish(checksum, size)
+    flat = [part.view(torch.uint8) for part in parts]
+    return [*flat, data[whole * row :]] if size > whole * row else flat
 
 
 def _digest_block(pointer: int, size: int) -> int:
@@ -171,7 +187,7 @@ def _digest_block(pointer: int, size: int) -> int:
         checksum = zlib.crc32(_bytes_at(sums.data_ptr(), row), checksum)
     if size % row:
         checksum = zlib.crc32(_bytes_at(pointer + whole * row, size % row), checksum)
-    return _finish(checksum, size)
+    return finish(checksum, size)
 
 
 def _bytes(part: torch.Tensor) -> bytes:
@@ -209,7 +225,7 @@ def look(tensor: torch.Tensor, finite: bool = False, state_known: int = 0) -> Lo
         return state_known or state(tensor, finite), digest(tensor), pointer, 0, b""
     if size <= SMALL:
         head = raw = _bytes_at(pointer, size)
-        hashed = _finish(zlib.crc32(raw), size)
+        hashed = finish(zlib.crc32(raw), size)
         sampled = raw if size <= _SAMPLE else raw[(size - _SAMPLE) // 2 :][:_SAMPLE]
     else:
         head = _bytes_at(pointer, 64)
@@ -298,7 +314,7 @@ def number(value: Any) -> float | None:
 
 def digest_nested(value: Any, depth: int = 6) -> int:
     """Content hash of a batch: containers are walked, tensors and arrays hashed, the rest by its text."""
-    return _finish(_walk(value, 0, depth), 0)
+    return finish(_walk(value, 0, depth), 0)
 
 
 def _walk(value: Any, checksum: int, depth: int) -> int:

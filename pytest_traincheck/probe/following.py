@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import digest as content
 from . import numerics
 from .context import Call, ThreadState, quiet, unobservable
+from .devices import number
 
 if TYPE_CHECKING:
     from .measures import Measures
@@ -46,7 +47,7 @@ class Following:
 
     def loss(self, state: ThreadState, call: Call, value: Any) -> bool:
         """Write the number that a backward pass starts from; false where it is none."""
-        found = content.number(value)
+        found = number(state, value)
         if found is not None:
             self._measures.take(state, LOSS, call, found)
         return found is not None

@@ -177,6 +177,7 @@ class Probe:
         if recorder is not None:
             with unseen(recorder, "ending"):
                 recorder.by_hand.finish()
+                recorder.write_waiting(recorder.threads)
                 recorder.measures.write_waiting(recorder.threads, ends=True)
                 if self.limit is not None:
                     self.limit.finished()

@@ -139,10 +139,29 @@ def _told_apart_by(rows: torch.Tensor) -> int:
 
 def sample(tensor: torch.Tensor) -> torch.Tensor | None:
     """A copy of at most `SAMPLE` evenly spaced elements, shape (n,), float64 on the CPU."""
+    return samples([tensor])[0]
+
+
+def samples(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+    """The same of many; another device is waited for once."""
+    found: list[torch.Tensor | None] = [_few(tensor) for tensor in tensors]
+    far: dict[torch.device, list[int]] = {}
+    for place, few in enumerate(found):
+        if few is not None and not few.is_cpu:
+            far.setdefault(few.device, []).append(place)
+    for places in far.values():
+        own = [item for place in places if (item := found[place]) is not None]
+        parts = torch.split(torch.cat(own).cpu(), [len(item) for item in own])
+        for place, part in zip(places, parts, strict=True):
+            found[place] = part
+    return found
+
+
+def _few(tensor: torch.Tensor) -> torch.Tensor | None:
     readable = _numbers(tensor)
     if readable is None or not readable.is_contiguous():
         return None
-    return readable.detach().view(-1)[:: stride(readable.numel(), SAMPLE)].to("cpu", torch.float64, copy=True)
+    return readable.detach().view(-1)[:: stride(readable.numel(), SAMPLE)].to(torch.float64, copy=True)
 
 
 def relative_change(before: torch.Tensor, after: torch.Tensor) -> float:

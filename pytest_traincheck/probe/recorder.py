@@ -34,6 +34,7 @@ from .context import (
 from .copies import Copies
 from .core import native
 from .core.short_ways import of as short_ways
+from .devices import Waiting, is_far
 from .evaluations import Evaluations
 from .limit import Limit
 from .measures import Measures
@@ -63,6 +64,8 @@ class Recorder:
         self.sources = SourceLines(self.symbols)
         self.modules = Modules(self.symbols, known, wrappers)
         self.backwards = Backwards(writer)
+        self.waiting = Waiting(writer)
+        """What calls have returned on other devices."""
         self.variables = Variables(self.symbols, self.modules, self.backwards)
         self.copies = Copies(self.variables, self.modules)
         self.optimizers = Optimizers(self.symbols, self.variables)
@@ -136,7 +139,9 @@ class Recorder:
         if value is not None:
             if not math.isfinite(value):
                 call.flags |= NONFINITE
-        elif call.flags & ENTRY and not self._finite(state, result, 2):
+        elif kind is torch.Tensor and key[1].numel() == 1 and self._waits_for(state, call, result):
+            pass
+        elif call.flags & ENTRY and not self._finite(state, call, result, 2):
             call.flags |= NONFINITE
         self.close(state, call, ret, 0, math.nan if value is None else value, clock)
 
@@ -163,7 +168,24 @@ class Recorder:
         call.flags |= RAISED
         self.close(state, call, 0, 0, math.nan)
 
-    def _finite(self, state: ThreadState, result: Any, depth: int) -> bool:
+    def _waits_for(self, state: ThreadState, call: Call, result: torch.Tensor) -> bool:
+        """Whether a call has returned one number that lies on another device: its row is completed later."""
+        readable = content.local(result) if result.dtype.is_floating_point and not unobservable() else None
+        if readable is None or not is_far(readable):
+            return False
+        with quiet(state):
+            if self.waiting.full:
+                self.waiting.write()
+            self.waiting.value(call.seq, readable)
+        return True
+
+    def write_waiting(self, state: ThreadState) -> None:
+        """Complete the rows of calls that have returned something on other devices, which are waited for."""
+        if self.waiting and not unobservable():
+            with quiet(state):
+                self.waiting.write()
+
+    def _finite(self, state: ThreadState, call: Call, result: Any, depth: int) -> bool:
         if issubclass(type(result), torch.Tensor):
             if unobservable():
                 return True
@@ -171,12 +193,17 @@ class Recorder:
             if readable is None or readable.layout is not torch.strided or content.surely_finite(readable):
                 return True
             with quiet(state):
-                return content.all_finite(readable)
+                if not is_far(readable):
+                    return content.all_finite(readable)
+                if self.waiting.full:
+                    self.waiting.write()
+                self.waiting.finite(call.seq, readable)
+                return True
         if not depth:
             return True
         named = pairs(result)
         items = (sequence(result) or ()) if named is None else [item for _, item in named]
-        return all(self._finite(state, item, depth - 1) for item in items)
+        return all(self._finite(state, call, item, depth - 1) for item in items)
 
     def drop_stale_step(self, state: ThreadState) -> None:
         """Close an optimizer step on top of the stack that was left by an exception: its hook never told us."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
 
+from . import devices, loose, numerics, walks
 from . import digest as content
-from . import loose, numerics, walks
 from .backwards import Backwards
 from .core import native
 from .modules import Modules, Root
@@ -72,6 +72,8 @@ class Variables:
         """Whether gradients are written with their norms."""
         self.unseen = False
         self.gradients_dirty = False
+        self._ahead: dict[int, devices.Seen] = {}
+        """What was looked at before its turn, by the `id` of the tensor."""
 
     # names
 
@@ -255,9 +257,8 @@ class Variables:
         """First look at whatever has not been seen: initial states, and numbers about them where `measure` is given."""
         self.unseen = False
         leaves: list[tuple[Var, torch.Tensor]] = []
-        for slot in self.slots():
-            if slot.var.state != content.UNSEEN or (tensor := slot.tensor()) is None:
-                continue
+        slots = [slot for slot in self.slots() if slot.var.state == content.UNSEEN]
+        for slot, tensor in self._each(slots, lambda: walks.held(slots)):
             self._look(slot.var, tensor, emit, full=True, finite=True)
             self._look_at_flag(slot, tensor, emit)
             if measure is not None and slot.var.kind == "parameter" and slot.var.first is None:
@@ -277,16 +278,17 @@ class Variables:
                 if var is not None:
                     var.forget()
         self.unseen = False
-        for slot in walks.again(self.slots(), emit):
-            if slot.var.state == content.UNSEEN and (tensor := slot.tensor()) is not None:
+        for slot, tensor in self._each(walks.again(self.slots(), emit), lambda: walks.held(self.slots())):
+            if slot.var.state == content.UNSEEN:
                 self._look(slot.var, tensor, emit, full=True, finite=True)
                 self._look_at_flag(slot, tensor, emit)
         self.look_at_gradients(emit, full=True)
 
     def look_at_values(self, emit: Emit, around: Around = walks.NOTHING) -> None:
         """Parameters, buffers and `requires_grad` of everything seen before, where something suggests a change."""
-        for slot in walks.values(self.slots(), walks.VALUES, emit, around=around):
-            if slot.var.state != content.UNSEEN and (tensor := slot.tensor()) is not None:
+        places = walks.values(self.slots(), walks.VALUES, emit, around=around, ahead=self._ahead)
+        for slot, tensor in self._each(places, lambda: walks.far(self.slots(), walks.VALUES)):
+            if slot.var.state != content.UNSEEN:
                 if not slot.var.looks_same(tensor):
                     self._look(slot.var, tensor, emit, full=True)
                 self._look_at_flag(slot, tensor, emit)
@@ -299,15 +301,34 @@ class Variables:
 
     def look_at(self, slots: Iterable[Slot], emit: Emit) -> None:
         """Some of them, as they are now."""
-        for slot in slots:
-            if (tensor := slot.tensor()) is not None:
-                self._look(slot.var, tensor, emit, full=True)
+        some = [*slots]
+        for slot, tensor in self._each(some, lambda: walks.held(some)):
+            self._look(slot.var, tensor, emit, full=True)
 
     def look_at_buffers(self, root: Root, emit: Emit, around: Around) -> None:
         """Buffers of one root."""
-        for slot in walks.values(root.slots, walks.BUFFERS, emit, around=around):
-            if slot.grad is None and (tensor := slot.tensor()) is not None:
+        places = walks.values(root.slots, walks.BUFFERS, emit, around=around, ahead=self._ahead)
+        for slot, tensor in self._each(places, lambda: walks.far(root.slots, walks.BUFFERS)):
+            if slot.grad is None:
                 self._look(slot.var, tensor, emit, full=True)
+
+    def _each(
+        self, places: Iterable[Slot], far: Callable[[], Iterable[torch.Tensor]]
+    ) -> Iterator[tuple[Slot, torch.Tensor]]:
+        """Places that hold a tensor, which are looked at in turn. When the first one comes that lies on another device,
+        what `far` returns is looked at ahead.
+        """
+        looked = False
+        try:
+            for slot in places:
+                if (tensor := slot.tensor()) is None:
+                    continue
+                if not looked and not tensor.is_cpu:
+                    looked = True
+                    self._ahead.update(devices.look_at_each(far()))
+                yield slot, tensor
+        finally:
+            self._ahead.clear()
 
     def _measure_initial(
         self,
@@ -330,7 +351,7 @@ class Variables:
                 measure("parameter.overwritten", number, 1.0)
         var.elements = numerics.sample(tensor)
         readable = content.local(tensor)
-        pointer = readable.data_ptr() if readable is not None and readable.is_cpu else 0
+        pointer = readable.data_ptr() if readable is not None and content.has_address(readable) else 0
         owner = self._owners.get(pointer)
         if owner is not None and owner[0].alive and owner[1].key != id(tensor):
             measure("parameter.shares", number, float(owner[1].id))
@@ -339,13 +360,11 @@ class Variables:
 
     def measure_updates(self, measure: Measure) -> None:
         """How far each parameter moved since this was last asked."""
-        for slot in self.slots():
-            before = slot.var.elements
-            if before is None or (tensor := slot.tensor()) is None:
-                continue
-            after = numerics.sample(tensor)
-            slot.var.elements = after
-            if after is not None and after.shape == before.shape:
+        held = [(slot, slot.tensor()) for slot in self.slots() if slot.var.elements is not None]
+        moved = [(slot, tensor) for slot, tensor in held if tensor is not None]
+        for (slot, _), after in zip(moved, numerics.samples([tensor for _, tensor in moved]), strict=True):
+            before, slot.var.elements = slot.var.elements, after
+            if before is not None and after is not None and after.shape == before.shape:
                 change = numerics.relative_change(before, after)
                 if 0 < change < math.inf:
                     measure("parameter.update", slot.var.id, change)
@@ -363,11 +382,8 @@ class Variables:
         """
         places: Iterable[Slot] = self.slots()
         if not self._suspicious:
-            places = walks.values(self.slots(), walks.STEP, emit, emit_outside, own, optimized)
-        for slot in places:
-            tensor = slot.tensor()
-            if tensor is None:
-                continue
+            places = walks.values(self.slots(), walks.STEP, emit, emit_outside, own, optimized, ahead=self._ahead)
+        for slot, tensor in self._each(places, lambda: walks.far(self.slots(), walks.STEP, own, optimized)):
             mine = id(tensor) in own
             full = mine or id(tensor) not in optimized
             self._look(slot.var, tensor, emit if mine else emit_outside, full, finite=self._suspicious)
@@ -434,17 +450,30 @@ class Variables:
     def _measure(self, present: list[Present], readables: list[torch.Tensor], emit: Emit) -> None:
         self._suspicious = False
         # Without them the numbers themselves are looked at, and the row has none.
-        norms = content.norms(readables) if self.with_norms else [math.nan] * len(present)
-        for place in walks.measured(present, norms, emit):
+        self._ahead.update(devices.look_at_each(readables, self.with_norms))
+        norms = self._norms(readables)
+        for place in walks.measured(present, norms, emit, self._ahead):
             var, grad, owner = present[place]
             # A norm underflows to 0, overflows to inf, or is missing: then look at the numbers themselves.
             telling = content.NONZERO if 0 < norms[place] < math.inf else 0
-            seen = content.look(readables[place], True, telling)
+            seen = self._seen(readables[place], True, telling)
             state, hashed = seen[:2]
             self._suspicious = self._suspicious or state == content.NONFINITE
             var.remember(grad, seen)
             if state != var.state or hashed != var.digest:
                 self._change(var, owner, state, hashed, norms[place], emit)
+        self._ahead.clear()
+
+    def _norms(self, gradients: Sequence[torch.Tensor]) -> list[float]:
+        if not self.with_norms:
+            return [math.nan] * len(gradients)
+        near = [gradient for gradient in gradients if id(gradient) not in self._ahead]
+        norms = iter(content.norms([*near]))
+        return [seen.norm if (seen := self._ahead.get(id(one))) is not None else next(norms) for one in gradients]
+
+    def _seen(self, readable: torch.Tensor, finite: bool, known: int = 0) -> content.Look:
+        ahead = self._ahead.get(id(readable))
+        return content.look(readable, finite, known) if ahead is None else ahead.look(finite, known)
 
     def _look(self, var: Var, tensor: torch.Tensor, emit: Emit, full: bool, finite: bool = False) -> None:
         if not full and var.looks_same(tensor):
@@ -457,7 +486,7 @@ class Variables:
             readable = content.local(tensor)
             if readable is None:
                 return
-            seen = content.look(readable, finite or var.state == content.NONFINITE)
+            seen = self._seen(readable, finite or var.state == content.NONFINITE)
             state, hashed = seen[:2]
             var.remember(tensor, seen)
         if state != var.state or hashed != var.digest:

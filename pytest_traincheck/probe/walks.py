@@ -7,21 +7,24 @@ in the order of the places.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from . import digest as content
 from .core import native
 
 if TYPE_CHECKING:
+    from .devices import Seen
     from .variable import Slot
 
 VALUES, BUFFERS, STEP = range(3)
 """What is looked at: values that seem to have changed; buffers; everything, after a step of an optimizer."""
 NOTHING: AbstractContextManager[Any] = nullcontext()
-_NOBODY: set[int] = set()
+NO_LOOKS: Mapping[int, Seen] = {}
+NOBODY: set[int] = set()
 
 
 def values(
@@ -29,21 +32,55 @@ def values(
     what: int,
     emit: Any,
     outside: Any = None,
-    own: set[int] = _NOBODY,
-    optimized: set[int] = _NOBODY,
+    own: set[int] = NOBODY,
+    optimized: set[int] = NOBODY,
     around: AbstractContextManager[Any] = NOTHING,
+    ahead: Mapping[int, Seen] = NO_LOOKS,
 ) -> Iterator[Slot]:
     """Places of parameters and buffers. `own` to `optimized` are those of `Variables.look_after_step`; `around` is
-    entered where any place is left.
+    entered where any place is left; `ahead` is what was found on other devices meanwhile.
     """
-    place = 0 if native is None else native.values(slots, 0, what, emit, outside, own, optimized)
+    place = 0 if native is None else native.values(slots, 0, what, emit, outside, own, optimized, ahead)
     if place < len(slots):
         with around:
             while place < len(slots):
                 yield slots[place]
                 place += 1
                 if native is not None:
-                    place = native.values(slots, place, what, emit, outside, own, optimized)
+                    place = native.values(slots, place, what, emit, outside, own, optimized, ahead)
+
+
+def far(slots: list[Slot], what: int, own: set[int] = NOBODY, optimized: set[int] = NOBODY) -> Iterable[torch.Tensor]:
+    """Tensors of other devices that a walk of `values` looks at, as `digest.local` returns them."""
+    if native is not None:
+        found = native.far(slots, what, own, optimized)
+        slots = [one for one in found if not isinstance(one, torch.Tensor)]
+        if not slots:
+            return found  # type: ignore[no-any-return]
+    else:
+        found = []
+    return [
+        *(one for one in found if isinstance(one, torch.Tensor)),
+        *held(slots, lambda slot, tensor: _is_wanted(slot, tensor, what, own, optimized)),
+    ]
+
+
+def _is_wanted(slot: Slot, tensor: torch.Tensor, what: int, own: set[int], optimized: set[int]) -> bool:
+    if what == BUFFERS:
+        return slot.grad is None
+    if what == STEP and (id(tensor) in own or id(tensor) not in optimized):
+        return True
+    return slot.var.state != content.UNSEEN and not slot.var.looks_same(tensor)
+
+
+def held(
+    slots: Iterable[Slot], wanted: Callable[[Slot, torch.Tensor], bool] = lambda *_: True
+) -> Iterator[torch.Tensor]:
+    """Tensors that places hold and that are `wanted`, as `digest.local` returns them."""
+    for slot in slots:
+        tensor = slot.tensor()
+        if tensor is not None and wanted(slot, tensor) and (readable := content.local(tensor)) is not None:
+            yield readable
 
 
 def again(slots: list[Slot], emit: Any) -> Iterator[Slot]:
@@ -76,12 +113,12 @@ def gradients(
         yield slots[place]
 
 
-def measured(present: list[Any], norms: Sequence[float], emit: Any) -> Iterator[int]:
-    """Which gradients of those with these norms are left to be looked at."""
+def measured(present: list[Any], norms: Sequence[float], emit: Any, ahead: Mapping[int, Seen]) -> Iterator[int]:
+    """Which gradients of those with these norms are left to be looked at; `ahead` as above."""
     if native is None:
         yield from range(len(present))
         return
-    place = native.measured(present, norms, 0, emit)
+    place = native.measured(present, norms, 0, emit, ahead)
     while place < len(present):
         yield place
-        place = native.measured(present, norms, place + 1, emit)
+        place = native.measured(present, norms, place + 1, emit, ahead)

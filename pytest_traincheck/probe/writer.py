@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 ROW = struct.Struct("<BBHIIIIIIIIIHBBIQd")
 SKETCH_ROW = struct.Struct("<IIIIIIQ6d")
+_HEAD, _FLAGS, _VALUE = struct.Struct("<BBHI"), struct.Struct("<B"), struct.Struct("<d")
+"""How a row begins, its flags, and the number that it ends in."""
 CALL, CHANGE, MEASURE = 1, 2, 3
+_NONFINITE = 8
+"""The flag of a call, as in `context`."""
 FORMAT = 1
 
 _pack, _SIZE = ROW.pack_into, ROW.size
@@ -138,6 +142,22 @@ class TraceWriter:
                 )  # fmt: skip
             else:
                 self._lost += 1
+
+    def complete(self, seq: int, value: float, finite: bool) -> None:
+        """Complete the row of the call that began at `seq`: its number, NaN for none, and whether what it returned is
+        finite.
+        """
+        with self._lock:
+            if self.closed:
+                return
+            for row in range(self._rows - 1, -1, -1):
+                kind, flags, _, begun = _HEAD.unpack_from(self._events.memory, row * _SIZE)
+                if begun == seq and kind == CALL:
+                    if not finite:
+                        _FLAGS.pack_into(self._events.memory, row * _SIZE + 1, flags | _NONFINITE)
+                    if value == value:
+                        _VALUE.pack_into(self._events.memory, row * _SIZE + _SIZE - _VALUE.size, value)
+                    return
 
     def sketch(self, clock: Iterator[int], call: int, slot: int, var: int, found: Sketch, faint: int) -> None:
         """Append a row to `sketches.bin` with the next number of `clock`."""

@@ -4,6 +4,7 @@ A program is a script that knows nothing of the probe. What it needs of the farm
 
 - `# farm: sample`: it belongs to the sample that every test run looks at.
 - `# farm: needs NAME...`: modules that must be importable; without them the program is skipped.
+- `# farm: cuda`: it trains on a GPU; where torch can use none the program is skipped.
 - `# farm: exits STATUS`: the exit status that it means to have; 0 where nothing is said.
 """
 
@@ -50,6 +51,7 @@ class Program:
     sample: bool = False
     needs: tuple[str, ...] = ()
     exits: int = 0
+    cuda: bool = False
 
     @property
     def name(self) -> str:
@@ -70,7 +72,7 @@ class Outcome:
 def read_program(path: Path) -> Program:
     """The program in a file; ValueError where it asks for something that the farm does not know."""
     said = {name: value.split() for name, value in DIRECTIVE.findall(path.read_text())}
-    unknown = said.keys() - {"sample", "needs", "exits"}
+    unknown = said.keys() - {"sample", "needs", "exits", "cuda"}
     if unknown:
         raise ValueError(f"{path} asks the farm for {sorted(unknown)}, which it does not know: see {__file__}")
     return Program(
@@ -78,6 +80,7 @@ def read_program(path: Path) -> Program:
         sample="sample" in said,
         needs=tuple(said.get("needs", ())),
         exits=int(said.get("exits", ["0"])[0]),
+        cuda="cuda" in said,
     )
 
 
@@ -91,6 +94,13 @@ def missing_module(program: Program) -> str | None:
     import importlib.util
 
     return next((name for name in program.needs if importlib.util.find_spec(name) is None), None)
+
+
+def has_gpu() -> bool:
+    """Whether torch can use a GPU here."""
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def run_program(path: Path, place: Path, trace_dir: Path | None) -> Outcome:
@@ -139,6 +149,7 @@ def _environment(place: Path, trace_dir: Path | None) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "MPLBACKEND": "agg",
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # without it nobody's sums on a GPU repeat themselves
     }
     if trace_dir is not None:
         environment["TRAINCHECK_TRACE_DIR"] = str(trace_dir)

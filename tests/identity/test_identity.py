@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from farm import Outcome, Program, differences, look_at, missing_module, read_programs, trace_faults
+from farm import Outcome, Program, differences, has_gpu, look_at, missing_module, read_programs, trace_faults
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -22,6 +22,8 @@ def test_program_is_the_same_under_the_probe(program: Program) -> None:
     missing = missing_module(program)
     if missing is not None:
         pytest.skip(f"{missing} is not installed")
+    if program.cuda and not has_gpu():
+        pytest.skip("torch can use no GPU here")
     # Sockets of worker processes lie below it, and their names may have 107 characters.
     with tempfile.TemporaryDirectory(prefix="farm-") as scratch:
         found = look_at(program, Path(scratch))

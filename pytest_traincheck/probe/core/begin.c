@@ -82,10 +82,20 @@ static int asked(PyObject *function)
     return found;
 }
 
+/* The dtype that autocast works in on a device: a new reference, NULL without an exception where it is off. */
+static PyObject *autocast_of(PyObject *device)
+{
+    PyObject *enabled = PyObject_CallFunctionObjArgs(torch.is_autocast, device, NULL), *dtype = NULL;
+    Py_XDECREF(enabled);
+    if (enabled == Py_True) dtype = PyObject_CallFunctionObjArgs(torch.autocast_dtype, device, NULL);
+    if (dtype == NULL) PyErr_Clear();
+    return dtype;
+}
+
 /* As `context_key`, then `Symbols.ctx`; -1 where the context is new. */
 static long long context(Core *core)
 {
-    PyObject *task, *key, *autocast = Py_None;
+    PyObject *task, *key, *autocast;
     int index, mixed = asked(torch.any_autocast), grad = asked(torch.grad_enabled), inference = asked(torch.inference);
     int backward;
     long long found;
@@ -100,19 +110,10 @@ static long long context(Core *core)
     PyErr_Clear();
     index = grad | inference << 1 | backward << 2;
     if (!mixed && core->plain_ctx[index]) return core->plain_ctx[index];
-    if (mixed) {
-        PyObject *enabled = PyObject_CallFunctionObjArgs(torch.is_autocast, torch.cpu, NULL);
-        if (enabled == NULL) PyErr_Clear();
-        Py_XDECREF(enabled);
-        if (enabled != Py_True) return -1;
-        autocast = PyObject_CallFunctionObjArgs(torch.autocast_dtype, torch.cpu, NULL);
-        if (autocast == NULL) {
-            PyErr_Clear();
-            return -1;
-        }
-    } else {
-        Py_INCREF(autocast);
-    }
+    autocast = mixed ? autocast_of(torch.cpu) : Py_None;
+    if (mixed && autocast == NULL && torch.capturing != NULL) autocast = autocast_of(torch.gpu);
+    if (autocast == NULL) return -1;
+    if (!mixed) Py_INCREF(autocast);
     key = PyTuple_Pack(5, autocast, grad ? Py_True : Py_False, inference ? Py_True : Py_False,
                        backward ? Py_True : Py_False, Py_False);
     Py_DECREF(autocast);

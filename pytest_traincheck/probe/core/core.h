@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 6
+#define INTERFACE 7
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -121,7 +121,7 @@ extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *VarType,
 /* Names of attributes, and what the core uses of torch; see `module.c`. */
 #define NAMES(each) \
     each(recorder) each(native) each(state) each(waits) each(wanted) each(early) each(dtype) each(shape) \
-    each(is_cpu) each(device) each(requires_grad) each(f_back) each(f_lasti) each(ref) each(wrapper) each(root) \
+    each(is_cpu) each(is_cuda) each(device) each(requires_grad) each(f_back) each(f_lasti) each(ref) each(wrapper) each(root) \
     each(api) each(mod) each(training) each(plainly_trained) each(__dict__) each(layout) each(nbytes) each(_version) \
     each(_parameters) each(_buffers) each(_modules) each(is_leaf) each(grad) each(is_nested) each(is_quantized) \
     each(__enter__) each(__exit__) each(threads) each(abandon) each(_pending) each(_empty) each(_roots) \
@@ -138,11 +138,11 @@ typedef struct {
     PyObject *Tensor, *Parameter, *Size, *no_kwargs, *compiling, *flag;
     PyObject *named[4];   /* torch.dtype, device, layout, memory_format */
     PyObject *any_autocast, *grad_enabled, *inference, *graph_task, *function_modes;
-    PyObject *is_autocast, *autocast_dtype, *cpu;
+    PyObject *is_autocast, *autocast_dtype, *cpu, *gpu;
     PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference; /* for looks */
     PyObject *guards[GUARDS], *set_grad, *profiling, *record_functions;
     PyObject *ordered, *storage_offset, *untyped_storage, *ref, *float32, *float64;
-    PyObject *transforming, *cuda, *started, *nothing;   /* the last: no arguments */
+    PyObject *transforming, *cuda, *started, *capturing, *sync_mode, *set_sync_mode, *nothing;   /* the last: no arguments */
 } Torch;
 extern Torch torch;
 
@@ -198,12 +198,20 @@ PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count
 PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t count);
 int all_same(PyObject *slots, int gradients);
 Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emit, Emit *outside, PyObject *own,
-                          PyObject *optimized);             /* these three: where it stopped, -1 with an exception */
+                          PyObject *optimized, PyObject *ahead); /* these three: where it stopped, -1 with an exception */
 Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
-                             PyObject *readables);
-Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit, int checked);
+                             PyObject *readables, int far);
+Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit, PyObject *ahead, int checked);
+int held(const Slot *slot, PyObject **tensor);
+int same_as_before(const Var *var, PyObject *tensor);
+int is_var(PyObject *object);
 PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count);
+
+/* far.c */
+int is_far(PyObject *tensor, long long known);
+int look_ahead(PyObject *ahead, PyObject *tensor, int finite, int known, Look *seen);
+PyObject *walk_far(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* guards.c */
 int add_guards(PyObject *module);

@@ -126,6 +126,7 @@ typedef struct {
     PyObject_HEAD
     ThreadState *state;
     PyObject *grad;
+    PyObject *sync_mode; /* what torch does where a device is waited for, if that is more than nothing */
     Py_ssize_t before;
     int profiled;
 } Quiet;
@@ -152,6 +153,26 @@ static int told(PyObject *function, PyObject *given)
     return done == NULL ? -1 : 0;
 }
 
+/* A program may have torch warn, or raise, where a device is waited for. */
+static int silence_waits(Quiet *self)
+{
+    PyObject *mode, *none;
+    int done;
+    if (torch.sync_mode == NULL || torch.set_sync_mode == NULL) return 0;
+    mode = PyObject_CallNoArgs(torch.sync_mode);
+    if (mode == NULL) return -1;
+    if (PyLong_AsLong(mode) == 0) {
+        Py_DECREF(mode);
+        return 0;
+    }
+    Py_XDECREF(self->sync_mode);
+    self->sync_mode = mode;
+    none = PyLong_FromLong(0);
+    done = none == NULL ? -1 : told(torch.set_sync_mode, none);
+    Py_XDECREF(none);
+    return done;
+}
+
 static PyObject *quiet_enter(Quiet *self, PyObject *nothing)
 {
     PyObject *profiled;
@@ -166,6 +187,7 @@ static PyObject *quiet_enter(Quiet *self, PyObject *nothing)
     self->profiled = profiled == Py_True;
     Py_DECREF(profiled);
     if (self->profiled && told(torch.record_functions, Py_False) < 0) return NULL;
+    if (silence_waits(self) < 0) return NULL;
     for (index = 0; index < GUARDS; index++) {
         PyObject *guard = entered(torch.guards[index]);
         if (guard == NULL || PyList_Append(self->state->guards, guard) < 0) {
@@ -194,6 +216,8 @@ static PyObject *quiet_exit(Quiet *self, PyObject *const *given, Py_ssize_t coun
         Py_XDECREF(done);
         if (done == NULL) return NULL;
     }
+    if (self->sync_mode != NULL && told(torch.set_sync_mode, self->sync_mode) < 0) return NULL;
+    Py_CLEAR(self->sync_mode);
     if (self->profiled && told(torch.record_functions, Py_True) < 0) return NULL;
     if (self->grad != NULL && told(torch.set_grad, self->grad) < 0) return NULL;
     self->state->busy = 0;
@@ -211,6 +235,7 @@ static int quiet_clear(Quiet *self)
 {
     Py_CLEAR(self->state);
     Py_CLEAR(self->grad);
+    Py_CLEAR(self->sync_mode);
     return 0;
 }
 

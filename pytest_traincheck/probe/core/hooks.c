@@ -250,7 +250,7 @@ static int leaves_as_before(Core *core, ThreadState *state, const Call *call, Py
         slots = attribute(root, name_slots);
         emit = emit_in(core, state, call);
         done = buffered > 0 && slots != NULL && PyList_CheckExact(slots) &&
-               look_at_values(slots, 0, BUFFERS, &emit, NULL, NULL, NULL) == PyList_Size(slots);
+               look_at_values(slots, 0, BUFFERS, &emit, NULL, NULL, NULL, NULL) == PyList_Size(slots);
         Py_XDECREF(slots);
     }
     Py_XDECREF(root);

@@ -95,7 +95,7 @@ static int add_block(PyObject **checksum, const unsigned char *bytes, Py_ssize_t
     return done && (size % row == 0 || add_bytes(checksum, bytes + whole * row, size % row));
 }
 
-/* As `digest._finish`. */
+/* As `digest.finish`. */
 static uint64_t finished(uint64_t checksum, uint64_t size)
 {
     uint64_t found = ((checksum + 1) * MIX) ^ (size * 0x2545F4914F6CDD1Du);
@@ -262,9 +262,13 @@ int unchanged(PyObject *tensor, long long version, long long pointer, long long 
         PyErr_Clear();
         return -1;
     }
-    if (!length || length != (size <= SAMPLE ? size : SAMPLE)) return -1;
+    if (length && length != (size <= SAMPLE ? size : SAMPLE)) return -1;
     now = number(PyObject_GetAttr(tensor, name__version));
     if (now < 0) return -1;
+    if (!length) { /* what cannot be read in place: its version and its address say all there is */
+        if (now != version) return 0;
+        return pointer > 0 && number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL)) == pointer ? 1 : -1;
+    }
     if (now != version || number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL)) != pointer) return 0;
     if (number(PyObject_GetAttr(tensor, name_nbytes)) != size || told(torch.is_contiguous, tensor) != 1) return 0;
     return !memcmp((const char *)(uintptr_t)pointer + (size <= SAMPLE ? 0 : (size - SAMPLE) / 2), bytes, (size_t)length);

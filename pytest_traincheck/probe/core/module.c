@@ -64,10 +64,15 @@ static int ask_torch(void)
     FIND(compiling, "torch.compiler", "__dict__");
     FIND(transforming, "torch", "_C._functorch.peek_interpreter_stack");
     FIND(cuda, "torch", "cuda.__dict__");
+    /* A torch for CPUs has none of these. */
+    if ((torch.capturing = found("torch", "_C._cuda_isCurrentStreamCapturing")) == NULL) PyErr_Clear();
+    if ((torch.sync_mode = found("torch", "_C._cuda_get_sync_debug_mode")) == NULL) PyErr_Clear();
+    if ((torch.set_sync_mode = found("torch", "_C._cuda_set_sync_debug_mode")) == NULL) PyErr_Clear();
     if ((torch.started = PyUnicode_InternFromString("_initialized")) == NULL) return -1;
     if ((torch.nothing = PyTuple_New(0)) == NULL) return -1;
     if ((torch.flag = PyUnicode_InternFromString("_is_compiling_flag")) == NULL) return -1;
     if ((torch.cpu = PyUnicode_InternFromString("cpu")) == NULL) return -1;
+    if ((torch.gpu = PyUnicode_InternFromString("cuda")) == NULL) return -1;
     if (PyDict_GetItemWithError(torch.compiling, torch.flag) == NULL) {
         PyErr_SetString(PyExc_ImportError, "torch says in another way whether it compiles");
         return -1;
@@ -98,6 +103,7 @@ static PyMethodDef methods[] = {
     {"look", look, METH_VARARGS, NULL},
     {"looks_same", (PyCFunction)(void (*)(void))looks_same, METH_FASTCALL, NULL},
     {"values", (PyCFunction)(void (*)(void))walk_values, METH_FASTCALL, NULL},
+    {"far", (PyCFunction)(void (*)(void))walk_far, METH_FASTCALL, NULL},
     {"gradients", (PyCFunction)(void (*)(void))walk_gradients, METH_FASTCALL, NULL},
     {"shape", shape_of, METH_O, NULL},
     {"call_key", (PyCFunction)(void (*)(void))call_key, METH_FASTCALL, NULL},

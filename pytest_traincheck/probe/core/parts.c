@@ -99,9 +99,9 @@ static int passed(Core *core, PyObject *slots, Emit *emit)
     Py_ssize_t all = PyList_Size(slots);
     int done = present != NULL && readables != NULL && may_read_gradients(core, 0) &&
                truth(core->variables, name_with_norms) == 0 && truth(core->optimizers, name_met) == 1 &&
-               look_at_gradients(slots, 0, 1, emit, present, readables) == all;
+               look_at_gradients(slots, 0, 1, emit, present, readables, 0) == all;
     if (done && PyList_Size(present))
-        done = look_at_present(present, NULL, 0, emit, 1) == PyList_Size(present) &&
+        done = look_at_present(present, NULL, 0, emit, NULL, 1) == PyList_Size(present) &&
                PyObject_SetAttr(core->variables, name__suspicious, Py_False) == 0;
     Py_XDECREF(present);
     Py_XDECREF(readables);
@@ -125,7 +125,7 @@ static int looked(Hook *self, Core *core, ThreadState *state, const Call *call)
         done = passed(core, slots, &emit);
     else
         done = may_read_gradients(core, 0) &&
-               look_at_gradients(slots, 0, 0, &emit, Py_None, Py_None) == PyList_Size(slots);
+               look_at_gradients(slots, 0, 0, &emit, Py_None, Py_None, 0) == PyList_Size(slots);
     Py_DECREF(slots);
     PyErr_Clear();
     return done;

@@ -266,6 +266,23 @@ static PyObject *rows_measure(Rows *self, PyObject *args)
     return written(write_moment(self, clock, &row));
 }
 
+/* `complete(seq, value, finite)`: as `TraceWriter.complete`. */
+static PyObject *rows_complete(Rows *self, PyObject *args)
+{
+    long long seq, row;
+    double value;
+    int finite;
+    if (!PyArg_ParseTuple(args, "Ldp", &seq, &value, &finite)) return NULL;
+    for (row = self->memory == NULL ? -1 : self->rows - 1; row >= 0; row--) {
+        Row *found = (Row *)(self->memory + row * SIZE);
+        if (found->kind != CALL || (long long)found->seq != seq) continue;
+        if (!finite) found->flags |= NONFINITE_RESULT;
+        if (value == value) found->value = value;
+        break;
+    }
+    Py_RETURN_NONE;
+}
+
 /* Let go of the file: from now on there is no room. */
 static PyObject *rows_close(Rows *self, PyObject *none)
 {
@@ -328,6 +345,7 @@ static PyMethodDef rows_methods[] = {
     {"call", (PyCFunction)rows_call, METH_VARARGS, NULL},
     {"change", (PyCFunction)rows_change, METH_VARARGS, NULL},
     {"measure", (PyCFunction)rows_measure, METH_VARARGS, NULL},
+    {"complete", (PyCFunction)rows_complete, METH_VARARGS, NULL},
     {"close", (PyCFunction)rows_close, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -24,6 +24,7 @@ class CoreWriter(TraceWriter):
         self.call = self.table.call  # type: ignore[method-assign]
         self.change = self.table.change  # type: ignore[method-assign]
         self.measure = self.table.measure  # type: ignore[method-assign]
+        self.complete = self.table.complete  # type: ignore[method-assign]
 
     @property
     def rows(self) -> int:

@@ -87,9 +87,15 @@ static int is_observable(void)
 {
     PyObject *stack = PyObject_CallNoArgs(torch.transforming);
     PyObject *started = PyDict_GetItemWithError(torch.cuda, torch.started);
+    int free = stack == Py_None && started == Py_False;
     Py_XDECREF(stack);
+    if (stack == Py_None && started == Py_True && torch.capturing != NULL) {
+        PyObject *capturing = PyObject_CallNoArgs(torch.capturing);
+        free = capturing == Py_False;
+        Py_XDECREF(capturing);
+    }
     PyErr_Clear();
-    return stack == Py_None && started == Py_False;
+    return free;
 }
 
 int is_steady(Core *core, ThreadState *state)

@@ -238,7 +238,7 @@ static int moved(Core *core, ThreadState *state, const Call *call, PyObject *opt
         Py_DECREF(every);
         every = own;
     }
-    done = done && look_at_values(slots, 0, STEP, &emit, NULL, own, every) == PyList_Size(slots);
+    done = done && look_at_values(slots, 0, STEP, &emit, NULL, own, every, NULL) == PyList_Size(slots);
     Py_XDECREF(every);
     Py_XDECREF(own);
     Py_XDECREF(groups);

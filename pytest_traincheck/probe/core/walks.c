@@ -8,13 +8,13 @@
 
 #define DRIFTS 16 /* as there */
 
-static int is_var(PyObject *object)
+int is_var(PyObject *object)
 {
     return PyObject_TypeCheck(object, VarType);
 }
 
 /* What a place holds now, a new reference: 1, 0 where it holds nothing, -1 where Python has to find out. As `Slot.tensor`. */
-static int held(const Slot *slot, PyObject **tensor)
+int held(const Slot *slot, PyObject **tensor)
 {
     PyObject *owner, *entries, *found;
     int parameter = slot->parameter;
@@ -57,7 +57,7 @@ static int flag_of(PyObject *tensor, PyObject *name)
 }
 
 /* As `Var.looks_same`; -1: Python has to find out. */
-static int same_as_before(const Var *var, PyObject *tensor)
+int same_as_before(const Var *var, PyObject *tensor)
 {
     if (var->another || var->key != (long long)(intptr_t)tensor || var->version < 0) return 0;
     return unchanged(tensor, var->version, var->pointer, var->size, var->sample);
@@ -92,13 +92,17 @@ static void remember(Var *var, PyObject *tensor, Look *seen)
 }
 
 /* As `Variables._look` without the question whether numbers are finite: DONE, MISSED, or -1 with an exception. */
-static int look_at(Var *var, PyObject *tensor, int drifts, Emit *emit)
+static int look_at(Var *var, PyObject *tensor, int drifts, Emit *emit, PyObject *ahead)
 {
     Look seen;
     int found;
-    if (var->state == NONFINITE || !readable(tensor, var->key == (long long)(intptr_t)tensor ? var->pointer : 0))
+    if (var->state == NONFINITE) return MISSED;
+    if (ahead != NULL && truth(tensor, name_is_cpu) == 0)
+        found = look_ahead(ahead, tensor, 0, 0, &seen);
+    else if (!readable(tensor, var->key == (long long)(intptr_t)tensor ? var->pointer : 0))
         return MISSED;
-    found = take_look(tensor, 0, 0, 0, &seen);
+    else
+        found = take_look(tensor, 0, 0, 0, &seen);
     if (found != DONE) return found;
     if (!may_write(var, seen.state, seen.digest, emit) || (drifts && seen.digest != var->settled)) {
         Py_DECREF(seen.sample);
@@ -123,7 +127,8 @@ static int look_at_first(Var *var, const Var *first, PyObject *tensor, Emit *emi
     return written(var, (int)first->state, first->digest, Py_NAN, emit);
 }
 
-static int value_of(Slot *slot, int what, Emit *emit, Emit *outside, PyObject *own, PyObject *optimized)
+static int value_of(Slot *slot, int what, Emit *emit, Emit *outside, PyObject *own, PyObject *optimized,
+                    PyObject *ahead)
 {
     PyObject *tensor;
     Var *var = (Var *)slot->var, *flag = (Var *)slot->flag;
@@ -167,7 +172,7 @@ static int value_of(Slot *slot, int what, Emit *emit, Emit *outside, PyObject *o
             goto settled;
         }
     }
-    found = look_at(var, tensor, drifts, mine ? emit : outside);
+    found = look_at(var, tensor, drifts, mine ? emit : outside, ahead);
 settled:
     if (found == DONE && what == STEP && slot->grad != Py_None && var->first == Py_None && holds) {
         PyObject *before = var->origin;
@@ -186,14 +191,14 @@ static Emit *emit_of(PyObject *object)
 }
 
 Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emit, Emit *outside, PyObject *own,
-                          PyObject *optimized)
+                          PyObject *optimized, PyObject *ahead)
 {
     Py_ssize_t length = PyList_Size(slots);
     int found = DONE;
     for (; index < length; index++) {
         PyObject *slot = PyList_GetItem(slots, index);
         if (!PyObject_TypeCheck(slot, SlotType)) break;
-        found = value_of((Slot *)slot, what, emit, outside, own, optimized);
+        found = value_of((Slot *)slot, what, emit, outside, own, optimized, ahead);
         if (found != DONE) break;
     }
     return found < 0 ? -1 : index;
@@ -204,24 +209,31 @@ static PyObject *place(Py_ssize_t index)
     return index < 0 ? NULL : PyLong_FromSsize_t(index);
 }
 
-/* `values(slots, start, what, emit, outside, own, optimized)`. Without `emit` it stops where something has changed. */
+/* What `devices.look_at_each` has found, where it has found anything. */
+static PyObject *ahead_of(PyObject *object)
+{
+    return PyDict_CheckExact(object) && PyDict_Size(object) ? object : NULL;
+}
+
+/* `values(slots, start, what, emit, outside, own, optimized, ahead)`. Without `emit` it stops where something has changed. */
 PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
     Py_ssize_t index;
     int what;
     (void)module;
-    if (count != 7 || !PyList_CheckExact(given[0])) {
-        PyErr_SetString(PyExc_TypeError, "values() takes a list of slots and six arguments more");
+    if (count != 8 || !PyList_CheckExact(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "values() takes a list of slots and seven arguments more");
         return NULL;
     }
     index = PyLong_AsSsize_t(given[1]);
     what = (int)PyLong_AsLong(given[2]);
     if (PyErr_Occurred()) return NULL;
-    return place(look_at_values(given[0], index, what, emit_of(given[3]), emit_of(given[4]), given[5], given[6]));
+    return place(look_at_values(given[0], index, what, emit_of(given[3]), emit_of(given[4]), given[5], given[6],
+                                ahead_of(given[7])));
 }
 
 /* As the first half of `Variables.look_at_gradients`, of one place. */
-static int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyObject *readables)
+static int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyObject *readables, int far)
 {
     PyObject *tensor, *gradient = NULL, *entry;
     Var *var = (Var *)slot->grad, *flag = (Var *)slot->flag;
@@ -263,7 +275,7 @@ static int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyOb
             goto done;
         }
     }
-    if (present == Py_None || !readable(gradient, 0)) goto done;
+    if (present == Py_None || !(readable(gradient, 0) || (far && is_far(gradient, 0)))) goto done;
     entry = PyTuple_Pack(3, (PyObject *)var, gradient, tensor);
     found = entry == NULL || PyList_Append(present, entry) < 0 || PyList_Append(readables, gradient) < 0 ? -1 : DONE;
     Py_XDECREF(entry);
@@ -324,14 +336,14 @@ PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count)
 }
 
 Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
-                             PyObject *readables)
+                             PyObject *readables, int far)
 {
     Py_ssize_t length = PyList_Size(slots);
     int found = DONE;
     for (; index < length; index++) {
         PyObject *slot = PyList_GetItem(slots, index);
         if (!PyObject_TypeCheck(slot, SlotType)) break;
-        found = gradient_of((Slot *)slot, full, emit, present, readables);
+        found = gradient_of((Slot *)slot, full, emit, present, readables, far);
         if (found != DONE) break;
     }
     return found < 0 ? -1 : index;
@@ -348,12 +360,12 @@ PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t co
     }
     index = PyLong_AsSsize_t(given[1]);
     if (PyErr_Occurred()) return NULL;
-    return place(look_at_gradients(given[0], index, given[2] == Py_True, emit_of(given[3]), given[4], given[5]));
+    return place(look_at_gradients(given[0], index, given[2] == Py_True, emit_of(given[3]), given[4], given[5], 1));
 }
 
 /* As `Variables._measure`, of gradients that are finite; without norms, or where one is nan, they are looked through.
  * `checked`: all were found by a walk, and none by Python, to which other layouts can be read as well. */
-Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit, int checked)
+Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit, PyObject *ahead, int checked)
 {
     Py_ssize_t length = PyList_Size(present);
     for (; index < length; index++) {
@@ -365,7 +377,15 @@ Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index,
         int found, telling = norm > 0 && norm < Py_HUGE_VAL;
         /* Without a norm that says so it is looked for what is not finite; Python does the rest where there is. */
         if (!telling && norm == norm) break;
-        found = take_look(gradient, 1, telling ? NONZERO : 0, checked, &seen);
+        if (ahead != NULL && truth(gradient, name_is_cpu) == 0) {
+            found = look_ahead(ahead, gradient, 1, telling ? NONZERO : 0, &seen);
+            if (found == DONE && seen.state == NONFINITE) { /* which is for Python to remember */
+                Py_DECREF(seen.sample);
+                break;
+            }
+        } else {
+            found = take_look(gradient, 1, telling ? NONZERO : 0, checked, &seen);
+        }
         if (found < 0) return -1;
         if (found != DONE) break;
         if (!may_write(var, seen.state, seen.digest, emit)) {
@@ -378,20 +398,20 @@ Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index,
     return index;
 }
 
-/* `measured(present, norms, start, emit)`. */
+/* `measured(present, norms, start, emit, ahead)`. */
 PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
     Py_ssize_t index;
     Emit *emit;
     (void)module;
-    if (count != 4 || !PyList_CheckExact(given[0]) || !PyList_CheckExact(given[1])) {
-        PyErr_SetString(PyExc_TypeError, "measured() takes gradients, their norms, where to begin, and what writes");
+    if (count != 5 || !PyList_CheckExact(given[0]) || !PyList_CheckExact(given[1])) {
+        PyErr_SetString(PyExc_TypeError, "measured() takes gradients, their norms, and three arguments more");
         return NULL;
     }
     index = PyLong_AsSsize_t(given[2]);
     if (PyErr_Occurred()) return NULL;
     emit = emit_of(given[3]);
-    return emit == NULL ? PyLong_FromSsize_t(index) : place(look_at_present(given[0], given[1], index, emit, 0));
+    return emit == NULL ? PyLong_FromSsize_t(index) : place(look_at_present(given[0], given[1], index, emit, ahead_of(given[4]), 0));
 }
 
 /* Whether it is sure that no value, or no gradient, seems to have changed. */
@@ -402,8 +422,8 @@ int all_same(PyObject *slots, int gradients)
     for (index = 0; found == DONE && index < length; index++) {
         PyObject *slot = PyList_GetItem(slots, index);
         if (!PyObject_TypeCheck(slot, SlotType)) return 0;
-        found = gradients ? gradient_of((Slot *)slot, 0, NULL, Py_None, Py_None)
-                          : value_of((Slot *)slot, VALUES, NULL, NULL, NULL, NULL);
+        found = gradients ? gradient_of((Slot *)slot, 0, NULL, Py_None, Py_None, 0)
+                          : value_of((Slot *)slot, VALUES, NULL, NULL, NULL, NULL, NULL);
     }
     return found == DONE;
 }

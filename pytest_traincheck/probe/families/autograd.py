@@ -8,7 +8,7 @@ import torch
 
 from ...looks import TERMS
 from ..context import Call, ThreadState, innermost, quiet, unobservable
-from ..digest import number
+from ..devices import number
 from ..graph import means, reached, terms, weights
 from ..theirs import is_theirs
 from ..walk import sequence
@@ -33,7 +33,7 @@ class Backward(Named):
 
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         if recorder.measures.wanted and args:
-            value = number(args[0])
+            value = number(state, args[0])
             if value is not None:
                 recorder.measures.take(state, "backward.root", call, value)
                 _look_behind(recorder, state, call, args[0])
@@ -65,7 +65,7 @@ class Grad(Named):
         outputs = args[0] if args else call.kwargs.get("outputs")
         if isinstance(outputs, (list, tuple)) and len(outputs) == 1:
             outputs = outputs[0]
-        value = number(outputs) if recorder.measures.wanted else None
+        value = number(state, outputs) if recorder.measures.wanted else None
         if value is not None:
             recorder.measures.take(state, "grad.root", call, value)
 

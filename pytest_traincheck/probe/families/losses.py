@@ -52,10 +52,11 @@ class Loss(TorchFunction):
             return
         take = recorder.measures.take
         take(state, f"loss.input={shaped_by(given)}", call)
-        if target.is_floating_point() or local(target) is None or not target.is_cpu:
+        if target.is_floating_point() or local(target) is None:
             return
         ignored = argument(args, call.kwargs, "ignore_index", _IGNORED)
         with quiet(state):
+            target = target.cpu()
             kept = int((target != ignored).sum())
             shift = _shift(target, ignored, recorder.measures.tokens)
         take(state, "loss.targets", call, float(target.numel()))
@@ -70,7 +71,6 @@ class Loss(TorchFunction):
             and isinstance(result, torch.Tensor)
             and result.numel() > 1
             and result.requires_grad
-            and result.is_cpu
             and local(result) is not None
             and not unobservable()
         ):
@@ -101,8 +101,9 @@ def _shift(target: torch.Tensor, ignored: int, tokens: tuple[Any, ...]) -> int |
     """How far ahead the targets run of a sequence that went into the model; `None` if they are not that sequence."""
     for ref in tokens:
         sequence = ref()
-        if sequence is None or not sequence.is_cpu:
+        if sequence is None:
             continue
+        sequence = sequence.cpu()
         batch, length = sequence.shape
         if not batch or target.numel() % batch or length < 4:
             continue

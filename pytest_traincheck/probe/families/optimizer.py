@@ -262,6 +262,7 @@ class _Steps:
                         recorder.variables.forget_samples()
                 elif recorder.measures.following.wanted:
                     recorder.measures.stepped(call.opt)
+                recorder.waiting.write()
             if recorder.sketches.wanted:
                 recorder.sketches.variables(state, call)
                 recorder.sketches.stepped(call.opt, own, every)

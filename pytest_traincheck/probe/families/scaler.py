@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..context import Call, ThreadState
-from ..digest import number
+from ..devices import number
 from .base import Named, observe
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class Scale(Named):
     trains = True
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
-        value = number(args[1]) if recorder.measures.wanted and len(args) > 1 else None
+        value = number(state, args[1]) if recorder.measures.wanted and len(args) > 1 else None
         if value is not None:
             recorder.measures.take(state, "scaler.unscaled", call, value)
 

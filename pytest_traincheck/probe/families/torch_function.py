@@ -50,8 +50,9 @@ class WithContent(TorchFunction):
         wanted = recorder.measures.wanted and MASKS_AND_INDICES not in recorder.measures.not_needed
         if wanted and isinstance(value, torch.Tensor) and not value.requires_grad:
             recorder.measures.content_of(state, f"content.{self._name}", call, value)
-            if not unobservable() and local(value) is not None and value.is_cpu:
+            if not unobservable() and local(value) is not None:
                 with quiet(state):
+                    value = value.cpu()
                     found = counting_from(value) if self._name == "input" else hides_the_future(value, self._name)
                 if found is not None:
                     recorder.measures.take(state, f"pattern.{self._name}", call, float(found))
