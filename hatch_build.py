@@ -51,7 +51,7 @@ def build(root: Path) -> str:
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch, TARGET)
         for compiler in compilers():
-            words = [*compiler, *FLAGS, *shared, f"-I{sysconfig.get_path('include')}", *sources, "-o", str(made)]
+            words = [*compiler, *FLAGS, *shared, f"-I{sysconfig.get_path('include')}", *sources, "-lm", "-o", str(made)]
             try:
                 subprocess.run(words, check=True, capture_output=True, text=True, timeout=300)
                 # A process that has the old one in memory keeps it.

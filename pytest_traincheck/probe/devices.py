@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 
 from . import digest as content
 from . import gpu
 from .context import ThreadState, quiet, unobservable
+from .gpu import Seen
 from .theirs import is_theirs
 from .writer import TraceWriter
 
@@ -40,37 +41,20 @@ def number(state: ThreadState, value: Any) -> float | None:
         return float(value.detach().item())
 
 
-class Seen(NamedTuple):
-    """What a tensor holds: its state (`NONFINITE` wherever a number is not finite), content hash, address, and L2 norm
-    (NaN where it was not asked for, and of whole numbers).
-    """
-
-    state: int
-    digest: int
-    pointer: int
-    norm: float
-
-    def look(self, finite: bool, known: int) -> content.Look:
-        """As `digest.look` returns it."""
-        state = content.NONZERO if self.state == content.NONFINITE and not finite else self.state
-        return known or state, self.digest, self.pointer, 0, b""
+def as_look(seen: Seen, finite: bool, known: int) -> content.Look:
+    """What was seen as `digest.look` returns it."""
+    state, hashed, pointer, _ = seen
+    if state == content.NONFINITE and not finite:
+        state = content.NONZERO
+    return known or state, hashed, pointer, 0, b""
 
 
 def look_at(tensors: Sequence[torch.Tensor], norms: bool = False) -> list[Seen]:
     """What tensors of one device hold, strided ones as `digest.local` returns them. Waits for the device once. Call
     under `quiet()`.
     """
-    if tensors[0].is_cuda and all(map(gpu.can_read, tensors)) and (found := gpu.look_at(tensors, norms)) is not None:
-        return [
-            Seen(
-                content.NONFINITE if not one.finite else content.NONZERO if one.nonzero else content.ZERO,
-                one.digest,
-                tensor.data_ptr(),
-                one.norm,
-            )
-            for tensor, one in zip(tensors, found, strict=True)
-        ]
-    return _by_operators(tensors, norms)
+    found = gpu.look_at(tensors, norms) if tensors[0].is_cuda else None
+    return _by_operators(tensors, norms) if found is None else found
 
 
 def _by_operators(tensors: Sequence[torch.Tensor], norms: bool) -> list[Seen]:
@@ -87,7 +71,7 @@ def _by_operators(tensors: Sequence[torch.Tensor], norms: bool) -> list[Seen]:
         most = largest.get(place, 0.0)
         state = content.NONFINITE if not math.isfinite(most) else content.NONZERO if most else content.ZERO
         hashed = content.finish(zlib.crc32(data[begin:end]), tensor.nbytes)
-        found.append(Seen(state, hashed, tensor.data_ptr(), lengths.get(place, math.nan)))
+        found.append((state, hashed, tensor.data_ptr(), lengths.get(place, math.nan)))
         begin = end
     return found
 
@@ -193,12 +177,13 @@ def _brought(numbers: Sequence[torch.Tensor]) -> list[float]:
     return values
 
 
-def look_at_each(
-    tensors: Iterable[torch.Tensor], norms: bool = False, together: Callable[..., list[Seen]] = look_at
-) -> dict[int, Seen]:
+def look_at_each(tensors: Iterable[torch.Tensor], norms: bool = False) -> dict[int, Seen]:
     """What tensors hold that lie on other devices, by their `id`. Waits for each device once. Call under `quiet()`."""
+    every = [*tensors]
+    if (found := gpu.looks(every, norms)) is not None:
+        return found
     groups: dict[torch.device, list[torch.Tensor]] = {}
-    for tensor in tensors:
+    for tensor in every:
         if is_far(tensor):
             groups.setdefault(tensor.device, []).append(tensor)
-    return {id(tensor): seen for own in groups.values() for tensor, seen in zip(own, together(own, norms), strict=True)}
+    return {id(tensor): seen for own in groups.values() for tensor, seen in zip(own, look_at(own, norms), strict=True)}

@@ -36,12 +36,12 @@ _COMMON = frozenset({
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
 })  # fmt: skip
 _SPARSE = frozenset({torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc})
-_SMALL_FLOATS = frozenset(
+SMALL_FLOATS = frozenset(
     getattr(torch, name)
     for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
     if hasattr(torch, name)
 )
-NUMBERS = _COMMON | _SMALL_FLOATS | {torch.uint16, torch.uint32, torch.uint64}
+NUMBERS = _COMMON | SMALL_FLOATS | {torch.uint16, torch.uint32, torch.uint64}
 """Dtypes whose elements can be turned into numbers of another dtype."""
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _SCALAR_FORMATS = {torch.float32: "<f", torch.float64: "<d", torch.float16: "<e"}
@@ -281,7 +281,7 @@ def all_finite(tensor: torch.Tensor) -> bool:
     if tensor.dtype.is_complex:
         tensor = torch.view_as_real(tensor.resolve_conj())
     if tensor.dtype not in _COMMON:
-        if tensor.dtype not in _SMALL_FLOATS:
+        if tensor.dtype not in SMALL_FLOATS:
             return True  # four bits have no room for an infinity
         tensor = tensor.to(torch.float32)
     # abs().sum() would overflow; the extremes carry every NaN and infinity.

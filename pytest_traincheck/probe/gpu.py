@@ -14,11 +14,11 @@ import math
 import threading
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 
 from . import digest as content
+from .core import native
 from .theirs import is_theirs
 
 _KINDS = {
@@ -29,9 +29,10 @@ _KINDS = {
     torch.float16: 3,
     torch.complex32: 3,
     torch.bfloat16: 4,
+    **dict.fromkeys((dtype for dtype in content.SMALL_FLOATS), -1),
 }
-"""How the kernel reads fractions; all else is bytes to it."""
-_INFINITE = (1 << 63, 0x7F800000, 0x7FF0000000000000, 0x7C00, 0x7F80)
+"""How the kernel reads fractions: -1 for those that it cannot. All else is bytes to it."""
+_INFINITE = ((1 << 64) - 1, 0x7F800000, 0x7FF0000000000000, 0x7C00, 0x7F80)
 """The least bits, without the sign, of what is not finite, by kind; bytes never are."""
 
 _ROW, _BLOCK = 512, 512 * 256
@@ -198,28 +199,33 @@ extern "C" __global__ void traincheck_look(const Entry *entries, int count, cons
 """
 
 
-class Numbers(NamedTuple):
-    """What is found of a tensor: its hash, whether all numbers are finite, whether one is not zero, and its L2 norm
-    where that was asked for.
+Seen = tuple[int, int, int, float]
+"""What a tensor holds: its state (`NONFINITE` wherever a number is not finite), content hash, address, and L2 norm (NaN
+where it was not asked for, and of whole numbers).
+"""
+
+
+def looks(tensors: list[torch.Tensor], norms: bool) -> dict[int, Seen] | None:
+    """Of those tensors that lie on a GPU, by their `id`. `None` where `look_at` has to do it, as where there is no
+    compiled core, or where they lie on several GPUs. Waits for the GPU once. Call under `quiet()`.
     """
-
-    digest: int
-    finite: bool
-    nonzero: bool
-    norm: float
-
-
-def can_read(tensor: torch.Tensor) -> bool:
-    """Whether the kernel knows what of the bytes of a tensor is a number that is not finite."""
-    return tensor.dtype in _KINDS or not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
-
-
-def look_at(tensors: Sequence[torch.Tensor], norms: bool) -> list[Numbers] | None:
-    """Of tensors of one GPU, in its order of work; `None` where this is to be asked of torch. Waits for the GPU once.
-    Call under `quiet()`.
-    """
-    kernel = _kernel_of(tensors[0].device)
+    told = None if native is None else native.gpu_entries(tensors, _KINDS)
+    if told is None:
+        return None
+    device, entries, count = told
+    if not count:
+        return {}
+    kernel = _kernel_of(device) if count < _MOST else None
     if kernel is None:
+        return None
+    found: dict[int, Seen] = native.gpu_found(tensors, entries, *kernel.run(entries, count, norms))
+    return found
+
+
+def look_at(tensors: Sequence[torch.Tensor], norms: bool) -> list[Seen] | None:
+    """Of tensors of one GPU; `None` where torch is to be asked. Waits for the GPU once. Call under `quiet()`."""
+    kernel = _kernel_of(tensors[0].device.index)
+    if kernel is None or not all(_KINDS.get(tensor.dtype, 0) >= 0 for tensor in tensors):
         return None
     blocks = [_block(tensor) for tensor in tensors]
     entries: list[int] = []
@@ -233,18 +239,25 @@ def look_at(tensors: Sequence[torch.Tensor], norms: bool) -> list[Numbers] | Non
     firsts.append(count)
     if count >= _MOST:
         return None
-    looks, squares = kernel.run(entries, count, norms) if count else ([], [])
-    results, place = [], 0
-    for number, tensor in enumerate(blocks):
-        if not tensor.nbytes:
-            results.append(Numbers(content.finish(0, 0), True, False, 0.0))
+    told = kernel.run(array("Q", entries).tobytes(), count, norms) if count else (b"", b"")
+    numbers, squares = array("Q", told[0]), array("d", told[1])
+    results: list[Seen] = []
+    place = 0
+    for number, (tensor, block) in enumerate(zip(tensors, blocks, strict=True)):
+        if not block.nbytes:
+            results.append((content.ZERO, content.finish(0, 0), tensor.data_ptr(), 0.0 if norms else math.nan))
             continue
-        checksum, largest = looks[place : place + 2]
+        checksum, largest = numbers[place : place + 2]
         place += 2
-        kind = _KINDS.get(tensor.dtype, 0)
-        norm = math.sqrt(sum(squares[firsts[number] : firsts[number + 1]])) if kind and norms else math.nan
-        finite = not kind or largest < _INFINITE[kind]
-        results.append(Numbers(content.finish(checksum, tensor.nbytes), finite, largest > 0, norm))
+        kind = _KINDS.get(block.dtype, 0)
+        state = content.ZERO if not largest else content.NONFINITE if largest >= _INFINITE[kind] else content.NONZERO
+        norm = math.nan
+        if kind and norms:
+            total = 0.0
+            for part in squares[firsts[number] : firsts[number + 1]]:
+                total += part  # `sum` does more than the core
+            norm = math.sqrt(total)
+        results.append((state, content.finish(checksum, block.nbytes), tensor.data_ptr(), norm))
     return results
 
 
@@ -265,7 +278,7 @@ class _Room:
     kept, so that nothing is allocated where nothing grows.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: int) -> None:
         self._device = device
         self.size = 0
         self.there = self.here = 0
@@ -286,12 +299,12 @@ class _Kernel:
     The driver is called itself: an operator of torch takes several times as long as what is done here.
     """
 
-    def __init__(self, device: torch.device, cubin: bytes) -> None:
+    def __init__(self, device: int, cubin: bytes) -> None:
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._device = device
         self._lock = threading.Lock()
         self._entries, self._found = _Room(device), _Room(device)
-        self._asked: list[int] = []
+        self._asked = b""
         self._function = ctypes.c_void_p()
         self._given = tuple(kind() for kind in (_P, ctypes.c_int, _P, _P, _P))
         self._places = (_P * len(self._given))(*map(ctypes.addressof, self._given))
@@ -302,28 +315,27 @@ class _Kernel:
             _done(self._driver.cuModuleGetFunction(ctypes.byref(self._function), module, b"traincheck_look"))
         self._given[2].value = self._powers.data_ptr()
 
-    def run(self, entries: list[int], count: int, norms: bool) -> tuple[list[int], list[float]]:
+    def run(self, entries: bytes, count: int, norms: bool) -> tuple[bytes, bytes]:
         """Look at what `entries` say, four numbers each, with so many blocks of threads: two numbers of each entry, and
-        with `norms` the sum of squares of each block.
+        with `norms` the sum of squares of each block. All numbers have 64 bits.
         """
-        if torch.cuda.current_device() == self._device.index:
+        if torch.cuda.current_device() == self._device:
             return self._run(entries, count, norms)
         with torch.cuda.device(self._device):
             return self._run(entries, count, norms)
 
-    def _run(self, entries: list[int], count: int, norms: bool) -> tuple[list[int], list[float]]:
-        call, filled = self._driver, len(entries) // 4
+    def _run(self, entries: bytes, count: int, norms: bool) -> tuple[bytes, bytes]:
+        call, filled = self._driver, len(entries) // 32
         stream = _P(torch.cuda.current_stream(self._device).cuda_stream)
         looks, squares = 16 * filled, 8 * count
         with self._lock:
             self._found.reserve(looks + squares)
             if entries != self._asked:
-                self._entries.reserve(8 * len(entries))
+                self._entries.reserve(len(entries))
                 # Nobody reads what is there: the look before this one has been waited for.
-                data = array("Q", entries)
-                ctypes.memmove(self._entries.here, data.buffer_info()[0], 8 * len(entries))
+                ctypes.memmove(self._entries.here, entries, len(entries))
                 there, here = _P(self._entries.there), _P(self._entries.here)
-                _done(call.cuMemcpyHtoDAsync_v2(there, here, _S(8 * len(entries)), stream))
+                _done(call.cuMemcpyHtoDAsync_v2(there, here, _S(len(entries)), stream))
                 self._asked = entries
             given, found = self._given, self._found
             given[0].value, given[1].value = self._entries.there, filled
@@ -334,15 +346,14 @@ class _Kernel:
             wanted = looks + squares if norms else looks
             _done(call.cuMemcpyDtoHAsync_v2(_P(found.here), _P(found.there), _S(wanted), stream))
             _done(call.cuStreamSynchronize(stream))
-            data_here = ctypes.string_at(found.here, wanted)
-        return array("Q", data_here[:looks]).tolist(), array("d", data_here[looks:]).tolist()
+            return ctypes.string_at(found.here, looks), ctypes.string_at(found.here + looks, wanted - looks)
 
 
 _P, _S = ctypes.c_void_p, ctypes.c_size_t
-_kernels: dict[torch.device, _Kernel | None] = {}
+_kernels: dict[int, _Kernel | None] = {}
 
 
-def _kernel_of(device: torch.device) -> _Kernel | None:
+def _kernel_of(device: int) -> _Kernel | None:
     if device not in _kernels:
         try:
             _kernels[device] = _Kernel(device, _compiled(device)) if torch.version.hip is None else None
@@ -358,7 +369,7 @@ def _done(status: int) -> None:
         raise RuntimeError(f"CUDA says {status}")
 
 
-def _compiled(device: torch.device) -> bytes:
+def _compiled(device: int) -> bytes:
     """The kernel as code of a GPU. Raises `OSError` where there is no compiler, `RuntimeError` where it fails."""
     major = str(torch.version.cuda).partition(".")[0]
     compiler = ctypes.CDLL(f"libnvrtc.so.{major}")

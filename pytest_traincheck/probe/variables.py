@@ -15,6 +15,7 @@ from . import devices, loose, numerics, walks
 from . import digest as content
 from .backwards import Backwards
 from .core import native
+from .gpu import Seen
 from .modules import Modules, Root
 from .storages import Remembered, remembered
 from .summary import dtype_name
@@ -72,7 +73,7 @@ class Variables:
         """Whether gradients are written with their norms."""
         self.unseen = False
         self.gradients_dirty = False
-        self._ahead: dict[int, devices.Seen] = {}
+        self._ahead: dict[int, Seen] = {}
         """What was looked at before its turn, by the `id` of the tensor."""
 
     # names
@@ -469,11 +470,11 @@ class Variables:
             return [math.nan] * len(gradients)
         near = [gradient for gradient in gradients if id(gradient) not in self._ahead]
         norms = iter(content.norms([*near]))
-        return [seen.norm if (seen := self._ahead.get(id(one))) is not None else next(norms) for one in gradients]
+        return [seen[3] if (seen := self._ahead.get(id(one))) is not None else next(norms) for one in gradients]
 
     def _seen(self, readable: torch.Tensor, finite: bool, known: int = 0) -> content.Look:
         ahead = self._ahead.get(id(readable))
-        return content.look(readable, finite, known) if ahead is None else ahead.look(finite, known)
+        return content.look(readable, finite, known) if ahead is None else devices.as_look(ahead, finite, known)
 
     def _look(self, var: Var, tensor: torch.Tensor, emit: Emit, full: bool, finite: bool = False) -> None:
         if not full and var.looks_same(tensor):

@@ -17,7 +17,7 @@ from . import digest as content
 from .core import native
 
 if TYPE_CHECKING:
-    from .devices import Seen
+    from .gpu import Seen
     from .variable import Slot
 
 VALUES, BUFFERS, STEP = range(3)

@@ -139,7 +139,7 @@ typedef struct {
     PyObject *named[4];   /* torch.dtype, device, layout, memory_format */
     PyObject *any_autocast, *grad_enabled, *inference, *graph_task, *function_modes;
     PyObject *is_autocast, *autocast_dtype, *cpu, *gpu;
-    PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference; /* for looks */
+    PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference, *get_device; /* for looks */
     PyObject *guards[GUARDS], *set_grad, *profiling, *record_functions;
     PyObject *ordered, *storage_offset, *untyped_storage, *ref, *float32, *float64;
     PyObject *transforming, *cuda, *started, *capturing, *sync_mode, *set_sync_mode, *nothing;   /* the last: no arguments */
@@ -209,8 +209,11 @@ PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count)
 PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* far.c */
+uint64_t finished(uint64_t checksum, uint64_t size);
 int is_far(PyObject *tensor, long long known);
 int look_ahead(PyObject *ahead, PyObject *tensor, int finite, int known, Look *seen);
+PyObject *gpu_entries(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *gpu_found(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *walk_far(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* guards.c */

@@ -49,6 +49,7 @@ static int ask_torch(void)
     FIND(is_conj, "torch", "Tensor.is_conj");
     FIND(is_neg, "torch", "Tensor.is_neg");
     FIND(is_inference, "torch", "Tensor.is_inference");
+    FIND(get_device, "torch", "Tensor.get_device");
     FIND(storage_offset, "torch", "Tensor.storage_offset");
     FIND(untyped_storage, "torch", "Tensor.untyped_storage");
     FIND(ref, "weakref", "ref");
@@ -104,6 +105,8 @@ static PyMethodDef methods[] = {
     {"looks_same", (PyCFunction)(void (*)(void))looks_same, METH_FASTCALL, NULL},
     {"values", (PyCFunction)(void (*)(void))walk_values, METH_FASTCALL, NULL},
     {"far", (PyCFunction)(void (*)(void))walk_far, METH_FASTCALL, NULL},
+    {"gpu_entries", (PyCFunction)(void (*)(void))gpu_entries, METH_FASTCALL, NULL},
+    {"gpu_found", (PyCFunction)(void (*)(void))gpu_found, METH_FASTCALL, NULL},
     {"gradients", (PyCFunction)(void (*)(void))walk_gradients, METH_FASTCALL, NULL},
     {"shape", shape_of, METH_O, NULL},
     {"call_key", (PyCFunction)(void (*)(void))call_key, METH_FASTCALL, NULL},
