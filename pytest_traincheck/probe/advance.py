@@ -1,10 +1,10 @@
 """How far the global random generators have moved: how many numbers were drawn, whichever functions drew them.
 
-All three of them are Mersenne twisters: 624 words of 32 bits and a place among them; when the last word is taken, all
-are made anew. Where the words are the same as before, the way between two states is the way between two places. Else a
-generator of our own goes on from the old words until it comes to the new ones, which takes a few milliseconds for a
-million numbers. A state that cannot be reached, as after a seed, or only in too many steps, is one of which nobody
-knows how many numbers are between.
+Those of torch (CPU), Python and numpy are Mersenne twisters: 624 words of 32 bits and a place among them; when the last
+word is taken, all are made anew. Where the words are the same as before, the way between two states is the way between
+two places. Else a generator of our own goes on from the old words until it comes to the new ones, which takes a few
+milliseconds for a million numbers. A state that cannot be reached, as after a seed, or only in too many steps, is one
+of which nobody knows how many numbers are between. Those of CUDA devices count by themselves, see `cuda_generators`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from array import array
 from typing import Any
 
 import torch
+
+from . import cuda_generators
 
 _WORDS = 624
 _SIZE = 5056
@@ -47,13 +49,13 @@ class Advance:
         self._last = _states()
 
     def look(self, names: tuple[str, ...] | None = None) -> dict[str, float]:
-        """Numbers of 32 bits drawn since the last look, by generator: NaN at the first, infinite where it cannot be
-        told.
+        """Numbers of 32 bits drawn since the last look, by generator, of `cuda` steps of its counters: NaN at the
+        first, infinite where it cannot be told.
         """
         found = {}
         for name, state in _states(names).items():
             before, self._last[name] = self._last.get(name), state
-            found[name] = self._set_aside.pop(name, 0.0) + self._between(before, state)
+            found[name] = self._set_aside.pop(name, 0.0) + self._between(name, before, state)
         return found
 
     def hold(self) -> None:
@@ -65,9 +67,11 @@ class Advance:
         """Count again."""
         self._last = _states()
 
-    def _between(self, before: tuple[Any, int] | None, now: tuple[Any, int]) -> float:
+    def _between(self, name: str, before: tuple[Any, int] | None, now: tuple[Any, int]) -> float:
         if before is None:
             return FIRST
+        if name == "cuda":
+            return cuda_generators.moved(before[0], now[0])
         blocks = 0 if _same(before[0], now[0]) else self._blocks(_words(before[0]), _words(now[0]))
         count = -1 if blocks is None else _WORDS * blocks + now[1] - before[1]
         return float(count) if count >= 0 else UNKNOWN
@@ -104,7 +108,7 @@ class Advance:
 
 
 def _states(names: tuple[str, ...] | None = None) -> dict[str, tuple[Any, int]]:
-    """The words of each global generator, in a form of its own, and the place among them."""
+    """The words of each global generator, in a form of its own, and the place among them; of `cuda` the states."""
     found: dict[str, tuple[Any, int]] = {}
     if names is None or "torch" in names:
         state = torch.default_generator.get_state()
@@ -119,6 +123,8 @@ def _states(names: tuple[str, ...] | None = None) -> dict[str, tuple[Any, int]]:
         kind, keys, place, *_ = theirs.get_state()
         if kind == "MT19937":
             found["numpy"] = keys.tobytes(), int(place)
+    if (names is None or "cuda" in names) and cuda_generators.initialised():
+        found["cuda"] = cuda_generators.states(), 0
     return found
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from . import cuda_generators
 from . import digest as content
 from .advance import Advance
 from .context import Call, ThreadState, quiet, unobservable
@@ -68,7 +69,7 @@ class Evaluations:
         self._calls_left -= 1
         known = self._calls_left >= 0
         with quiet(state):
-            found = self._advance.look() if known else {"torch": math.inf}
+            found = self._advance.look() if known else _nobody_knows()
         for name, count in found.items():
             if count or name == "torch":
                 self._recorder.measures.take(state, f"evaluated.{name}", call, count)
@@ -96,3 +97,7 @@ class Evaluations:
     def go_on(self) -> None:
         """Count again."""
         self._advance.go_on()
+
+
+def _nobody_knows() -> dict[str, float]:
+    return dict.fromkeys(("torch", "cuda") if cuda_generators.initialised() else ("torch",), math.inf)

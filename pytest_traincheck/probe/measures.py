@@ -244,8 +244,8 @@ class Measures:
         self.take(state, name, call, digest=hashed)
 
     def random_states(self, state: ThreadState, call: Call | None) -> None:
-        """Write hashes of the states of the global random generators of torch, numpy and Python, and what each has
-        drawn since the last time; and how many numbers were drawn from generators that functions were handed.
+        """Write hashes of the states of the global random generators, and what each has drawn since the last time; and
+        how many numbers were drawn from generators that functions were handed.
         """
         self.write_random_states(state, call, *self.look_at_random(state))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from . import cuda_generators
 from . import digest as content
 from .spacing import stride
 from .walk import pairs, sequence
@@ -251,23 +252,25 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor | None:
 # Random generators
 
 
-def torch_random_state() -> dict[str, int]:
-    """The hash of torch's global generator (CPU) alone, which is all that functions of torch draw from."""
-    return {"torch": _of_torch(torch.default_generator)}
-
-
-GENERATORS = frozenset({"torch", "python", "numpy"})
+GENERATORS = frozenset({"torch", "python", "numpy", "cuda"})
 """Names of the global generators."""
+OF_TORCH = frozenset({"torch", "cuda"})
+"""Those that functions of torch draw from."""
 
 
 def random_states(names: Collection[str] = GENERATORS) -> dict[str, int]:
-    """Hashes of these global generators: `torch` (CPU), `python`, and `numpy` if the process imported it."""
-    found = torch_random_state() if "torch" in names else {}
+    """Hashes of these global generators: `torch` (CPU), `python`, `numpy` if the process imported it, and `cuda` if it
+    uses CUDA and no graph is being captured.
+    """
+    found = {"torch": _of_torch(torch.default_generator)} if "torch" in names else {}
     if "python" in names:
         found["python"] = _of_python(random)
     numpy_random = sys.modules.get("numpy.random") if "numpy" in names else None
     if numpy_random is not None:
         found["numpy"] = _of_legacy_numpy(numpy_random)
+    on_devices = cuda_generators.digest() if "cuda" in names else 0
+    if on_devices:
+        found["cuda"] = on_devices
     return found
 
 
@@ -310,9 +313,11 @@ def _state_of(value: Any) -> int:
 
 
 def _of_torch(generator: torch.Generator) -> int:
-    if generator.device.type != "cpu":
-        return 0
-    return content.digest(generator.get_state())
+    kind = generator.device.type
+    if kind == "cuda":
+        state = cuda_generators.state_of(generator)
+        return 0 if state is None else cuda_generators.hashed([state])
+    return content.digest(generator.get_state()) if kind == "cpu" else 0
 
 
 def _of_python(generator: Any) -> int:

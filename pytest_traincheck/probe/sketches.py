@@ -364,7 +364,7 @@ class Sketches:
     def _look_at_random(self, call: Call | None, when: str = "rng") -> None:
         """Write the states that are new; `before`: they were so when the call began, `seed`: set aside."""
         function = call is not None and call.api.type == "function"
-        states = numerics.torch_random_state() if function else numerics.random_states()
+        states = numerics.random_states(numerics.OF_TORCH if function else numerics.GENERATORS)
         for name, hashed in states.items():
             if self._random.get(name) != hashed:
                 self._random[name] = hashed

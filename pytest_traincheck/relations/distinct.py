@@ -23,7 +23,7 @@ from pytest_traincheck.trace.stages import TRAIN
 INPUT: Final = "model.input"
 LOADED: Final = "loaded"
 REPEATED = "batch.repeated"
-Thing = Literal["model.input", "loaded", "rng.torch", "rng.numpy", "rng.python", "rng.dataset"]
+Thing = Literal["model.input", "loaded", "rng.torch", "rng.numpy", "rng.python", "rng.cuda", "rng.dataset"]
 STREAMS: tuple[Thing, ...] = (*STATES, "rng.dataset")
 _STEPWISE: tuple[Thing, ...] = (INPUT, LOADED, *STATES)
 _RANKWISE: tuple[Thing, ...] = (INPUT, *STATES)
@@ -34,6 +34,7 @@ THINGS: Mapping[Thing, str] = {
     "rng.torch": "torch's random state",
     "rng.numpy": "numpy's random state",
     "rng.python": "Python's random state",
+    "rng.cuda": "the GPU's random state",
     "rng.dataset": "the random generators of the dataset",
 }
 SUBJECTS: Mapping[Thing, str] = {
@@ -42,6 +43,7 @@ SUBJECTS: Mapping[Thing, str] = {
     "rng.torch": "torch.manual_seed",
     "rng.numpy": "numpy.random",
     "rng.python": "random",
+    "rng.cuda": "torch.cuda.manual_seed",
     "rng.dataset": "torch.utils.data.Dataset",
 }
 

@@ -39,7 +39,9 @@ from pytest_traincheck.relations.drawn_wording import (
     rule,
 )
 from pytest_traincheck.relations.draws import (
+    BY_KERNEL,
     GENERATORS,
+    OF_TORCH,
     Generator,
     by_evaluation,
     by_example,
@@ -58,6 +60,7 @@ SUBJECTS: Mapping[str, str] = {
     "torch": "torch.random",
     "numpy": "numpy.random",
     "python": "random",
+    "cuda": "torch.cuda.random",
     "handed": "torch.Generator",
 }
 RATES = 4
@@ -101,12 +104,13 @@ class Drawn:
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for generator in GENERATORS:
             yield self._hypothesis(DrawnByStep(generator), f"steps {generator}")
-            if generator != "torch":
+            if generator not in OF_TORCH:
                 yield self._hypothesis(DrawnAbout(generator), f"steps {generator}")
             yield self._hypothesis(DrawnAtAll(generator, "steps"), f"steps {generator}")
             yield self._hypothesis(DrawnByEvaluation(generator), f"evaluations {generator}")
-            for other in (DrawnByExample(generator), DrawnAtAll(generator, "examples")):
-                yield self._hypothesis(other, f"examples {generator}")
+            if generator != BY_KERNEL:
+                yield self._hypothesis(DrawnByExample(generator), f"examples {generator}")
+            yield self._hypothesis(DrawnAtAll(generator, "examples"), f"examples {generator}")
         yield self._hypothesis(DrawnBeside(), "beside torch")
         for process in run.processes:
             for api, calls in calls_that_draw(process).items():
@@ -212,7 +216,8 @@ def _fit_steps(claim: DrawnByStep, runs: Sequence[Run]) -> Numbers | None:
     found = _fit_counts(claim, runs)
     if found is None:
         return None
-    examples = _common([_examples_at_a_time(run) for run in runs])
+    # Whether anything is drawn does not depend on the size of a batch.
+    examples = _common([_examples_at_a_time(run) for run in runs]) if claim.generator != BY_KERNEL else {}
     where = _common([places_of(run) for run in runs]) if claim.generator == "torch" else {}
     return _numbers(dict(zip(found.names, found.low.tolist(), strict=True)) | examples | where)
 
@@ -232,7 +237,7 @@ def _fit_counts(claim: DrawnByStep | DrawnByEvaluation, runs: Sequence[Run]) -> 
     if not all(map(_one_training, runs)) or any(other != first for other in counted):
         return None
     found = {name: count for name, count in first.items() if math.isfinite(count)}
-    if not found or (claim.generator != "torch" and not any(found.values())):
+    if not found or (claim.generator not in OF_TORCH and not any(found.values())):
         return None  # much that has nothing to do with training draws from the others: names of files, for one
     if claim.generator == "torch":
         found[f"{_MADE_WITH}{_version(runs[0])}"] = 1.0

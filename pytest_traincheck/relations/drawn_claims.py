@@ -17,13 +17,14 @@ WORDS: Mapping[str, str] = {
     "torch": "torch's generator",
     "numpy": "numpy's generator",
     "python": "the generator of `random`",
+    "cuda": "the GPU's generator",
     "handed": "generators that functions are given",
 }
 
 
 @dataclass(frozen=True)
 class DrawnByStep(MeasuredClaim):
-    """Each of the first training steps draws so many numbers."""
+    """Each of the first training steps draws so many numbers, or of a GPU's any at all."""
 
     generator: Generator
     of: Literal["steps"] = field(default="steps", init=False)
@@ -31,7 +32,7 @@ class DrawnByStep(MeasuredClaim):
 
 @dataclass(frozen=True)
 class DrawnByEvaluation(MeasuredClaim):
-    """Calls of models without gradients draw so many numbers after the last step."""
+    """Calls of models without gradients draw so many numbers after the last step, or of a GPU's any at all."""
 
     generator: Generator
     of: Literal["evaluations"] = field(default="evaluations", init=False)

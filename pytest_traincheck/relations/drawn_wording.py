@@ -20,6 +20,7 @@ from pytest_traincheck.relations.drawn_claims import (
     key,
 )
 from pytest_traincheck.relations.drawn_places import elsewhere
+from pytest_traincheck.relations.draws import BY_KERNEL
 from pytest_traincheck.relations.given import largest_by_step
 from pytest_traincheck.relations.meaning import Deviation
 from pytest_traincheck.text import plural
@@ -31,6 +32,13 @@ def rule(claim: AnyClaim, when: str) -> str:
     who = WORDS[claim.generator]
     if isinstance(claim, DrawnInCalls):
         return f"`{claim.api}` draws random numbers in training{when}."
+    if isinstance(claim, (DrawnByStep, DrawnByEvaluation)) and claim.generator == BY_KERNEL:
+        doing = (
+            "Each of the first training steps draws"
+            if isinstance(claim, DrawnByStep)
+            else "Models that are called without gradients after the last step draw"
+        )
+        return f"{doing} random numbers from {who} where the golden runs did, and nowhere else{when}."
     if isinstance(claim, DrawnByStep):
         return f"Each of the first training steps draws as many numbers from {who} as in the golden runs{when}."
     if isinstance(claim, DrawnByEvaluation):
@@ -63,9 +71,10 @@ def of_step(claim: DrawnByStep, process: Process, step: int, seen: int) -> Findi
             known.title, known.golden, known.candidate, place=known.source, value=known.candidate, deviation=deviation
         )
     return Finding(
-        f"In the golden run step {step} drew {_count(wanted)} from {who}; in the candidate {seen or 'none'}.",
-        f"{_count(wanted)} drawn for the step",
-        f"{_count(seen)} drawn",
+        f"In the golden run step {step} drew {_worded(claim, wanted)} from {who}; in the candidate "
+        f"{_short(claim, seen)}.",
+        f"{_worded(claim, wanted)} drawn for the step",
+        f"{_worded(claim, seen)} drawn",
         value=str(seen),
         deviation=deviation,
     )
@@ -94,9 +103,9 @@ def of_evaluation(claim: DrawnByEvaluation, process: Process, row: int, seen: in
     wanted = int(claim.numbers.low[claim.numbers.position[key(process, step)]])
     return Finding(
         f"In the golden run models that were called without gradients after {plural(step, 'step')} drew "
-        f"{_count(wanted)} from {WORDS[claim.generator]}; in the candidate {seen or 'none'}.",
-        f"{_count(wanted)} drawn",
-        f"{_count(seen)} drawn",
+        f"{_worded(claim, wanted)} from {WORDS[claim.generator]}; in the candidate {_short(claim, seen)}.",
+        f"{_worded(claim, wanted)} drawn",
+        f"{_worded(claim, seen)} drawn",
         value=str(seen),
         deviation=Deviation.LACKING if not seen else Deviation.FEWER if seen < wanted else Deviation.DIFFERENT,
     )
@@ -104,6 +113,16 @@ def of_evaluation(claim: DrawnByEvaluation, process: Process, row: int, seen: in
 
 def _count(numbers: int) -> str:
     return "no random number" if not numbers else "1 random number" if numbers == 1 else f"{numbers} random numbers"
+
+
+def _worded(claim: DrawnByStep | DrawnByEvaluation, numbers: int) -> str:
+    """So many random numbers; of those that a GPU draws that there were any."""
+    return "random numbers" if numbers and claim.generator == BY_KERNEL else _count(numbers)
+
+
+def _short(claim: DrawnByStep | DrawnByEvaluation, numbers: int) -> str:
+    """The same, where it is known what is counted."""
+    return "none" if not numbers else "some" if claim.generator == BY_KERNEL else str(numbers)
 
 
 def of_examples(claim: DrawnByExample, broken: Sequence[str]) -> Finding:

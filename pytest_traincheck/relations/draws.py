@@ -13,9 +13,16 @@ from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.reader import read_sketches
 
-Generator = Literal["torch", "numpy", "python", "handed"]
-GENERATORS: tuple[Generator, ...] = ("torch", "numpy", "python", "handed")
+Generator = Literal["torch", "numpy", "python", "cuda", "handed"]
+GLOBAL: tuple[Generator, ...] = ("torch", "numpy", "python", "cuda")
+GENERATORS: tuple[Generator, ...] = (*GLOBAL, "handed")
 """The global ones, and those that functions are handed."""
+OF_TORCH: tuple[Generator, ...] = ("torch", "cuda")
+"""Those that functions of torch draw from."""
+BY_KERNEL: Generator = "cuda"
+"""The generator of which only whether it has moved says something. How far depends on the kernels that draw: one for
+twice as many numbers moves it half as far as two, and a fused one much farther.
+"""
 
 _NEXT_TO = 1
 """A function that has drawn is written right after the state that it left."""
@@ -38,7 +45,7 @@ class Draw:
 
 def by_step(process: Process, generator: Generator) -> dict[int, float]:
     """Numbers drawn for each complete training step: since the step before, or since the first forward pass. Those of
-    which nobody knows how many are infinite.
+    which nobody knows how many are infinite; 1 of any that are drawn by kernels.
     """
     rows = process.measures(f"rng.{generator}")
     found: dict[int, float] = {}
@@ -47,12 +54,18 @@ def by_step(process: Process, generator: Generator) -> dict[int, float]:
     for window, value in zip(process.window[rows].tolist(), process.events["value"][rows].tolist(), strict=True):
         if window < process.windows and not math.isnan(value):
             found[window] = found.get(window, 0.0) + value
-    return found
+    return _counted(found, generator)
+
+
+def _counted(found: dict[int, float], generator: Generator) -> dict[int, float]:
+    if generator != BY_KERNEL:
+        return found
+    return {window: min(count, 1.0) if math.isfinite(count) else count for window, count in found.items()}
 
 
 def by_evaluation(process: Process, generator: Generator) -> dict[int, float]:
     """Numbers drawn in calls of models without gradients behind the last step, by the number of steps. Those of which
-    nobody knows how many are infinite.
+    nobody knows how many are infinite; 1 of any that are drawn by kernels.
 
     Between two steps a teacher may be called for the next one, with the draws of a batch before it, and nobody can say
     where evaluation ends.
@@ -63,14 +76,14 @@ def by_evaluation(process: Process, generator: Generator) -> dict[int, float]:
     for window, value in zip(process.window[rows].tolist(), process.events["value"][rows].tolist(), strict=True):
         if window in found:
             found[window] += math.inf if math.isnan(value) else value
-    return found
+    return _counted(found, generator)
 
 
 def states_before_training(run: Run) -> tuple[int, ...]:
     """Hashes of the global generators before the first optimizer step: other ones with another seed."""
     found = []
     for process in run.processes:
-        for name in GENERATORS[:3]:
+        for name in GLOBAL:
             found += process.events["digest"][process.measures(f"rng.{name}")[:1]].tolist()
     return tuple(found)
 
@@ -91,8 +104,8 @@ def _rates(worker: Process, generator: Generator) -> list[float]:
 
 def calls_that_draw(process: Process) -> Mapping[str, list[tuple[int, bool]]]:
     """Of each function and module of a library that was called in training the calls that stand for a sketched step:
-    the first, and whether any of the step's draws from torch's generator itself. Steps of which that is not known are
-    left out.
+    the first, and whether any of the step's draws by itself from a generator of torch's. Steps of which that is not
+    known are left out.
     """
     return process.memo("calls that draw", lambda: _calls_that_draw(process))
 
@@ -102,7 +115,7 @@ def _calls_that_draw(process: Process) -> dict[str, list[tuple[int, bool]]]:
         return {}
     sketched = _sketched(process)
     drew: dict[int, bool] = {}
-    for _, draw in _draws(process):
+    for draw in (draw for generator in OF_TORCH for _, draw in _draws(process, generator)):
         drew[draw.row] = bool(draw.words) and drew.get(draw.row, True)
     rows = process.rows_of_type("module", "function")
     training = (process.stage[rows] == 1) & ((process.events["flags"][rows] & fmt.TRAINING) != 0)
@@ -140,7 +153,7 @@ def places(process: Process) -> Mapping[int, list[Draw]]:
 def _places(process: Process) -> dict[int, list[Draw]]:
     found: dict[int, list[Draw]] = {}
     begin = _begin(process)
-    for at, draw in _draws(process):
+    for at, draw in _draws(process, "torch"):
         window = int(np.searchsorted(process.step_ends, at, side="left"))
         if draw.words and at >= begin and window < process.windows:
             found.setdefault(window, []).append(draw)
@@ -159,14 +172,15 @@ def _begin(process: Process) -> float:
     return float(later.min()) if len(later) else math.inf
 
 
-def _draws(process: Process) -> Iterator[tuple[float, Draw]]:
+def _draws(process: Process, generator: Generator) -> Iterator[tuple[float, Draw]]:
+    before = f"before.{generator}"
     slots = [str(symbol.get("name", "")) for symbol in process.raw.symbols["slot"]]
     rows = read_sketches(process.raw)
-    wanted = {number for number, name in enumerate(slots) if name in ("rng.torch", "before.torch")}
+    wanted = {number for number, name in enumerate(slots) if name in (f"rng.{generator}", before)}
     for position in np.flatnonzero(np.isin(rows["slot"], list(wanted))).tolist()[1:]:
         row = rows[position]
         call, at = int(process.row_at([int(row["call"])])[0]), float(row["at"])
-        if slots[int(row["slot"])] == "before.torch" and call >= 0:
+        if slots[int(row["slot"])] == before and call >= 0:
             at = float(process.events["seq"][call]) - 0.5
             call = int(process.parent_row[call])
         function, elements = "", 0

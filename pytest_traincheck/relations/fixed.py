@@ -21,7 +21,7 @@ from pytest_traincheck.trace.labels import Ints
 from pytest_traincheck.trace.variables import Variables
 
 SUBJECT = "torch.nn.Parameter"
-INITIALISED, OVERWRITTEN, RANDOM = "parameter.initialised", "parameter.overwritten", "rng.torch"
+INITIALISED, OVERWRITTEN, RANDOM = "parameter.initialised", "parameter.overwritten", ("rng.torch", "rng.cuda")
 _PRECISION = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 _ROUNDING = 1e-6
 """How far two numbers of one precision are apart, relative to the root mean square, that were computed in two ways."""
@@ -64,7 +64,7 @@ class Fixed:
 
     def fit(self, claim: BeginsAlike, runs: Sequence[Run]) -> Numbers | None:
         """Size, mean and precision of what is the same in all runs; None where no two runs draw anything else."""
-        if len({_random(run) for run in runs}) < 2:
+        if not _drawn_otherwise(runs):
             return None
         known: dict[str, set[int]] = {}
         for run in runs:
@@ -103,10 +103,18 @@ class Fixed:
         )
 
 
-def _random(run: Run) -> int:
-    """The state of torch's generator before the first step: what tells runs with different seeds apart."""
+def _drawn_otherwise(runs: Sequence[Run]) -> bool:
+    """Whether some runs have other seeds: every generator that a parameter may be drawn from has other states. One that
+    all runs seed alike draws the same values in all of them.
+    """
+    states = [{_state(run, name) for run in runs} for name in RANDOM]
+    return any(len(found) > 1 for found in states) and all(len(found) > 1 or found == {0} for found in states)
+
+
+def _state(run: Run, name: str) -> int:
+    """The state of a generator before the first step: what tells runs with different seeds apart; 0 if nobody saw."""
     for process in run.processes:
-        rows = process.measures(RANDOM)
+        rows = process.measures(name)
         if len(rows):
             return int(process.events["digest"][rows[0]])
     return 0

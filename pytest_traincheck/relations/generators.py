@@ -9,8 +9,8 @@ import numpy as np
 from pytest_traincheck.trace import Process
 from pytest_traincheck.trace.reader import read_sketches
 
-State = Literal["rng.torch", "rng.numpy", "rng.python"]
-STATES: tuple[State, ...] = ("rng.torch", "rng.numpy", "rng.python")
+State = Literal["rng.torch", "rng.numpy", "rng.python", "rng.cuda"]
+STATES: tuple[State, ...] = ("rng.torch", "rng.numpy", "rng.python", "rng.cuda")
 """Measures of the state before an optimizer step, and slots of states that were new."""
 
 

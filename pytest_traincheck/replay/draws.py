@@ -61,7 +61,7 @@ def _drawn_as(golden: Computed, candidate: Computed, generator: str, until: Time
         last = _place(others, states[-1].digest, first) if state.digest == states[begin].digest else None
         if last is not None:
             since = states[-1].at, others[last].at
-            if generator != "torch" or not _drawn_again(golden, candidate, since, until):
+            if generator not in ("torch", "cuda") or not _drawn_again(golden, candidate, since, until):
                 return True
     return False
 

@@ -175,7 +175,7 @@ def _draw(side: Computed, state: State | None) -> tuple[str, int] | None:
 
 
 def _generator(name: str) -> str:
-    return {"torch": "torch", "numpy": "numpy", "python": "`random`"}.get(name, name)
+    return {"torch": "torch", "numpy": "numpy", "python": "`random`", "cuda": "the GPU"}.get(name, name)
 
 
 def _batches(calls: Calls, symptom: Compared) -> Iterator[_Cause]:

@@ -20,7 +20,7 @@ _INPUTS = ("model.input", "later.input")
 _LOSSES = ("backward.root", "later.loss")
 _WEIGHTS = ("loss.weight",)
 _RANDOM = ("rng.", "later.rng.")
-_GENERATORS = ("torch", "numpy", "python")
+_GENERATORS = ("torch", "numpy", "python", "cuda")
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ _WORKERS = f"{_DATA}#data-loading-randomness"
 _SAMPLER = f"{_DATA}#torch.utils.data.distributed.DistributedSampler"
 _STREAMS: dict[Thing, str] = {
     "rng.torch": "torch's generator", "rng.numpy": "numpy's generator", "rng.python": "Python's generator",
-    "rng.dataset": "the generators of the data set",
+    "rng.cuda": "the GPU's generator", "rng.dataset": "the generators of the data set",
 }  # fmt: skip
 
 

@@ -7,25 +7,30 @@ models of their own, of which one is saved.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, listed, variable_names
 from pytest_traincheck.relations.context import module_roots, trained_roots
 from pytest_traincheck.relations.distinct import INPUT, BetweenRanks, Distinct, Thing
-from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, table, transferable
+from pytest_traincheck.relations.laws.law import Law, Told, each_process, first_of, in_step, seen, table, transferable
 from pytest_traincheck.relations.laws.places import digests
 from pytest_traincheck.relations.laws.reason import Reason
 from pytest_traincheck.relations.meaning import Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Bools, Ints
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN
 from pytest_traincheck.trace.variables import Variables
 
 _DDP = "https://docs.pytorch.org/docs/stable/notes/ddp.html#internal-design"
 _SAMPLER = "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler"
 _LIBRARY = "torch-distributed"
+_OF_TORCH: Mapping[Thing, str] = {"rng.torch": "random state", "rng.cuda": "random state of their GPUs"}
+"""The generators that functions of torch draw from, in words."""
 
 
 class RanksSeeOtherData(Law):
@@ -75,13 +80,10 @@ class RanksDrawOtherNumbers(Law):
     place = Place.DATA
 
     def places(self, run: Run) -> Examples:
-        drawn = [process.events["value"][process.measures("rng.torch")] for process in run.processes]
-        if not any((numbers > 0).any() for numbers in drawn):
-            return EMPTY
-        return _between_replicas(run, "rng.torch")
+        return Examples.concatenate([_drawn(run, what) for what in _OF_TORCH])
 
     def told(self, run: Run, examples: Examples, broken: list[int]) -> Told:
-        return Told(f"All ranks have the same random state and draw the same numbers, first "
+        return Told(f"All ranks have the same {seen(examples, broken[0])} and draw the same numbers, first "
                     f"{in_step(run, examples, broken)}.", "the same random numbers on all ranks")  # fmt: skip
 
 
@@ -241,6 +243,15 @@ def _between_replicas(run: Run, what: Thing) -> Examples:
         if kept.any()
         else EMPTY
     )
+
+
+def _drawn(run: Run, what: Thing) -> Examples:
+    """The states of a generator that ranks have drawn from."""
+    counted = [process.events["value"][process.measures(what)] for process in run.processes]
+    if not any((numbers > 0).any() for numbers in counted):
+        return EMPTY
+    examples = _between_replicas(run, what)
+    return replace(examples, observed=Labels.constant(_OF_TORCH[what], len(examples)))
 
 
 def _staying(run: Run, peers: tuple[int, ...]) -> Examples:
