@@ -3,11 +3,11 @@
     python benchmarks/modes.py --peer DIR/bin/python     # an environment that `peer.py --make DIR` made
 
 Ten workloads of the kinds that TrainCheck's own benchmark has, half a millisecond to some hundred milliseconds a step,
-each a plain script of `workloads/`. A turn runs each mode once: without an observer; `collect`, which observes every
-step; `run --golden`, in check mode, which checks every step by every rule while the training goes on; `run --every 10`;
-and `run --every auto`. With `--peer`, turns of the other system follow: without an observer, `traincheck-collect` as it
-comes, and with the invariants that it inferred from ten steps (`--invariants`), on every step and on every tenth
-(`--sampling-interval`).
+each a plain script of `workloads/`; with `--device cuda` they train on a GPU, and one more of a GPU's size does. A turn
+runs each mode once: without an observer; `collect`, which observes every step; `run --golden`, in check mode, which
+checks every step by every rule while the training goes on; `run --every 10`; and `run --every auto`. With `--peer`,
+turns of the other system follow: without an observer, `traincheck-collect` as it comes, and with the invariants that it
+inferred from ten steps (`--invariants`), on every step and on every tenth (`--sampling-interval`).
 
 The time of a step is that of the second half of a run: wall seconds over optimizer steps, so that sampled steps count
 as often as they come and the first steps, which are always observed, do not. Ratios are medians over the turns.
@@ -71,6 +71,8 @@ WORKLOADS = (
     Workload("encoder", 120),
     Workload("vision", 40),
 )
+ON_GPUS = (Workload("gpt", 200),)
+"""What would take too long on a CPU."""
 
 
 class Ours:
@@ -230,12 +232,13 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for one run of the peer")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the ratios to FILE")
     arguments = parser.parse_args()
-    unknown = set(arguments.only or ()) - {workload.name for workload in WORKLOADS}
+    every = WORKLOADS if arguments.device == "cpu" else (*WORKLOADS, *ON_GPUS)
+    unknown = set(arguments.only or ()) - {workload.name for workload in every}
     if unknown:
-        parser.error(f"no workload {', '.join(sorted(unknown))}; there are {', '.join(w.name for w in WORKLOADS)}")
+        parser.error(f"no workload {', '.join(sorted(unknown))}; there are {', '.join(w.name for w in every)}")
     chosen = [
         replace(workload, device=arguments.device)
-        for workload in WORKLOADS
+        for workload in every
         if not arguments.only or workload.name in arguments.only
     ]
     systems: dict[str, Callable[[Workload, Path], Ours | Peer]] = {
