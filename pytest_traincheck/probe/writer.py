@@ -23,6 +23,8 @@ SKETCH_ROW = struct.Struct("<IIIIIIQ6d")
 _HEAD, _FLAGS, _VALUE = struct.Struct("<BBHI"), struct.Struct("<B"), struct.Struct("<d")
 """How a row begins, its flags, and the number that it ends in."""
 CALL, CHANGE, MEASURE = 1, 2, 3
+_NOTHING = b"\0"
+"""How room begins in which there is no row yet."""
 _NONFINITE = 8
 """The flag of a call, as in `context`."""
 FORMAT = 1
@@ -82,15 +84,19 @@ class TraceWriter:
     ) -> None:
         """Write the row of a call that ends now.
 
-        Drawing the number and writing the row are one step under the lock, so rows are in the order of `end`.
+        Drawing the number and writing the row are one step under the lock, so rows are in the order of `end`. A signal
+        handler may raise in between, or behind: then there is no row, or one that counts.
         """
         with self._lock:
             if (row := self._rows) < self._room or self._grow():
-                self._rows = row + 1
-                _pack(
-                    self._events.memory, row * _SIZE, CALL, flags, thread, call.seq, next(clock), call.parent,
-                    call.number, call.ctx, call.args, ret, call.src, call.mod, call.opt, 0, 0, 0, digest, value,
-                )  # fmt: skip
+                end = next(clock)
+                try:
+                    _pack(
+                        self._events.memory, row * _SIZE, CALL, flags, thread, call.seq, end, call.parent,
+                        call.number, call.ctx, call.args, ret, call.src, call.mod, call.opt, 0, 0, 0, digest, value,
+                    )  # fmt: skip
+                finally:
+                    self._rows = row + (self._events.memory[row * _SIZE] != _NOTHING)
             else:
                 self._lost += 1
 
@@ -110,12 +116,14 @@ class TraceWriter:
         """Write a change row with the next number of `clock`."""
         with self._lock:
             if (row := self._rows) < self._room or self._grow():
-                self._rows = row + 1
                 seq = next(clock)
-                _pack(
-                    self._events.memory, row * _SIZE, CHANGE, 0, thread, seq, seq, parent,
-                    subject, ctx, 0, 0, src, 0, 0, old, new, 0, digest, value,
-                )  # fmt: skip
+                try:
+                    _pack(
+                        self._events.memory, row * _SIZE, CHANGE, 0, thread, seq, seq, parent,
+                        subject, ctx, 0, 0, src, 0, 0, old, new, 0, digest, value,
+                    )  # fmt: skip
+                finally:
+                    self._rows = row + (self._events.memory[row * _SIZE] != _NOTHING)
             else:
                 self._lost += 1
 
@@ -134,12 +142,14 @@ class TraceWriter:
         about = (parent.seq, parent.ctx, parent.src, parent.mod) if parent is not None else (0, 0, 0, 0)
         with self._lock:
             if (row := self._rows) < self._room or self._grow():
-                self._rows = row + 1
                 seq = next(clock)
-                _pack(
-                    self._events.memory, row * _SIZE, MEASURE, 0, thread, seq, seq, about[0],
-                    subject, about[1], var, 0, about[2], about[3], opt, 0, 0, 0, digest, value,
-                )  # fmt: skip
+                try:
+                    _pack(
+                        self._events.memory, row * _SIZE, MEASURE, 0, thread, seq, seq, about[0],
+                        subject, about[1], var, 0, about[2], about[3], opt, 0, 0, 0, digest, value,
+                    )  # fmt: skip
+                finally:
+                    self._rows = row + (self._events.memory[row * _SIZE] != _NOTHING)
             else:
                 self._lost += 1
 

@@ -73,6 +73,23 @@ def test_a_timeout_while_the_file_grows_loses_no_row_and_leaves_no_descriptor(
     assert descriptors() == before
 
 
+@pytest.mark.usefixtures("guarded")
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_timeout_while_rows_are_written_leaves_no_room_between_them(kind: type[TraceWriter], tmp_path: Path) -> None:
+    """A reader takes room without a row for the end."""
+    writer, clock = kind(tmp_path), itertools.count(1)
+    for turn in range(300):
+        with suppress(Timeout):
+            signal.setitimer(signal.ITIMER_REAL, (5 + turn % 30) * 1e-6)
+            while True:
+                write(writer, clock)
+    rows = writer.rows
+    writer.close(finished=True)
+    written = (writer.directory / "events.bin").read_bytes()
+    assert len(written) == rows * ROW.size
+    assert not written[:: ROW.size].count(0)
+
+
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_file_that_another_one_has_replaced_is_left_alone_and_that_is_told_once(
     kind: type[TraceWriter], tmp_path: Path
