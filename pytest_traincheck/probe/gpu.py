@@ -35,8 +35,8 @@ _KINDS = {
 _INFINITE = ((1 << 64) - 1, 0x7F800000, 0x7FF0000000000000, 0x7C00, 0x7F80)
 """The least bits, without the sign, of what is not finite, by kind; bytes never are."""
 
-_ROW, _BLOCK = 512, 512 * 256
-"""Bytes of a row of columns, and of the rows that are summed up, as in `digest`."""
+_BLOCK = 512 * 256
+"""Bytes of the rows that are summed up, as in `digest`."""
 _THREADS = 256
 _MOST = 1 << 30
 """Blocks of threads of one launch."""
