@@ -51,7 +51,7 @@ missed:
 /* Whether no function mode of the user's would be asked about the attributes of a tensor. */
 int undisturbed(void)
 {
-    PyObject *count = PyObject_CallNoArgs(torch.function_modes);
+    PyObject *count = ask(&torch.function_modes);
     long modes = count == NULL ? -1 : PyLong_AsLong(count);
     Py_XDECREF(count);
     if (modes) PyErr_Clear();
@@ -73,15 +73,6 @@ PyObject *number_of(Core *core, PyObject *api)
     return found;
 }
 
-static int asked(PyObject *function)
-{
-    PyObject *answer = PyObject_CallNoArgs(function);
-    int found = answer == Py_True ? 1 : answer == Py_False ? 0 : -1;
-    if (answer == NULL) PyErr_Clear();
-    Py_XDECREF(answer);
-    return found;
-}
-
 /* The dtype that autocast works in on a device: a new reference, NULL without an exception where it is off. */
 static PyObject *autocast_of(PyObject *device)
 {
@@ -96,11 +87,11 @@ static PyObject *autocast_of(PyObject *device)
 static long long context(Core *core)
 {
     PyObject *task, *key, *autocast;
-    int index, mixed = asked(torch.any_autocast), grad = asked(torch.grad_enabled), inference = asked(torch.inference);
+    int index, mixed = asked(&torch.any_autocast), grad = asked(&torch.grad_enabled), inference = asked(&torch.inference);
     int backward;
     long long found;
     if (mixed < 0 || grad < 0 || inference < 0) return -1;
-    task = PyObject_CallNoArgs(torch.graph_task);
+    task = ask(&torch.graph_task);
     if (task == NULL) {
         PyErr_Clear();
         return -1;
@@ -250,18 +241,16 @@ Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyO
  * the number, where it is one. */
 int is_finite(PyObject *tensor, int single, double *value)
 {
-    int wide = is_wide(tensor);
-    long long size;
-    const void *bytes;
-    if (wide < 0 || !readable(tensor, 0) || is_negated(tensor)) return -1;
-    bytes = block_of(tensor, &size);
-    if (bytes == NULL || size > FINITE_MOST) return -1;
-    if (!single) return all_finite(bytes, size, wide);
+    Block block;
+    int wide;
+    if (!readable(tensor, 0, &block) || (wide = width_of(tensor, &block)) < 0 || is_negated(tensor)) return -1;
+    if (block.size > FINITE_MOST) return -1;
+    if (!single) return all_finite(block.bytes, block.size, wide);
     if (wide) {
-        memcpy(value, bytes, sizeof *value);
+        memcpy(value, block.bytes, sizeof *value);
     } else {
         float found;
-        memcpy(&found, bytes, sizeof found);
+        memcpy(&found, block.bytes, sizeof found);
         *value = found;
     }
     return *value - *value == 0;

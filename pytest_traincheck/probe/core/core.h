@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 7
+#define INTERFACE 8
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -83,6 +83,13 @@ typedef struct {
     PyObject *sample;
 } Look;
 
+/* Where a tensor's numbers lie in memory, and how wide they are: see `width_of`. */
+typedef struct {
+    const unsigned char *bytes;
+    long long size;
+    int wide;
+} Block;
+
 /* What was learnt of places in code. The code objects are held by `SourceLines`, which says when it lets go of them. */
 #define PLACES 1024
 typedef struct {
@@ -134,15 +141,21 @@ extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *VarType,
 NAMES(DECLARE)
 #undef DECLARE
 
+/* A function of torch's without arguments, and how it is called without Python's help, where it can be. */
+typedef struct {
+    PyObject *function, *self;
+    PyCFunction call;
+} Question;
+
 typedef struct {
     PyObject *Tensor, *Parameter, *Size, *no_kwargs, *compiling, *flag;
     PyObject *named[4];   /* torch.dtype, device, layout, memory_format */
-    PyObject *any_autocast, *grad_enabled, *inference, *graph_task, *function_modes;
+    Question any_autocast, grad_enabled, inference, graph_task, function_modes, profiling, transforming;
     PyObject *is_autocast, *autocast_dtype, *cpu, *gpu;
     PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference, *get_device; /* for looks */
-    PyObject *guards[GUARDS], *set_grad, *profiling, *record_functions;
+    PyObject *guards[GUARDS], *set_grad, *record_functions;
     PyObject *ordered, *storage_offset, *untyped_storage, *ref, *float32, *float64;
-    PyObject *transforming, *cuda, *started, *capturing, *sync_mode, *set_sync_mode, *nothing;   /* the last: no arguments */
+    PyObject *cuda, *started, *capturing, *sync_mode, *set_sync_mode, *nothing;   /* the last: no arguments */
 } Torch;
 extern Torch torch;
 
@@ -180,13 +193,38 @@ int write_change(Emit *emit, long long var, long long old, long long now, uint64
 /* fields.c */
 int add_fields(PyObject *module);
 
+/* reads.c */
+#define READS(each) \
+    each(is_cpu) each(is_cuda) each(shape) each(dtype) each(layout) each(requires_grad) each(is_leaf) each(grad) \
+    each(_version) each(nbytes)
+#define NUMBERED(name) READ_##name,
+enum { READS(NUMBERED) READINGS };
+#undef NUMBERED
+int add_readings(void);
+int is_plain(PyObject *tensor);
+PyObject *get(PyObject *tensor, int what);
+int says(PyObject *tensor, int what);
+int set_question(Question *question, PyObject *function);
+PyObject *ask(const Question *question);
+int asked(const Question *question);
+
+/* checksum.c */
+long long checksum(uint32_t before, const void *bytes, Py_ssize_t size);
+PyObject *checksum_of(PyObject *module, PyObject *given);
+
+/* blocks.c */
+void find_exchange(void);
+PyObject *use_exchange(PyObject *module, PyObject *wanted);
+int told(PyObject *method, PyObject *tensor);
+long long number(PyObject *value);
+int width_of(PyObject *tensor, Block *block);
+int block_of(PyObject *tensor, int checked, Block *block);
+int readable(PyObject *tensor, long long known, Block *block);
+
 /* looks.c */
-int readable(PyObject *tensor, long long known);
-int take_look(PyObject *tensor, int finite, int known, int checked, Look *seen);
+int take_look(PyObject *tensor, Block *block, int finite, int known, Look *seen);
 int all_finite(const void *bytes, long long size, int wide);
-int is_wide(PyObject *tensor);
 int is_negated(PyObject *tensor);
-const void *block_of(PyObject *tensor, long long *size);
 int unchanged(PyObject *tensor, long long version, long long pointer, long long size, PyObject *sample);
 PyObject *look(PyObject *module, PyObject *given);
 PyObject *looks_same(PyObject *module, PyObject *const *given, Py_ssize_t count);

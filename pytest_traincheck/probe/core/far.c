@@ -6,16 +6,6 @@
 
 #include <math.h>
 
-/* A number that a method of a tensor returns; -1 without an exception where there is none. */
-static long long told(PyObject *method, PyObject *tensor)
-{
-    PyObject *answer = PyObject_CallFunctionObjArgs(method, tensor, NULL);
-    long long found = answer == NULL ? -1 : PyLong_AsLongLong(answer);
-    Py_XDECREF(answer);
-    PyErr_Clear();
-    return found;
-}
-
 /* Whether all of a tensor lies in the memory of a GPU, in one block: as `digest.local` and `devices.is_far`. One that lies
  * at `known`, where it was looked at before, was asked for all that then. */
 int is_far(PyObject *tensor, long long known)
@@ -23,13 +13,13 @@ int is_far(PyObject *tensor, long long known)
     PyObject *kind = (PyObject *)Py_TYPE(tensor), *storage, *held, *size;
     long long pointer;
     int found;
-    if ((kind != torch.Tensor && kind != torch.Parameter) || truth(tensor, name_is_cuda) != 1) return 0;
-    pointer = told(torch.data_ptr, tensor);
+    if ((kind != torch.Tensor && kind != torch.Parameter) || says(tensor, READ_is_cuda) != 1) return 0;
+    pointer = number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL));
     if (pointer <= 0 || pointer == known) return pointer > 0;
     if (truth(tensor, name_is_nested) || truth(tensor, name_is_quantized)) return 0;
-    held = PyObject_GetAttr(tensor, name_layout);
+    held = get(tensor, READ_layout);
     Py_XDECREF(held);
-    if (held != torch.strided || told(torch.storage_offset, tensor)) {
+    if (held != torch.strided || number(PyObject_CallFunctionObjArgs(torch.storage_offset, tensor, NULL))) {
         PyErr_Clear();
         return 0;
     }
@@ -37,7 +27,7 @@ int is_far(PyObject *tensor, long long known)
     Py_XDECREF(held);
     storage = held == Py_True ? PyObject_CallFunctionObjArgs(torch.untyped_storage, tensor, NULL) : NULL;
     held = storage == NULL ? NULL : PyObject_CallMethodObjArgs(storage, name_nbytes, NULL);
-    size = held == NULL ? NULL : PyObject_GetAttr(tensor, name_nbytes);
+    size = held == NULL ? NULL : get(tensor, READ_nbytes);
     found = size != NULL && PyObject_RichCompareBool(held, size, Py_GE) == 1;
     Py_XDECREF(size);
     Py_XDECREF(held);
@@ -61,7 +51,7 @@ int look_ahead(PyObject *ahead, PyObject *tensor, int finite, int known, Look *s
     if (known) seen->state = known;
     else if (seen->state == NONFINITE && !finite) seen->state = NONZERO;
     inference = PyObject_CallFunctionObjArgs(torch.is_inference, tensor, NULL);
-    version = inference == Py_False ? PyObject_GetAttr(tensor, name__version) : NULL;
+    version = inference == Py_False ? get(tensor, READ__version) : NULL;
     seen->version = version == NULL ? -1 : PyLong_AsLongLong(version);
     if (PyErr_Occurred()) goto missed;
     seen->sample = PyBytes_FromStringAndSize(NULL, 0);
@@ -79,19 +69,10 @@ missed:
 #define BLOCK (512 * 256)
 #define WIDTH 4
 
-static int answers(PyObject *method, PyObject *tensor)
-{
-    PyObject *answer = PyObject_CallFunctionObjArgs(method, tensor, NULL);
-    int found = answer == Py_True ? 1 : answer == Py_False ? 0 : -1;
-    Py_XDECREF(answer);
-    PyErr_Clear();
-    return found;
-}
-
 /* How the kernel reads a tensor, as `gpu._KINDS`: -1 where it cannot. */
 static long long kind_of(PyObject *kinds, PyObject *tensor)
 {
-    PyObject *dtype = PyObject_GetAttr(tensor, name_dtype);
+    PyObject *dtype = get(tensor, READ_dtype);
     PyObject *kind = dtype == NULL ? NULL : PyDict_GetItemWithError(kinds, dtype);
     long long found = kind != NULL ? PyLong_AsLongLong(kind) : dtype == NULL ? -1 : 0;
     Py_XDECREF(dtype);
@@ -105,21 +86,21 @@ static long long size_of(PyObject *tensor, long long *pointer)
 {
     PyObject *layout, *size;
     long long found;
-    if (truth(tensor, name_is_cuda) != 1) return 0;
-    layout = PyObject_GetAttr(tensor, name_layout);
+    if (says(tensor, READ_is_cuda) != 1) return 0;
+    layout = get(tensor, READ_layout);
     Py_XDECREF(layout);
     if (layout != torch.strided) {
         PyErr_Clear();
         return 0;
     }
-    size = PyObject_GetAttr(tensor, name_nbytes);
+    size = get(tensor, READ_nbytes);
     found = size == NULL ? -1 : PyLong_AsLongLong(size);
     Py_XDECREF(size);
     PyErr_Clear();
     if (found <= 0) return found;
-    *pointer = told(torch.data_ptr, tensor);
+    *pointer = number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL));
     if (*pointer <= 0 || (found > SMALL && *pointer % 8)) return -1;
-    return answers(torch.is_contiguous, tensor) == 1 && !answers(torch.is_neg, tensor) && !answers(torch.is_conj, tensor)
+    return told(torch.is_contiguous, tensor) == 1 && !told(torch.is_neg, tensor) && !told(torch.is_conj, tensor)
                ? found : -1;
 }
 
@@ -141,7 +122,7 @@ PyObject *gpu_entries(PyObject *module, PyObject *const *given, Py_ssize_t count
         long long pointer = 0, size = size_of(tensor, &pointer), kind, place;
         if (size == 0) continue;
         kind = size < 0 ? -1 : kind_of(given[1], tensor);
-        place = told(torch.get_device, tensor);
+        place = number(PyObject_CallFunctionObjArgs(torch.get_device, tensor, NULL));
         if (kind < 0 || place < 0 || (device >= 0 && place != device)) {
             PyMem_Free(entries);
             Py_RETURN_NONE;

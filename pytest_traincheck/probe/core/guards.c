@@ -40,7 +40,7 @@ static PyObject *unseen_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->recorder = recorder;
     Py_INCREF(where);
     self->where = where;
-    self->grad = PyObject_CallNoArgs(torch.grad_enabled);
+    self->grad = ask(&torch.grad_enabled);
     if (self->grad == NULL) {
         Py_DECREF(self);
         return NULL;
@@ -146,7 +146,7 @@ static PyObject *quiet_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 }
 
 /* Calls a function with one argument. */
-static int told(PyObject *function, PyObject *given)
+static int tell(PyObject *function, PyObject *given)
 {
     PyObject *done = PyObject_CallFunctionObjArgs(function, given, NULL);
     Py_XDECREF(done);
@@ -168,7 +168,7 @@ static int silence_waits(Quiet *self)
     Py_XDECREF(self->sync_mode);
     self->sync_mode = mode;
     none = PyLong_FromLong(0);
-    done = none == NULL ? -1 : told(torch.set_sync_mode, none);
+    done = none == NULL ? -1 : tell(torch.set_sync_mode, none);
     Py_XDECREF(none);
     return done;
 }
@@ -180,13 +180,13 @@ static PyObject *quiet_enter(Quiet *self, PyObject *nothing)
     (void)nothing;
     self->state->busy = 1;
     Py_XDECREF(self->grad);
-    self->grad = PyObject_CallNoArgs(torch.grad_enabled);
-    if (self->grad == NULL || told(torch.set_grad, Py_False) < 0) return NULL;
-    profiled = PyObject_CallNoArgs(torch.profiling);
+    self->grad = ask(&torch.grad_enabled);
+    if (self->grad == NULL || tell(torch.set_grad, Py_False) < 0) return NULL;
+    profiled = ask(&torch.profiling);
     if (profiled == NULL) return NULL;
     self->profiled = profiled == Py_True;
     Py_DECREF(profiled);
-    if (self->profiled && told(torch.record_functions, Py_False) < 0) return NULL;
+    if (self->profiled && tell(torch.record_functions, Py_False) < 0) return NULL;
     if (silence_waits(self) < 0) return NULL;
     for (index = 0; index < GUARDS; index++) {
         PyObject *guard = entered(torch.guards[index]);
@@ -216,10 +216,10 @@ static PyObject *quiet_exit(Quiet *self, PyObject *const *given, Py_ssize_t coun
         Py_XDECREF(done);
         if (done == NULL) return NULL;
     }
-    if (self->sync_mode != NULL && told(torch.set_sync_mode, self->sync_mode) < 0) return NULL;
+    if (self->sync_mode != NULL && tell(torch.set_sync_mode, self->sync_mode) < 0) return NULL;
     Py_CLEAR(self->sync_mode);
-    if (self->profiled && told(torch.record_functions, Py_True) < 0) return NULL;
-    if (self->grad != NULL && told(torch.set_grad, self->grad) < 0) return NULL;
+    if (self->profiled && tell(torch.record_functions, Py_True) < 0) return NULL;
+    if (self->grad != NULL && tell(torch.set_grad, self->grad) < 0) return NULL;
     self->state->busy = 0;
     Py_RETURN_NONE;
 }

@@ -143,7 +143,7 @@ int is_training(PyObject *module, PyObject *info)
 /* Whether gradients are recorded; no, where that is not known. */
 static int records_gradients(void)
 {
-    PyObject *found = PyObject_CallNoArgs(torch.grad_enabled);
+    PyObject *found = ask(&torch.grad_enabled);
     Py_XDECREF(found);
     PyErr_Clear();
     return found == Py_True;

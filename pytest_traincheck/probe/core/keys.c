@@ -39,18 +39,18 @@ static int plain_sizes(PyObject *shape)
 static PyObject *key_of_tensor(PyObject *value)
 {
     PyObject *parts[4] = {NULL, NULL, NULL, NULL};
-    PyObject *place = PyObject_GetAttr(value, name_is_cpu);
+    PyObject *place = get(value, READ_is_cpu);
     int count = place == Py_True ? 3 : 4;
     if (place == NULL) return NULL;
     Py_DECREF(place);
-    parts[1] = PyObject_GetAttr(value, name_shape);
+    parts[1] = get(value, READ_shape);
     if (parts[1] == NULL) return NULL;
     if (!plain_sizes(parts[1])) {
         Py_DECREF(parts[1]);
         return NULL;
     }
-    parts[0] = PyObject_GetAttr(value, name_dtype);
-    parts[2] = PyObject_GetAttr(value, name_requires_grad);
+    parts[0] = get(value, READ_dtype);
+    parts[2] = get(value, READ_requires_grad);
     if (count == 4) parts[3] = PyObject_GetAttr(value, name_device);
     return tuple_of(count, parts);
 }

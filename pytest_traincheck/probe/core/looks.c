@@ -6,10 +6,6 @@
 
 #include "core.h"
 
-#ifndef PyBUF_READ
-#define PyBUF_READ 0x100        /* the limited API of 3.10 has what takes it, and not the name */
-#endif
-
 #define SMALL (16 * 1024)
 #define LARGE (4 * 1024 * 1024) /* from here on torch sums with all its threads, and lets other threads run */
 #define SAMPLE 1024
@@ -19,52 +15,12 @@
 #define MIX 0x9E3779B97F4A7C15u
 
 
-static int plain(PyObject *tensor)
+/* Adds some bytes to a checksum. */
+static int add_bytes(uint32_t *sum, const void *bytes, Py_ssize_t size)
 {
-    PyObject *kind = (PyObject *)Py_TYPE(tensor);
-    return kind == torch.Tensor || kind == torch.Parameter;
-}
-
-/* 1, 0, or -1 without an exception. */
-static int told(PyObject *method, PyObject *tensor)
-{
-    PyObject *answer = PyObject_CallFunctionObjArgs(method, tensor, NULL);
-    int found = answer == Py_True ? 1 : answer == Py_False ? 0 : -1;
-    if (answer == NULL) PyErr_Clear();
-    Py_XDECREF(answer);
-    return found;
-}
-
-/* A number; -1 without an exception where there is none. */
-static long long number(PyObject *value)
-{
-    long long found = value == NULL ? -1 : PyLong_AsLongLong(value);
-    if (PyErr_Occurred()) {
-        PyErr_Clear();
-        found = -1;
-    }
-    Py_XDECREF(value);
-    return found;
-}
-
-static int is_strided(PyObject *tensor)
-{
-    PyObject *layout = PyObject_GetAttr(tensor, name_layout);
-    int found = layout == torch.strided;
-    if (layout == NULL) PyErr_Clear();
-    Py_XDECREF(layout);
-    return found;
-}
-
-/* Checksums: those of `zlib.crc32`, which is asked, so that both cores have the same. */
-static int add_bytes(PyObject **checksum, const void *bytes, Py_ssize_t size)
-{
-    PyObject *view = PyMemoryView_FromMemory((char *)bytes, size, PyBUF_READ);
-    PyObject *next = view == NULL ? NULL : PyObject_CallFunctionObjArgs(torch.crc32, view, *checksum, NULL);
-    Py_XDECREF(view);
-    Py_XDECREF(*checksum);
-    *checksum = next;
-    return next != NULL;
+    long long found = checksum(*sum, bytes, size);
+    *sum = (uint32_t)found;
+    return found >= 0;
 }
 
 /* Sums of 64 columns over some rows of 64-bit integers, wrapping. */
@@ -76,7 +32,7 @@ static void sum_rows(const uint64_t *rows, Py_ssize_t count, uint64_t *sums)
         for (column = 0; column < COLUMNS; column++) sums[column] += rows[column];
 }
 
-static int add_block(PyObject **checksum, const unsigned char *bytes, Py_ssize_t size)
+static int add_block(uint32_t *sum, const unsigned char *bytes, Py_ssize_t size)
 {
     const Py_ssize_t row = COLUMNS * sizeof(uint64_t);
     const uint64_t *rows = (const uint64_t *)bytes;
@@ -85,14 +41,14 @@ static int add_block(PyObject **checksum, const unsigned char *bytes, Py_ssize_t
     int done = sums != NULL;
     if (done && blocks) {
         for (index = 0; index < blocks; index++) sum_rows(rows + index * BLOCK * COLUMNS, BLOCK, sums + index * COLUMNS);
-        done = add_bytes(checksum, sums, blocks * row);
+        done = add_bytes(sum, sums, blocks * row);
     }
     if (done && rest) {
         sum_rows(rows + blocks * BLOCK * COLUMNS, rest, sums);
-        done = add_bytes(checksum, sums, row);
+        done = add_bytes(sum, sums, row);
     }
     PyMem_Free(sums);
-    return done && (size % row == 0 || add_bytes(checksum, bytes + whole * row, size % row));
+    return done && (size % row == 0 || add_bytes(sum, bytes + whole * row, size % row));
 }
 
 /* As `digest.finish`. */
@@ -119,38 +75,10 @@ static int any_byte(const unsigned char *bytes, long long size)
     return 0;
 }
 
-/* Whether a tensor is one block of memory on the CPU that can be read: as `digest.local` and `_is_block`. One that lies at
- * `known`, where it was looked at before, was asked for all that then. */
-int readable(PyObject *tensor, long long known)
-{
-    PyObject *storage;
-    long long held;
-    if (!plain(tensor) || truth(tensor, name_is_cpu) != 1) return 0;
-    if (known > 0) return number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL)) == known;
-    /* What a transform has wrapped has no address. */
-    if (number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL)) <= 0) return 0;
-    if (truth(tensor, name_is_nested) || truth(tensor, name_is_quantized) || !is_strided(tensor)) return 0;
-    if (number(PyObject_CallFunctionObjArgs(torch.storage_offset, tensor, NULL))) return 0;
-    if (told(torch.is_contiguous, tensor) != 1) return 0;
-    storage = PyObject_CallFunctionObjArgs(torch.untyped_storage, tensor, NULL);
-    held = storage == NULL ? -1 : number(PyObject_CallMethodObjArgs(storage, name_nbytes, NULL));
-    PyErr_Clear();
-    Py_XDECREF(storage);
-    return held >= 0 && held >= number(PyObject_GetAttr(tensor, name_nbytes));
-}
-
 /* Whether the numbers may be others than those in memory. */
 int is_negated(PyObject *tensor)
 {
     return told(torch.is_neg, tensor) != 0;
-}
-
-/* Where a readable tensor lies, and how many bytes; NULL without an exception where it has none. */
-const void *block_of(PyObject *tensor, long long *size)
-{
-    long long pointer = number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL));
-    *size = number(PyObject_GetAttr(tensor, name_nbytes));
-    return pointer > 0 && *size > 0 ? (const void *)(uintptr_t)pointer : NULL;
 }
 
 /* Whether all numbers of one of two kinds are finite. */
@@ -167,16 +95,6 @@ int all_finite(const void *bytes, long long size, int wide)
     return !bad;
 }
 
-/* Which of the two kinds the numbers are of: 0 narrow, 1 wide, -1 another. */
-int is_wide(PyObject *tensor)
-{
-    PyObject *dtype = PyObject_GetAttr(tensor, name_dtype);
-    int found = dtype == torch.float32 ? 0 : dtype == torch.float64 ? 1 : -1;
-    if (dtype == NULL) PyErr_Clear();
-    Py_XDECREF(dtype);
-    return found;
-}
-
 /* Whether any number differs from zero, of which there are two. Its first bytes say nothing, and not all are zero. */
 static int any_number(const void *bytes, long long size, int wide)
 {
@@ -191,48 +109,32 @@ static int any_number(const void *bytes, long long size, int wide)
     return found;
 }
 
-/* A look, with a new reference to a sample: DONE, MISSED, or -1 with an exception. With `finite` numbers are looked through
- * unless their state is `known`. `checked`: the tensor is known to be readable. */
-int take_look(PyObject *tensor, int finite, int known, int checked, Look *seen)
+/* A look at a block, with a new reference to a sample: DONE, MISSED, or -1 with an exception. With `finite` numbers are
+ * looked through unless their state is `known`. */
+int take_look(PyObject *tensor, Block *block, int finite, int known, Look *seen)
 {
-    PyObject *checksum;
-    long long size, pointer;
-    const unsigned char *bytes;
-    unsigned long long hashed;
-    int inference, wide = -2;
-    if (!checked && (!plain(tensor) || truth(tensor, name_is_cpu) != 1 || !is_strided(tensor) ||
-                     told(torch.is_contiguous, tensor) != 1))
-        return MISSED;
-    size = number(PyObject_GetAttr(tensor, name_nbytes));
-    if (size <= 0 || size > LARGE) return MISSED;
-    pointer = number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL));
-    if (pointer <= 0) return MISSED;
-    inference = told(torch.is_inference, tensor);
-    seen->version = inference == 0 ? number(PyObject_GetAttr(tensor, name__version)) : -1;
-    bytes = (const unsigned char *)(uintptr_t)pointer;
-    if (size > SMALL && (pointer % 8 || told(torch.is_conj, tensor))) return MISSED;
+    const unsigned char *bytes = block->bytes;
+    long long size = block->size;
+    uint32_t sum = 0;
+    int wide = -2;
+    if (size > LARGE) return MISSED;
+    seen->version = number(get(tensor, READ__version)); /* one that was made in inference mode has none */
+    if (size > SMALL && ((uintptr_t)bytes % 8 || told(torch.is_conj, tensor))) return MISSED;
     if ((size > SMALL || (finite && !known)) && told(torch.is_neg, tensor)) return MISSED;
-    if (finite && !known && ((wide = is_wide(tensor)) < 0 || !all_finite(bytes, size, wide))) return MISSED;
+    if (finite && !known && ((wide = width_of(tensor, block)) < 0 || !all_finite(bytes, size, wide))) return MISSED;
     if (!known) {
         if (bits_within(bytes, size < HEAD ? size : HEAD)) known = NONZERO;
         else if (!any_byte(bytes, size)) known = ZERO;
-        else if (wide < -1 && (wide = is_wide(tensor)) < 0) return MISSED;
+        else if (wide < -1 && (wide = width_of(tensor, block)) < 0) return MISSED;
         else known = any_number(bytes, size, wide) ? NONZERO : ZERO;
     }
-    checksum = PyLong_FromLong(0);
-    if (checksum == NULL) return -1;
-    if (!(size <= SMALL ? add_bytes(&checksum, bytes, (Py_ssize_t)size) : add_block(&checksum, bytes, (Py_ssize_t)size))) {
-        Py_XDECREF(checksum);
-        return -1;
-    }
-    hashed = PyLong_AsUnsignedLongLong(checksum);
-    Py_DECREF(checksum);
+    if (!(size <= SMALL ? add_bytes(&sum, bytes, (Py_ssize_t)size) : add_block(&sum, bytes, (Py_ssize_t)size))) return -1;
     seen->sample = size <= SAMPLE ? PyBytes_FromStringAndSize((const char *)bytes, (Py_ssize_t)size)
                                   : PyBytes_FromStringAndSize((const char *)bytes + (size - SAMPLE) / 2, SAMPLE);
     if (seen->sample == NULL) return -1;
     seen->state = known;
-    seen->digest = finished(hashed, (uint64_t)size);
-    seen->pointer = pointer;
+    seen->digest = finished(sum, (uint64_t)size);
+    seen->pointer = (long long)(uintptr_t)bytes;
     seen->size = size;
     return DONE;
 }
@@ -240,11 +142,12 @@ int take_look(PyObject *tensor, int finite, int known, int checked, Look *seen)
 PyObject *look(PyObject *module, PyObject *given)
 {
     PyObject *tensor;
+    Block block;
     Look seen;
     int finite, known, found;
     (void)module;
     if (!PyArg_ParseTuple(given, "Opi", &tensor, &finite, &known)) return NULL;
-    found = take_look(tensor, finite, known, 0, &seen);
+    found = block_of(tensor, 0, &block) ? take_look(tensor, &block, finite, known, &seen) : MISSED;
     if (found < 0) return NULL;
     if (found != DONE) Py_RETURN_NONE;
     return Py_BuildValue("iKLLN", seen.state, (unsigned long long)seen.digest, seen.pointer, seen.size, seen.sample);
@@ -257,21 +160,22 @@ int unchanged(PyObject *tensor, long long version, long long pointer, long long 
     long long now;
     char *bytes;
     Py_ssize_t length;
-    if (!plain(tensor) || !PyBytes_CheckExact(sample)) return -1;
+    Block block;
+    if (!is_plain(tensor) || !PyBytes_CheckExact(sample)) return -1;
     if (PyBytes_AsStringAndSize(sample, &bytes, &length) < 0) {
         PyErr_Clear();
         return -1;
     }
     if (length && length != (size <= SAMPLE ? size : SAMPLE)) return -1;
-    now = number(PyObject_GetAttr(tensor, name__version));
+    now = number(get(tensor, READ__version));
     if (now < 0) return -1;
     if (!length) { /* what cannot be read in place: its version and its address say all there is */
         if (now != version) return 0;
         return pointer > 0 && number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL)) == pointer ? 1 : -1;
     }
-    if (now != version || number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL)) != pointer) return 0;
-    if (number(PyObject_GetAttr(tensor, name_nbytes)) != size || told(torch.is_contiguous, tensor) != 1) return 0;
-    return !memcmp((const char *)(uintptr_t)pointer + (size <= SAMPLE ? 0 : (size - SAMPLE) / 2), bytes, (size_t)length);
+    if (now != version || !block_of(tensor, 0, &block)) return 0;
+    if ((long long)(uintptr_t)block.bytes != pointer || block.size != size) return 0;
+    return !memcmp(block.bytes + (size <= SAMPLE ? 0 : (size - SAMPLE) / 2), bytes, (size_t)length);
 }
 
 /* `looks_same(tensor, version, pointer, size, sample)`: as `unchanged`; None where Python has to find out. */

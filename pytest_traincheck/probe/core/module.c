@@ -28,6 +28,7 @@ static PyObject *found(const char *module, const char *path)
 static int ask_torch(void)
 {
 #define FIND(field, module, path) if ((torch.field = found(module, path)) == NULL) return -1
+#define ASK(field, module, path) if (set_question(&torch.field, found(module, path)) < 0) return -1
     FIND(Tensor, "torch", "Tensor");
     FIND(Parameter, "torch", "nn.Parameter");
     FIND(Size, "torch", "Size");
@@ -35,11 +36,11 @@ static int ask_torch(void)
     FIND(named[1], "torch", "device");
     FIND(named[2], "torch", "layout");
     FIND(named[3], "torch", "memory_format");
-    FIND(any_autocast, "torch", "_C._is_any_autocast_enabled");
-    FIND(grad_enabled, "torch", "is_grad_enabled");
-    FIND(inference, "torch", "is_inference_mode_enabled");
-    FIND(graph_task, "torch", "_C._current_graph_task_id");
-    FIND(function_modes, "torch", "_C._len_torch_function_stack");
+    ASK(any_autocast, "torch", "_C._is_any_autocast_enabled");
+    ASK(grad_enabled, "torch", "is_grad_enabled");
+    ASK(inference, "torch", "is_inference_mode_enabled");
+    ASK(graph_task, "torch", "_C._current_graph_task_id");
+    ASK(function_modes, "torch", "_C._len_torch_function_stack");
     FIND(is_autocast, "torch", "is_autocast_enabled");
     FIND(autocast_dtype, "torch", "get_autocast_dtype");
     FIND(crc32, "zlib", "crc32");
@@ -60,10 +61,10 @@ static int ask_torch(void)
     FIND(guards[DISABLED_FUNCTIONS], "torch", "_C.DisableTorchFunction");
     FIND(guards[DISABLED_DISPATCH], "torch", "_C._DisableTorchDispatch");
     FIND(set_grad, "torch", "_C._set_grad_enabled");
-    FIND(profiling, "torch", "_C._autograd._profiler_enabled");
+    ASK(profiling, "torch", "_C._autograd._profiler_enabled");
     FIND(record_functions, "torch", "_C._autograd._enable_record_function");
     FIND(compiling, "torch.compiler", "__dict__");
-    FIND(transforming, "torch", "_C._functorch.peek_interpreter_stack");
+    ASK(transforming, "torch", "_C._functorch.peek_interpreter_stack");
     FIND(cuda, "torch", "cuda.__dict__");
     /* A torch for CPUs has none of these. */
     if ((torch.capturing = found("torch", "_C._cuda_isCurrentStreamCapturing")) == NULL) PyErr_Clear();
@@ -78,7 +79,8 @@ static int ask_torch(void)
         PyErr_SetString(PyExc_ImportError, "torch says in another way whether it compiles");
         return -1;
     }
-    return 0;
+    find_exchange();
+    return add_readings();
 }
 
 /* What stands for no arguments by name, and the number by which the Python code knows that the two fit together. */
@@ -100,6 +102,8 @@ static PyMethodDef methods[] = {
     {"step_hooks", step_hooks, METH_VARARGS, NULL},
     {"watch_hook", watch_hook, METH_VARARGS, NULL},
     {"exchange", exchange, METH_VARARGS, NULL},
+    {"checksum", checksum_of, METH_VARARGS, NULL},
+    {"use_exchange", use_exchange, METH_O, NULL},
     {"again", (PyCFunction)(void (*)(void))walk_again, METH_FASTCALL, NULL},
     {"look", look, METH_VARARGS, NULL},
     {"looks_same", (PyCFunction)(void (*)(void))looks_same, METH_FASTCALL, NULL},

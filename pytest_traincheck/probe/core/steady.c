@@ -85,7 +85,7 @@ int is_awake(PyObject *recorder)
 /* As the opposite of `unobservable`; no, where that is not sure. */
 static int is_observable(void)
 {
-    PyObject *stack = PyObject_CallNoArgs(torch.transforming);
+    PyObject *stack = ask(&torch.transforming);
     PyObject *started = PyDict_GetItemWithError(torch.cuda, torch.started);
     int free = stack == Py_None && started == Py_False;
     Py_XDECREF(stack);
@@ -109,7 +109,7 @@ int is_steady(Core *core, ThreadState *state)
 /* Whether this thread is within a backward pass; also where that is not known. */
 int within_backward(void)
 {
-    PyObject *task = PyObject_CallNoArgs(torch.graph_task);
+    PyObject *task = ask(&torch.graph_task);
     int outside = task != NULL && PyLong_AsLongLong(task) == -1 && !PyErr_Occurred();
     Py_XDECREF(task);
     PyErr_Clear();
@@ -146,7 +146,7 @@ int was_looked_at(Core *core, PyObject *number, long long mod, int training)
     int done;
     if (whole(core->given_to_models, name__calls, 1) == 0) return 1;
     left = attribute(core->given_to_models, name__left);
-    grad = PyObject_CallNoArgs(torch.grad_enabled);
+    grad = ask(&torch.grad_enabled);
     key = grad == NULL ? NULL : Py_BuildValue("OLiO", number, mod, training, grad);
     found = key == NULL || left == NULL ? NULL : PyDict_GetItemWithError(left, key);
     done = found != NULL && PyLong_AsLongLong(found) == 0;

@@ -50,12 +50,6 @@ int held(const Slot *slot, PyObject **tensor)
     return *tensor != NULL ? 1 : found == NULL || found == Py_None ? 0 : -1;
 }
 
-/* Whether an attribute is true; -1 where that is not known. */
-static int flag_of(PyObject *tensor, PyObject *name)
-{
-    return truth(tensor, name);
-}
-
 /* As `Var.looks_same`; -1: Python has to find out. */
 int same_as_before(const Var *var, PyObject *tensor)
 {
@@ -94,15 +88,16 @@ static void remember(Var *var, PyObject *tensor, Look *seen)
 /* As `Variables._look` without the question whether numbers are finite: DONE, MISSED, or -1 with an exception. */
 static int look_at(Var *var, PyObject *tensor, int drifts, Emit *emit, PyObject *ahead)
 {
+    Block block;
     Look seen;
     int found;
     if (var->state == NONFINITE) return MISSED;
-    if (ahead != NULL && truth(tensor, name_is_cpu) == 0)
+    if (ahead != NULL && says(tensor, READ_is_cpu) == 0)
         found = look_ahead(ahead, tensor, 0, 0, &seen);
-    else if (!readable(tensor, var->key == (long long)(intptr_t)tensor ? var->pointer : 0))
+    else if (!readable(tensor, var->key == (long long)(intptr_t)tensor ? var->pointer : 0, &block))
         return MISSED;
     else
-        found = take_look(tensor, 0, 0, 0, &seen);
+        found = take_look(tensor, &block, 0, 0, &seen);
     if (found != DONE) return found;
     if (!may_write(var, seen.state, seen.digest, emit) || (drifts && seen.digest != var->settled)) {
         Py_DECREF(seen.sample);
@@ -140,7 +135,7 @@ static int value_of(Slot *slot, int what, Emit *emit, Emit *outside, PyObject *o
     if (found <= 0) return found == 0 ? DONE : MISSED;
     found = MISSED;
     if (what == VALUES && (PyObject *)flag != Py_None) {
-        int trained = flag_of(tensor, name_requires_grad);
+        int trained = says(tensor, READ_requires_grad);
         if (trained < 0 || flag->state != (trained ? TRUE_ : FALSE_)) goto done;
     }
     if (what == STEP) {
@@ -237,22 +232,23 @@ static int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyOb
 {
     PyObject *tensor, *gradient = NULL, *entry;
     Var *var = (Var *)slot->grad, *flag = (Var *)slot->flag;
+    Block block;
     int found, trained, leaf;
     if ((PyObject *)var == Py_None || (PyObject *)flag == Py_None) return DONE;
     if (!is_var((PyObject *)var) || !is_var((PyObject *)flag)) return MISSED;
     found = held(slot, &tensor);
     if (found <= 0) return found == 0 ? DONE : MISSED;
     found = MISSED;
-    trained = flag_of(tensor, name_requires_grad);
+    trained = says(tensor, READ_requires_grad);
     if (trained < 0 || flag->state != (trained ? TRUE_ : FALSE_)) goto done;
     if (!trained && (var->state == UNSEEN || var->state == ABSENT)) {
         found = DONE;
         goto done;
     }
-    leaf = flag_of(tensor, name_is_leaf);
+    leaf = says(tensor, READ_is_leaf);
     if (leaf < 0) goto done;
     if (leaf) {
-        gradient = PyObject_GetAttr(tensor, name_grad);
+        gradient = get(tensor, READ_grad);
         if (gradient == NULL) {
             PyErr_Clear();
             goto done;
@@ -275,7 +271,7 @@ static int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyOb
             goto done;
         }
     }
-    if (present == Py_None || !(readable(gradient, 0) || (far && is_far(gradient, 0)))) goto done;
+    if (present == Py_None || !(readable(gradient, 0, &block) || (far && is_far(gradient, 0)))) goto done;
     entry = PyTuple_Pack(3, (PyObject *)var, gradient, tensor);
     found = entry == NULL || PyList_Append(present, entry) < 0 || PyList_Append(readables, gradient) < 0 ? -1 : DONE;
     Py_XDECREF(entry);
@@ -290,6 +286,7 @@ static int again(Slot *slot, Emit *emit)
 {
     PyObject *tensor;
     Var *var = (Var *)slot->var, *flag = (Var *)slot->flag;
+    Block block;
     Look seen;
     int found;
     if (!is_var((PyObject *)var) || emit == NULL) return MISSED;
@@ -297,15 +294,15 @@ static int again(Slot *slot, Emit *emit)
     found = held(slot, &tensor);
     if (found <= 0) return found == 0 ? DONE : MISSED;
     found = MISSED;
-    if (var->first != Py_None || !readable(tensor, 0)) goto done;
+    if (var->first != Py_None || !readable(tensor, 0, &block)) goto done;
     if (!var->id || emit->outside != NULL || emit->rows->rows + 2 > emit->rows->room) goto done;
     if ((PyObject *)flag != Py_None && (!is_var((PyObject *)flag) || !flag->id || flag->state != UNSEEN)) goto done;
-    found = take_look(tensor, 1, 0, 1, &seen);
+    found = take_look(tensor, &block, 1, 0, &seen);
     if (found != DONE) goto done;
     remember(var, tensor, &seen);
     found = written(var, seen.state, seen.digest, Py_NAN, emit);
     if (found == DONE && (PyObject *)flag != Py_None) {
-        int state = flag_of(tensor, name_requires_grad) ? TRUE_ : FALSE_;
+        int state = says(tensor, READ_requires_grad) ? TRUE_ : FALSE_;
         found = written(flag, state, (uint64_t)state, Py_NAN, emit);
     }
 done:
@@ -373,18 +370,20 @@ Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index,
         double norm = norms == NULL ? Py_NAN : PyFloat_AsDouble(PyList_GetItem(norms, index));
         Var *var = (Var *)PyTuple_GetItem(entry, 0);
         PyObject *gradient = PyTuple_GetItem(entry, 1);
+        Block block;
         Look seen;
         int found, telling = norm > 0 && norm < Py_HUGE_VAL;
         /* Without a norm that says so it is looked for what is not finite; Python does the rest where there is. */
         if (!telling && norm == norm) break;
-        if (ahead != NULL && truth(gradient, name_is_cpu) == 0) {
+        if (ahead != NULL && says(gradient, READ_is_cpu) == 0) {
             found = look_ahead(ahead, gradient, 1, telling ? NONZERO : 0, &seen);
             if (found == DONE && seen.state == NONFINITE) { /* which is for Python to remember */
                 Py_DECREF(seen.sample);
                 break;
             }
         } else {
-            found = take_look(gradient, 1, telling ? NONZERO : 0, checked, &seen);
+            found = block_of(gradient, checked, &block) ? take_look(gradient, &block, 1, telling ? NONZERO : 0, &seen)
+                                                        : MISSED;
         }
         if (found < 0) return -1;
         if (found != DONE) break;

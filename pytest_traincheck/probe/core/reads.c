@@ -1,0 +1,84 @@
+/* What is asked of torch many times a step: attributes of tensors, without looking them up each time, and functions
+ * without arguments, without a call of Python's. */
+
+#include "core.h"
+
+typedef struct {
+    PyObject *name, *descriptor;
+    descrgetfunc get;
+} Reading;
+
+static Reading readings[READINGS];
+
+/* How a class of torch's has an attribute, for `get`; -1 with an exception. */
+static int add_reading(int what, PyObject *name)
+{
+    Reading *reading = &readings[what];
+    reading->name = name;
+    reading->descriptor = PyObject_GetAttr(torch.Tensor, name);
+    if (reading->descriptor == NULL) return -1;
+    reading->get = (descrgetfunc)PyType_GetSlot(Py_TYPE(reading->descriptor), Py_tp_descr_get);
+    return 0;
+}
+
+int add_readings(void)
+{
+#define ADD(name) if (add_reading(READ_##name, name_##name) < 0) return -1;
+    READS(ADD)
+#undef ADD
+    return 0;
+}
+
+int is_plain(PyObject *tensor)
+{
+    PyObject *kind = (PyObject *)Py_TYPE(tensor);
+    return kind == torch.Tensor || kind == torch.Parameter;
+}
+
+/* An attribute of a tensor: a new reference, or NULL with an exception. */
+PyObject *get(PyObject *tensor, int what)
+{
+    const Reading *reading = &readings[what];
+    /* Neither class says how attributes are found, so each is what `Tensor` has under that name. */
+    if (reading->get == NULL || !is_plain(tensor)) return PyObject_GetAttr(tensor, reading->name);
+    return reading->get(reading->descriptor, tensor, (PyObject *)Py_TYPE(tensor));
+}
+
+/* Whether an attribute is True; -1: neither True nor False. */
+int says(PyObject *tensor, int what)
+{
+    PyObject *found = get(tensor, what);
+    int answer = found == Py_True ? 1 : found == Py_False ? 0 : -1;
+    if (found == NULL) PyErr_Clear();
+    Py_XDECREF(found);
+    return answer;
+}
+
+/* Takes the reference to a function; NULL: there is none. */
+int set_question(Question *question, PyObject *function)
+{
+    if (function == NULL) return -1;
+    question->function = function;
+    question->call = NULL;
+    if (PyCFunction_Check(function) && PyCFunction_GetFlags(function) == METH_NOARGS) {
+        question->call = PyCFunction_GetFunction(function);
+        question->self = PyCFunction_GetSelf(function);
+    }
+    return 0;
+}
+
+/* What a function without arguments returns: a new reference, or NULL with an exception. */
+PyObject *ask(const Question *question)
+{
+    return question->call != NULL ? question->call(question->self, NULL) : PyObject_CallNoArgs(question->function);
+}
+
+/* Whether it says so; -1, without an exception, where it says neither. */
+int asked(const Question *question)
+{
+    PyObject *answer = ask(question);
+    int found = answer == Py_True ? 1 : answer == Py_False ? 0 : -1;
+    if (answer == NULL) PyErr_Clear();
+    Py_XDECREF(answer);
+    return found;
+}
