@@ -20,6 +20,7 @@ from . import digest as content
 from . import summary
 from .context import Call, ThreadState, quiet, unobservable
 from .modules import ModuleInfo, Modules
+from .switches import Switches
 from .symbols import Symbols
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ _PLACES = frozenset({"cpu", "cuda", "mps", "xpu", "meta"})
 """Names of devices: which there are is up to the machine."""
 
 
-class Attributes:
+class Attributes(Switches):
     """Writes symbols of kind `attribute`: the first values of each module, and later what has changed."""
 
     def __init__(self, symbols: Symbols, modules: Modules, *, wanted: bool = True) -> None:

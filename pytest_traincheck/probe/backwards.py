@@ -15,6 +15,7 @@ import torch
 
 from . import loose, walks
 from .core import native
+from .switches import Switches
 from .writer import TraceWriter
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _MOST = 100_000
 """Leaves that are known of a thread; where there are more they are forgotten, and told by the graphs to come."""
 
 
-class Backwards:
+class Backwards(Switches):
     """The threads that have called `backward`, or `torch.autograd.grad`, and are alive.
 
     As long as there is one, all gradients are its own. Where there are several each has those of the leaves that its

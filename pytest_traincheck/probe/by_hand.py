@@ -16,6 +16,7 @@ import torch
 
 from . import loose, numerics
 from .context import Call, ThreadState, innermost, quiet, unobservable
+from .switches import Switches
 from .symbols import Api
 from .variable import Slot
 
@@ -40,7 +41,7 @@ else how near they must be to them.
 """
 
 
-class ByHand:
+class ByHand(Switches):
     """Watches parameters that got gradients until they change."""
 
     def __init__(self, recorder: Recorder) -> None:

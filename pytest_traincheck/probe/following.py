@@ -10,6 +10,7 @@ from . import digest as content
 from . import numerics
 from .context import Call, ThreadState, quiet, unobservable
 from .devices import number
+from .switches import Switches
 
 if TYPE_CHECKING:
     from .measures import Measures
@@ -22,7 +23,7 @@ name behind) the hash of the state of a generator before a step.
 """
 
 
-class Following:
+class Following(Switches):
     """Counts the steps, and knows which generators have moved: the state of one that stands still says nothing."""
 
     def __init__(self, measures: Measures) -> None:

@@ -11,6 +11,7 @@ import torch
 
 from . import numerics
 from .context import TRAINING, Call, ThreadState, quiet, unobservable
+from .switches import Switches
 from .walk import tensors
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _DEPTH = 3
 """How many inputs of a model are looked at, and how deep in containers they are looked for."""
 
 
-class Given:
+class Given(Switches):
     """Writes measures of what is given, while calls are left to look at."""
 
     def __init__(self, *, wanted: bool = True) -> None:

@@ -29,6 +29,7 @@ from .names import is_user_file
 from .patch import Patches
 from .recorder import Recorder
 from .sampling import sampling
+from .switches import Switches
 from .targets import absent_modules
 from .theirs import is_theirs
 from .wrappers import Wrappers
@@ -57,7 +58,7 @@ _FAMILIES = (
 )
 
 
-class Probe:
+class Probe(Switches):
     """The probe of this process: what it has patched, and the recorder of the trace that is being written."""
 
     def __init__(self, run_dir: Path, seed: str | None, extensions: Extensions, not_needed: Looks) -> None:

@@ -34,6 +34,7 @@ from .given import Given
 from .holdings import STORED, Holdings
 from .renewal import Renewal
 from .storages import Counts, Remembered, remembered
+from .switches import Switches
 from .walk import tensors
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ _DEPTH = 3
 """How many inputs of a model are measured, and how deep in containers they are looked for."""
 
 
-class Measures:
+class Measures(Switches):
     """Writes rows of kind `measure` while they are wanted."""
 
     def __init__(self, recorder: Recorder, not_needed: Looks = NOTHING) -> None:

@@ -17,6 +17,7 @@ from ..frameworks.description import Wrapper
 from .by_class import ByClass
 from .core import native
 from .names import class_name, library_of
+from .switches import Switches
 from .symbols import Api, Symbols
 from .wrappers import Wrappers, is_plain
 
@@ -101,7 +102,7 @@ class Root:
         return total
 
 
-class Modules:
+class Modules(Switches):
     """Registry of live modules. `generation` grows whenever names may have changed."""
 
     def __init__(self, symbols: Symbols, known: list[torch.nn.Module], wrappers: Wrappers) -> None:

@@ -13,6 +13,7 @@ from . import summary
 from .core import native
 from .digest import VALUE, number
 from .names import class_name, library_of
+from .switches import Switches
 from .symbols import Symbols
 from .variable import Var
 from .variables import Emit, Variables
@@ -40,7 +41,7 @@ class OptimizerInfo:
         self.stepped = False
 
 
-class Optimizers:
+class Optimizers(Switches):
     """Registry of optimizers seen at work; keeps none alive."""
 
     def __init__(self, symbols: Symbols, variables: Variables) -> None:

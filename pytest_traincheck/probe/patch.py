@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from .built_in import BuiltIn
 from .core import native
 from .in_place import Hooks, InPlace, NotObservable, forget_sources
+from .switches import Switches
 
 
 class Kind(NamedTuple):
@@ -27,7 +28,7 @@ class Kind(NamedTuple):
 Making = Callable[[Kind], Hooks]
 
 
-class Patches:
+class Patches(Switches):
     """The functions that are observed. Identity, type, name and signature of each stay what they are."""
 
     def __init__(self) -> None:

@@ -43,6 +43,7 @@ from .optimizers import Optimizers
 from .sampling import Sampling
 from .sketches import Sketches
 from .source import SourceLines
+from .switches import Switches
 from .symbols import Api, Bind, Symbols
 from .theirs import is_of_an_object, is_theirs
 from .variables import Emit, Variables
@@ -51,7 +52,7 @@ from .wrappers import Wrappers
 from .writer import TraceWriter
 
 
-class Recorder:
+class Recorder(Switches):
     """The trace of this process while it grows. A failure in here is counted and never reaches the user's code."""
 
     def __init__(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .context import ThreadState, quiet, unobservable
+from .switches import Switches
 
 if TYPE_CHECKING:
     from .patch import Patches
@@ -47,7 +48,7 @@ _APART = 16
 _PATIENCE = 4
 
 
-class Sampling:
+class Sampling(Switches):
     """Sends the probe to sleep and wakes it.
 
     Args:

@@ -26,6 +26,7 @@ from .sketch_rows import single_rows, together
 from .sketch_scores import CENTRED, scores
 from .storages import Remembered, remembered
 from .summary import dtype_name
+from .switches import Switches
 from .walk import ITEMS, tensors, text_of
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ _SKETCHED = frozenset({"module", "function", "autograd", "collective"})
 _RESULTS = _SKETCHED | {"data", "clip"}
 
 
-class Sketches:
+class Sketches(Switches):
     """Writes sketches while they are wanted."""
 
     def __init__(self, recorder: Recorder, *, wanted: bool = True) -> None:

@@ -12,6 +12,7 @@ from . import loose
 from .modules import Modules, Root
 from .storages import Remembered
 from .summary import dtype_name
+from .switches import Switches
 from .symbols import Symbols
 from .variable import Slot, Var
 
@@ -19,7 +20,7 @@ _OF_PARAMETER = ("parameter", "gradient", "requires_grad")
 """Kinds of variables that stand for one parameter."""
 
 
-class Tracked:
+class Tracked(Switches):
     """The places and the names of all tracked variables of this process."""
 
     def __init__(self, symbols: Symbols, modules: Modules) -> None:

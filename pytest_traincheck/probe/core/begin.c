@@ -4,47 +4,57 @@
 
 #define FINITE_MOST (4 * 1024 * 1024) /* bytes that are looked through for what is not finite; beyond them torch does */
 
+/* The state of this thread, which holds it; NULL with an exception. Where threads share none of what is local to them, as
+ * greenlets may, `threads` is asked each time. */
+static ThreadState *state_of(Core *core)
+{
+    unsigned long long thread = core->plain_threads ? PyThreadState_GetID(PyThreadState_Get()) : 0;
+    PyObject *found;
+    if (thread && thread == core->thread) return core->state;
+    found = PyObject_GetAttr(core->threads, name_state);
+    if (found == NULL) return NULL;
+    Py_DECREF(found);
+    if (Py_TYPE(found) != ThreadStateType) {
+        PyErr_SetString(PyExc_TypeError, "the state of a thread of another recorder");
+        return NULL;
+    }
+    core->thread = thread;
+    core->state = (ThreadState *)found;
+    return core->state;
+}
+
 /* The core (a new reference: collecting garbage may run code that ends the trace) and the thread's state of the probe's
  * recorder. `recorded`: 0 where no calls are recorded here and now; where there is no core, or something is unusual, NULL
  * with 1; with -1 and an exception where the state of a new thread, which Python makes, could not be made. */
-Core *core_of(PyObject *probe, ThreadState **state, int *recorded)
+Core *core_of(const Switches *probe, ThreadState **state, int *recorded)
 {
-    PyObject *found, *recorder = PyObject_GetAttr(probe, name_recorder);
+    Switches *recorder = (Switches *)probe->recorder;
+    PyObject *compiles;
     Core *core;
     *recorded = 1;
-    if (recorder == NULL) goto missed;
-    if (recorder == Py_None) {
-        Py_DECREF(recorder);
+    if (is_unset((PyObject *)recorder)) {
         *recorded = 0;
         return NULL;
     }
-    core = (Core *)PyObject_GetAttr(recorder, name_native);
-    Py_DECREF(recorder);
-    if (core == NULL) goto missed;
-    if (Py_TYPE(core) != CoreType) {
-        Py_DECREF(core);
-        return NULL;
-    }
-    found = PyObject_GetAttr(core->threads, name_state);
-    if (found == NULL) {
+    if (!PyObject_TypeCheck((PyObject *)recorder, SwitchesType)) return NULL;
+    core = (Core *)recorder->native;
+    if (core == NULL || Py_TYPE(core) != CoreType) return NULL;
+    Py_INCREF(core);
+    *state = state_of(core);
+    if (*state == NULL) {
         Py_DECREF(core);
         *recorded = -1;
         return NULL;
     }
-    Py_DECREF(found); /* this thread holds it */
-    *state = (ThreadState *)found;
-    if (Py_TYPE(found) == ThreadStateType) {
-        found = PyDict_GetItemWithError(torch.compiling, torch.flag);
-        if ((*state)->busy || found == Py_True) {
-            Py_DECREF(core);
-            *recorded = 0;
-            return NULL;
-        }
-        if (found == Py_False) return core;
+    compiles = PyDict_GetItemWithError(torch.compiling, torch.flag);
+    if ((*state)->busy || compiles == Py_True) {
+        Py_DECREF(core);
+        *recorded = 0;
+        return NULL;
     }
-    Py_DECREF(core);
-missed:
+    if (compiles == Py_False) return core;
     PyErr_Clear();
+    Py_DECREF(core);
     return NULL;
 }
 
@@ -196,20 +206,15 @@ static long long source(Core *core, int frames, long long enclosing)
     return found == -2 ? enclosing : found;
 }
 
-/* Open a call and put it on the stack: a borrowed reference, NULL where Python has to do it. Takes the reference to
- * `key`. */
-Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyObject *key, int frames, long long mod)
+/* Open a call and put it on the stack: a borrowed reference, NULL where Python has to do it. `args`: the number of what it
+ * is given, -1 where that is not known. */
+Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, long long args, int frames, long long mod)
 {
     Py_ssize_t depth = PyList_Size(state->stack);
     Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL;
-    PyObject *full, *next;
-    long long ctx, args, src;
+    PyObject *next;
+    long long ctx, src;
     Call *call;
-    if (key == NULL) return NULL;
-    full = PyTuple_Pack(2, number, key);
-    Py_DECREF(key);
-    args = full == NULL ? -1 : known(core->args, full);
-    Py_XDECREF(full);
     if (args < 0) return NULL;
     ctx = context(core);
     if (ctx < 0) return NULL;
@@ -271,51 +276,32 @@ static int finite_within(PyObject *result, int depth)
     return found;
 }
 
-static PyObject *nothing_returned; /* what stands for it in the table of results: `symbols._NONE` */
-
 /* Close a call that returned a tensor, tensors in a tuple, or nothing. */
 int end(Core *core, ThreadState *state, Call *call, PyObject *result)
 {
     Py_ssize_t depth = PyList_Size(state->stack);
     int tensor = (PyObject *)Py_TYPE(result) == torch.Tensor;
-    PyObject *key, *full, *number;
     double value = Py_NAN;
     long long ret;
     int single, infinite = 0;
     if (depth == 0 || core->rows->rows >= core->rows->room) return MISSED;
     if (PyList_GetItem(state->stack, depth - 1) != (PyObject *)call) return MISSED;
-    if (result == Py_None) {
-        if (nothing_returned == NULL && (nothing_returned = Py_BuildValue("(s)", "none")) == NULL) goto missed;
-        Py_INCREF(nothing_returned);
-        key = nothing_returned;
-    } else {
-        if (!tensor && !PyTuple_CheckExact(result) && !PyList_CheckExact(result)) return MISSED;
-        key = key_of(result, 2);
-    }
-    if (key == NULL) goto missed;
-    single = tensor && is_single(key);
+    if (result != Py_None && !tensor && !PyTuple_CheckExact(result) && !PyList_CheckExact(result)) return MISSED;
+    ret = result_of(core, call->number, result, &single);
+    if (ret < 0) return MISSED;
+    single = single && tensor;
     if (single || call->flags & ENTRY) {
         int found = single ? is_finite(result, 1, &value) : finite_within(result, 2);
-        if (found < 0) {
-            Py_DECREF(key);
-            return MISSED;
-        }
+        if (found < 0) return MISSED;
         infinite = !found;
     }
-    number = PyLong_FromLongLong(call->number);
-    full = number == NULL ? NULL : PyTuple_Pack(2, number, key);
-    ret = full == NULL ? -1 : known(core->ret, full);
-    Py_XDECREF(full);
-    Py_XDECREF(number);
-    Py_DECREF(key);
-    if (ret < 0) return MISSED;
     if (infinite) call->flags |= NONFINITE_RESULT;
-    if (write_call(core->rows, core->clock, state->thread, call->flags, call, ret, 0, value) != 1) goto missed;
+    if (write_call(core->rows, core->clock, state->thread, call->flags, call, ret, 0, value) != 1) {
+        PyErr_Clear();
+        return MISSED;
+    }
     Py_INCREF(call);
     PyList_SetSlice(state->stack, depth - 1, depth, NULL);
     Py_DECREF(call);
     return DONE;
-missed:
-    PyErr_Clear();
-    return MISSED;
 }

@@ -101,10 +101,20 @@ typedef struct {
     long long instruction, src;
 } KnownLine;
 
+/* What the core reads of the parts of the probe: see `switches.py`. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *recorder, *native, *sampling, *limit, *patches, *every, *pending, *infos, *roots, *empty, *leaves, *several;
+    PyObject *step_code;
+    long long entries_left, generation, known, calls, calls_left, depth, opened, looks_left;
+    char wanted, early, waits, asleep, met, unseen, gradients_dirty, with_norms, values_moved, suspicious, put_to_sleep;
+} Switches;
+
 /* What is called when an observed function begins and ends. Which fields a kind of hook has, its file says. */
 typedef struct {
     PyObject_HEAD
-    PyObject *probe, *enter, *leave; /* the two functions of Python's do what is unusual */
+    Switches *probe;
+    PyObject *enter, *leave; /* the two functions of Python's do what is unusual */
     PyObject *api, *family, *asked, *ended, *apart, *apis, *number;
     unsigned long long serial;
     int which, measuring, own_frame, packed;
@@ -114,16 +124,20 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     PyObject *threads, *clock, *apis, *ctx, *args, *ret, *kinds, *lines, *infos;
-    PyObject *recorder, *by_hand, *sketches, *measures, *following, *given_to_models, *variables, *modules, *backwards;
-    PyObject *optimizers, *evaluations, *attributes;
+    Switches *recorder, *by_hand, *sketches, *measures, *following, *given_to_models, *variables, *modules;
+    Switches *optimizers, *attributes, *backwards;
+    PyObject *evaluations;
     Rows *rows;
-    unsigned long long serial;
+    unsigned long long serial, thread; /* the thread that called last, and its state, which it holds as long as it lives */
+    ThreadState *state;
+    int plain_threads;
+    struct Entry *entries;      /* of `packed.c` */
     long long plain_ctx[8];
     KnownCode codes[PLACES];
     KnownLine places[PLACES];
 } Core;
 
-extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *VarType, *SlotType, *EmitType;
+extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *SwitchesType, *VarType, *SlotType, *EmitType;
 
 /* Names of attributes, and what the core uses of torch; see `module.c`. */
 #define NAMES(each) \
@@ -154,7 +168,7 @@ typedef struct {
     PyObject *is_autocast, *autocast_dtype, *cpu, *gpu;
     PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference, *get_device; /* for looks */
     PyObject *guards[GUARDS], *set_grad, *record_functions;
-    PyObject *ordered, *storage_offset, *untyped_storage, *ref, *float32, *float64;
+    PyObject *ordered, *storage_offset, *untyped_storage, *ref, *float32, *float64, *local;
     PyObject *cuda, *started, *capturing, *sync_mode, *set_sync_mode, *nothing;   /* the last: no arguments */
 } Torch;
 extern Torch torch;
@@ -165,6 +179,10 @@ int add_objects(PyObject *module);
 int truth(PyObject *object, PyObject *name);            /* whether an attribute is True; -1: neither True nor False */
 PyTypeObject *make_type(PyObject *module, PyType_Spec *spec);
 void keep(PyObject **place, PyObject *value);          /* in place of what is there */
+
+/* switches.c */
+Switches *switches_of(PyObject *object);
+int add_switches(PyObject *module);
 
 /* rows.c */
 int add_rows(PyObject *module);
@@ -180,9 +198,14 @@ int is_single(PyObject *key);                           /* whether a tensor with
 /* short_ways.c */
 int add_core(PyObject *module);
 
+/* packed.c */
+long long arguments_of(Core *core, PyObject *number, PyObject *const *given, Py_ssize_t count, PyObject *const *named,
+                       PyObject *names);
+long long result_of(Core *core, long long api, PyObject *result, int *single);
+
 /* begin.c */
-Core *core_of(PyObject *probe, ThreadState **state, int *recorded);
-Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, PyObject *key, int frames, long long mod);
+Core *core_of(const Switches *probe, ThreadState **state, int *recorded);
+Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, long long args, int frames, long long mod);
 int end(Core *core, ThreadState *state, Call *call, PyObject *result);
 int is_finite(PyObject *tensor, int single, double *value);
 PyObject *number_of(Core *core, PyObject *api);
@@ -258,7 +281,7 @@ PyObject *walk_far(PyObject *module, PyObject *const *given, Py_ssize_t count);
 int add_guards(PyObject *module);
 
 /* settled.c */
-int are_settled(PyObject *modules, PyObject *variables, PyObject *among);
+int are_settled(const Switches *modules, const Switches *variables, PyObject *among);
 int are_same_groups(PyObject *groups, PyObject *before, PyObject *apart);
 int may_read_gradients(Core *core, int training);
 int nothing_changed(Core *core, int values, int gradients);
@@ -268,10 +291,10 @@ PyObject *same_groups(PyObject *module, PyObject *const *given, Py_ssize_t count
 PyObject *nothing_new(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* steady.c */
+int is_unset(const PyObject *field);
+Switches *sampling_of(const Switches *recorder);
 PyObject *attribute(PyObject *object, PyObject *name);  /* a new reference, or NULL without an exception */
 long long whole(PyObject *object, PyObject *name, long long missing);
-int is_none(PyObject *object, PyObject *name);
-int is_awake(PyObject *recorder);
 int is_steady(Core *core, ThreadState *state);
 int within_backward(void);
 PyObject *slots_of(Core *core);

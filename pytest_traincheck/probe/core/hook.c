@@ -11,9 +11,10 @@ static PyTypeObject *HookType;
 /* A new hook; what it does not need stays NULL. */
 Hook *new_hook(PyObject *probe, PyObject *enter, PyObject *leave)
 {
-    Hook *self = (Hook *)PyType_GenericAlloc(HookType, 0);
+    Switches *switches = switches_of(probe);
+    Hook *self = switches == NULL ? NULL : (Hook *)PyType_GenericAlloc(HookType, 0);
     if (self == NULL) return NULL;
-    Py_INCREF(probe), self->probe = probe;
+    Py_INCREF(probe), self->probe = switches;
     Py_INCREF(enter), self->enter = enter;
     Py_INCREF(leave), self->leave = leave;
     return self;

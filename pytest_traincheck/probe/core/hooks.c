@@ -31,30 +31,30 @@ done:
 /* Whether the probe does more than to record calls at the moment, or nothing can be read without asking somebody. */
 static int more_to_do(Core *core)
 {
-    return truth(core->by_hand, name_waits) != 0 || truth(core->sketches, name_wanted) != 0 || !undisturbed();
+    return core->by_hand->waits || core->sketches->wanted || !undisturbed();
 }
 
 /* Functions */
 
 #define MOST 32
 
-/* The key of what a method descriptor is given: `self`, a tuple, and a dict or None. */
-static PyObject *key_of_packed(PyObject *const *given)
+/* The number of what a method descriptor is given: `self`, a tuple, and a dict or None. */
+static long long flat_arguments_of(Core *core, PyObject *number, PyObject *const *given)
 {
     PyObject *flat[MOST];
     Py_ssize_t index, count = PyTuple_Size(given[1]) + 1;
-    if (count > MOST || (given[2] != Py_None && PyDict_Size(given[2]))) return NULL;
+    if (count > MOST || (given[2] != Py_None && PyDict_Size(given[2]))) return -1;
     flat[0] = given[0];
     for (index = 1; index < count; index++) flat[index] = PyTuple_GetItem(given[1], index - 1);
-    return key_of_arguments(flat, count, NULL, NULL);
+    return arguments_of(core, number, flat, count, NULL, NULL);
 }
 
 static Call *function_begins(Hook *self, Core *core, ThreadState *state, PyObject *const *given, Py_ssize_t count,
                              PyObject *names)
 {
-    PyObject *key;
+    long long args;
     if (state->in_step || !state->thread || more_to_do(core)) return NULL;
-    if (self->measuring && truth(core->measures, name_wanted) != 0) return NULL;
+    if (self->measuring && core->measures->wanted) return NULL;
     if (self->serial != core->serial) {
         PyObject *number = number_of(core, self->api), *before = self->number;
         if (number == NULL) return NULL;
@@ -63,8 +63,9 @@ static Call *function_begins(Hook *self, Core *core, ThreadState *state, PyObjec
         self->serial = core->serial;
         Py_XDECREF(before);
     }
-    key = self->packed ? key_of_packed(given) : key_of_arguments(given, count, given + count, names);
-    return begin(core, state, self->api, self->number, key, self->own_frame, 0);
+    args = self->packed ? flat_arguments_of(core, self->number, given)
+                        : arguments_of(core, self->number, given, count, given + count, names);
+    return begin(core, state, self->api, self->number, args, self->own_frame, 0);
 }
 
 static PyObject *function_enter(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
@@ -99,8 +100,8 @@ static PyObject *function_leave(Hook *self, PyObject *const *given, Py_ssize_t c
     if (count == 2 && names == NULL && Py_TYPE(given[0]) == CallType) {
         Call *call = (Call *)given[0];
         Core *core = core_of(self->probe, &state, &recorded);
-        int done = core != NULL && call->kwargs == torch.no_kwargs && truth(core->sketches, name_wanted) == 0 &&
-                   !(self->measuring && truth(core->measures, name_wanted) != 0) && undisturbed() &&
+        int done = core != NULL && call->kwargs == torch.no_kwargs && !core->sketches->wanted &&
+                   !(self->measuring && core->measures->wanted) && undisturbed() &&
                    end(core, state, call, given[1]) == DONE;
         Py_XDECREF(core);
         if (recorded < 0) return NULL;
@@ -155,7 +156,7 @@ static int enters_as_before(Hook *self, Core *core, ThreadState *state, PyObject
     PyObject *root, *among;
     int settled;
     if (!records_gradients() || within_backward() || !is_steady(core, state)) return 0;
-    if (whole(self->asked, name__open, 1) != 0 || (root = attribute(info, name_root)) == NULL) return 0;
+    if (((Switches *)self->asked)->opened || (root = attribute(info, name_root)) == NULL) return 0;
     among = root == Py_None ? PyTuple_New(0) : PyTuple_Pack(1, root);
     settled = among != NULL && are_settled(core->modules, core->variables, among);
     Py_XDECREF(among);
@@ -183,7 +184,7 @@ static Call *module_begins(Hook *self, Core *core, ThreadState *state, PyObject 
     if (state->in_step || !state->thread || more_to_do(core)) return NULL;
     info = info_of(core, given[0]);
     training = info == NULL ? -1 : is_training(given[0], info);
-    if (training < 0 || (training && truth(core->measures, name_early) != 0) ||
+    if (training < 0 || (training && core->measures->early) ||
         (entry && !enters_as_before(self, core, state, info, training))) {
         Py_XDECREF(info);
         return NULL;
@@ -194,8 +195,8 @@ static Call *module_begins(Hook *self, Core *core, ThreadState *state, PyObject 
         long long place = PyLong_AsLongLong(mod);
         number = number_of(core, api);
         if (number != NULL && place > 0) {
-            PyObject *key = key_of_arguments(given + 1, count - 1, given + count, names);
-            call = begin(core, state, api, number, key, 1, place);
+            long long args = arguments_of(core, number, given + 1, count - 1, given + count, names);
+            call = begin(core, state, api, number, args, 1, place);
         }
     }
     if (call != NULL) {
@@ -266,8 +267,8 @@ static PyObject *module_leave(Hook *self, PyObject *const *given, Py_ssize_t cou
         Call *call = (Call *)PyTuple_GetItem(given[0], 1);
         Core *core = core_of(self->probe, &state, &recorded);
         int done = core != NULL && call != NULL && Py_TYPE(call) == CallType &&
-                   truth(core->sketches, name_wanted) == 0 &&
-                   !(call->flags & TRAINING && truth(core->measures, name_early) != 0) && undisturbed() &&
+                   !core->sketches->wanted &&
+                   !(call->flags & TRAINING && core->measures->early) && undisturbed() &&
                    (!(call->flags & ENTRY) || leaves_as_before(core, state, call, PyTuple_GetItem(given[0], 0))) &&
                    end(core, state, call, given[1]) == DONE;
         if (done) state->modules -= call->opens;
@@ -313,7 +314,7 @@ PyObject *module_hooks(PyObject *module, PyObject *given)
     Hook *self;
     (void)module;
     if (!PyArg_ParseTuple(given, "OOOO", &probe, &asked, &enter, &leave)) return NULL;
-    self = new_hook(probe, enter, leave);
+    self = switches_of(asked) == NULL ? NULL : new_hook(probe, enter, leave);
     if (self == NULL) return NULL;
     HOLD(self, asked, asked);
     return functions_of(self, module_methods, 2);

@@ -54,6 +54,7 @@ static int ask_torch(void)
     FIND(storage_offset, "torch", "Tensor.storage_offset");
     FIND(untyped_storage, "torch", "Tensor.untyped_storage");
     FIND(ref, "weakref", "ref");
+    FIND(local, "_thread", "_local");
     FIND(ordered, "collections", "OrderedDict");
     FIND(float32, "torch", "float32");
     FIND(float64, "torch", "float64");
@@ -142,7 +143,7 @@ PyMODINIT_FUNC PyInit__core(void)
 #define INTERN(name) if ((name_##name = PyUnicode_InternFromString(#name)) == NULL) goto failed;
     NAMES(INTERN)
     if (ask_torch() < 0 || add_constants(module) < 0 || add_objects(module) < 0 || add_rows(module) < 0 ||
-        add_fields(module) < 0 || add_guards(module) < 0 || add_core(module) < 0 || add_hook(module) < 0)
+        add_switches(module) < 0 || add_fields(module) < 0 || add_guards(module) < 0 || add_core(module) < 0 || add_hook(module) < 0)
         goto failed;
     Py_INCREF(module);
     return module;

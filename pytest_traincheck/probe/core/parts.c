@@ -12,11 +12,9 @@ enum { ZERO_GRAD, LOSS, BACKWARD };
 
 static long long optimizer_id(Core *core, PyObject *optimizer)
 {
-    PyObject *infos = attribute(core->optimizers, name__infos);
-    PyObject *info = known_of(infos, optimizer);
+    PyObject *info = known_of(core->optimizers->infos, optimizer);
     long long id = info == NULL ? -1 : whole(info, name_id, -1);
     Py_XDECREF(info);
-    Py_XDECREF(infos);
     return id;
 }
 
@@ -38,7 +36,7 @@ static int is_ready(Hook *self, Core *core, PyObject *first, PyObject *number, l
     case LOSS:
         return was_looked_at(core, number, mod, 0);
     default:
-        return !within_backward() && truth(core->optimizers, name_met) == 1 &&
+        return !within_backward() && core->optimizers->met &&
                are_settled(core->modules, core->variables, torch.nothing) && nothing_changed(core, 0, 1);
     }
 }
@@ -60,7 +58,8 @@ static Call *part_begins(Hook *self, Core *core, ThreadState *state, PyObject *c
         PyTuple_SetItem(args, index, given[index]);
     }
     if (is_steady(core, state) && is_ready(self, core, given[0], number, outer != NULL ? outer->mod : 0, &opt))
-        call = begin(core, state, api, number, key_of_arguments(given + method, count - method, NULL, NULL), 1, 0);
+        call = begin(core, state, api, number, 
+                     arguments_of(core, number, given + method, count - method, NULL, NULL), 1, 0);
     if (call != NULL) {
         call->opt = opt;
         keep(&call->family, self->family);
@@ -98,11 +97,12 @@ static int passed(Core *core, PyObject *slots, Emit *emit)
     PyObject *present = PyList_New(0), *readables = PyList_New(0);
     Py_ssize_t all = PyList_Size(slots);
     int done = present != NULL && readables != NULL && may_read_gradients(core, 0) &&
-               truth(core->variables, name_with_norms) == 0 && truth(core->optimizers, name_met) == 1 &&
+               !core->variables->with_norms && core->optimizers->met &&
                look_at_gradients(slots, 0, 1, emit, present, readables, 0) == all;
-    if (done && PyList_Size(present))
-        done = look_at_present(present, NULL, 0, emit, NULL, 1) == PyList_Size(present) &&
-               PyObject_SetAttr(core->variables, name__suspicious, Py_False) == 0;
+    if (done && PyList_Size(present)) {
+        done = look_at_present(present, NULL, 0, emit, NULL, 1) == PyList_Size(present);
+        if (done) core->variables->suspicious = 0;
+    }
     Py_XDECREF(present);
     Py_XDECREF(readables);
     PyErr_Clear();
@@ -117,7 +117,7 @@ static int looked(Hook *self, Core *core, ThreadState *state, const Call *call)
     Emit emit;
     int done;
     if (self->which == LOSS || (self->which == ZERO_GRAD && nothing_changed(core, 0, 1))) return 1;
-    if (truth(core->variables, name_gradients_dirty) != 0 || (self->which == BACKWARD && within_backward())) return 0;
+    if (core->variables->gradients_dirty || (self->which == BACKWARD && within_backward())) return 0;
     slots = slots_of(core);
     if (slots == NULL) return 0;
     emit = emit_in(core, state, call);

@@ -72,7 +72,7 @@ static int has_its_shape(PyObject *root)
 }
 
 /* Whether these roots, or all, have as many entries as before. */
-static int roots_settled(PyObject *modules, PyObject *among)
+static int roots_settled(const Switches *modules, PyObject *among)
 {
     PyObject *roots, *key, *root;
     Py_ssize_t place = 0, index;
@@ -82,25 +82,20 @@ static int roots_settled(PyObject *modules, PyObject *among)
             settled = has_its_shape(PyTuple_GetItem(among, index));
         return settled;
     }
-    roots = among == Py_None ? PyObject_GetAttr(modules, name__roots) : NULL;
-    if (roots == NULL || !PyDict_CheckExact(roots)) {
-        PyErr_Clear();
-        Py_XDECREF(roots);
-        return 0;
-    }
+    roots = among == Py_None ? modules->roots : NULL;
+    if (roots == NULL || !PyDict_CheckExact(roots)) return 0;
     while (settled && PyDict_Next(roots, &place, &key, &root)) {
         Py_INCREF(root);
         settled = has_its_shape(root);
         Py_DECREF(root);
     }
-    Py_DECREF(roots);
     return settled;
 }
 
 /* Whether modules that held no tensors have as many entries as before. */
-static int empty_ones_settled(PyObject *modules)
+static int empty_ones_settled(const Switches *modules)
 {
-    PyObject *empty = PyObject_GetAttr(modules, name__empty);
+    PyObject *empty = modules->empty;
     Py_ssize_t index, length = empty != NULL && PyList_CheckExact(empty) ? PyList_Size(empty) : -1;
     int settled = length >= 0;
     for (index = 0; settled && index < length; index++) {
@@ -112,20 +107,16 @@ static int empty_ones_settled(PyObject *modules)
             Py_DECREF(module);
         }
     }
-    Py_XDECREF(empty);
     PyErr_Clear();
     return settled;
 }
 
 /* Whether `Recorder.before_entry` has nothing to do. */
-int are_settled(PyObject *modules, PyObject *variables, PyObject *among)
+int are_settled(const Switches *modules, const Switches *variables, PyObject *among)
 {
-    PyObject *pending = attribute(modules, name__pending);
-    int settled = pending != NULL && PyList_CheckExact(pending) && PyList_Size(pending) == 0 &&
-                  truth(variables, name_unseen) == 0 &&
-                  whole(modules, name_generation, -3) == whole(variables, name__generation, -4) &&
-                  roots_settled(modules, among) && empty_ones_settled(modules);
-    Py_XDECREF(pending);
+    PyObject *pending = modules->pending;
+    int settled = pending != NULL && PyList_CheckExact(pending) && PyList_Size(pending) == 0 && !variables->unseen &&
+                  modules->generation == variables->known && roots_settled(modules, among) && empty_ones_settled(modules);
     PyErr_Clear();
     return settled;
 }
@@ -133,12 +124,15 @@ int are_settled(PyObject *modules, PyObject *variables, PyObject *among)
 /* `names_settled(modules, variables, among)` */
 PyObject *names_settled(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
+    const Switches *modules, *variables;
     (void)module;
     if (count != 3) {
         PyErr_SetString(PyExc_TypeError, "names_settled() takes modules, variables and roots");
         return NULL;
     }
-    return PyBool_FromLong(are_settled(given[0], given[1], given[2]));
+    modules = switches_of(given[0]), variables = switches_of(given[1]);
+    if (modules == NULL || variables == NULL) return NULL;
+    return PyBool_FromLong(are_settled(modules, variables, given[2]));
 }
 
 /* Groups of optimizers */
@@ -224,11 +218,8 @@ PyObject *nothing_new(PyObject *module, PyObject *const *given, Py_ssize_t count
 /* The same of a recorder; with `training` also whether it has begun a pass before. */
 int may_read_gradients(Core *core, int training)
 {
-    PyObject *leaves = attribute(core->backwards, name__leaves), *several = attribute(core->backwards, name__several);
-    int may = leaves != NULL && several != NULL && reads_all(leaves, several) && (!training || PyDict_Size(leaves) > 0);
-    Py_XDECREF(leaves);
-    Py_XDECREF(several);
-    return may;
+    PyObject *leaves = core->backwards->leaves, *several = core->backwards->several;
+    return leaves != NULL && several != NULL && reads_all(leaves, several) && (!training || PyDict_Size(leaves) > 0);
 }
 
 int nothing_changed(Core *core, int values, int gradients)
@@ -236,7 +227,7 @@ int nothing_changed(Core *core, int values, int gradients)
     PyObject *slots = slots_of(core);
     int same = slots != NULL && (!values || all_same(slots, 0));
     if (same && gradients)
-        same = truth(core->variables, name_gradients_dirty) == 0 && may_read_gradients(core, 0) && all_same(slots, 1);
+        same = !core->variables->gradients_dirty && may_read_gradients(core, 0) && all_same(slots, 1);
     Py_XDECREF(slots);
     PyErr_Clear();
     return same;

@@ -7,9 +7,10 @@ PyTypeObject *CoreType;
 static unsigned long long serials;
 
 /* In the order in which `short_ways.py` hands them over. */
-#define PARTS(each) \
+#define WITH_SWITCHES(each) \
     each(recorder) each(by_hand) each(sketches) each(measures) each(following) each(given_to_models) each(variables) \
-    each(modules) each(backwards) each(optimizers) each(evaluations) each(attributes)
+    each(modules) each(backwards) each(optimizers) each(attributes)
+#define PARTS(each) WITH_SWITCHES(each) each(evaluations)
 
 static int is_state(PyObject *state, PyObject *call)
 {
@@ -19,7 +20,7 @@ static int is_state(PyObject *state, PyObject *call)
 /* `begin(state, api, key, mod, frames)`: the open call, None where Python has to open it. */
 static PyObject *core_begin(Core *self, PyObject *const *given, Py_ssize_t count)
 {
-    PyObject *number;
+    PyObject *number, *full, *found;
     Call *call;
     long long mod;
     int frames;
@@ -29,8 +30,10 @@ static PyObject *core_begin(Core *self, PyObject *const *given, Py_ssize_t count
     if (PyErr_Occurred()) return NULL;
     number = number_of(self, given[1]);
     if (number == NULL) Py_RETURN_NONE;
-    Py_INCREF(given[2]);
-    call = begin(self, (ThreadState *)given[0], given[1], number, given[2], frames, mod);
+    full = PyTuple_Pack(2, number, given[2]);
+    found = full == NULL ? NULL : PyDict_GetItemWithError(self->args, full);
+    Py_XDECREF(full);
+    call = begin(self, (ThreadState *)given[0], given[1], number, found == NULL ? -1 : PyLong_AsLongLong(found), frames, mod);
     if (call == NULL) {
         PyErr_Clear();
         Py_RETURN_NONE;
@@ -76,6 +79,9 @@ static PyObject *core_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_TypeError, "parts of another recorder");
         return NULL;
     }
+#define CHECK(field) if (switches_of(PyTuple_GetItem(parts, place++)) == NULL) return NULL;
+    WITH_SWITCHES(CHECK)
+    place = 0;
     self = (Core *)PyType_GenericAlloc(type, 0);
     if (self == NULL) return NULL;
     self->serial = ++serials;
@@ -84,6 +90,7 @@ static PyObject *core_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     KEEP(ret, ret), KEEP(kinds, kinds), KEEP(lines, lines), KEEP(infos, infos), KEEP(rows, rows);
 #define KEEP_PART(field) KEEP(field, PyTuple_GetItem(parts, place)), place++;
     PARTS(KEEP_PART)
+    self->plain_threads = PyObject_TypeCheck(threads, (PyTypeObject *)torch.local);
     return (PyObject *)self;
 }
 
@@ -119,6 +126,7 @@ static void core_dealloc(Core *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     core_clear(self);
+    PyMem_Free(self->entries);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }

@@ -73,8 +73,8 @@ def of(recorder: Recorder) -> Any:
             recorder.modules,
             recorder.backwards,
             recorder.optimizers,
-            recorder.evaluations,
             recorder.attributes,
+            recorder.evaluations,
         ),
         recorder.writer.table,
     )

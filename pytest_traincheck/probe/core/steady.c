@@ -25,13 +25,6 @@ long long whole(PyObject *object, PyObject *name, long long missing)
     return number;
 }
 
-int is_none(PyObject *object, PyObject *name)
-{
-    PyObject *found = attribute(object, name);
-    Py_XDECREF(found);
-    return found == Py_None;
-}
-
 /* What is known of an object in a table by its `id`, as `OptimizerInfo` and `ModuleInfo`: a new reference, or NULL. */
 PyObject *known_of(PyObject *infos, PyObject *object)
 {
@@ -73,13 +66,22 @@ void learn(PyObject *apis, PyObject *object, PyObject *call)
 
 /* The state of things */
 
-int is_awake(PyObject *recorder)
+int is_unset(const PyObject *field)
 {
-    PyObject *sampling = attribute(recorder, name_sampling);
-    int awake = sampling == Py_None || (sampling != NULL && truth(sampling, name_asleep) == 0 &&
-                                        whole(sampling, name_entries_left, 1) == 0);
-    Py_XDECREF(sampling);
-    return awake;
+    return field == NULL || field == Py_None;
+}
+
+/* What decides which steps are observed; NULL where every one is. */
+Switches *sampling_of(const Switches *recorder)
+{
+    return is_unset(recorder->sampling) || !PyObject_TypeCheck(recorder->sampling, SwitchesType)
+               ? NULL : (Switches *)recorder->sampling;
+}
+
+static int is_awake(const Switches *recorder)
+{
+    const Switches *sampling = sampling_of(recorder);
+    return sampling == NULL ? is_unset(recorder->sampling) : !sampling->asleep && sampling->entries_left == 0;
 }
 
 /* As the opposite of `unobservable`; no, where that is not sure. */
@@ -100,10 +102,10 @@ static int is_observable(void)
 
 int is_steady(Core *core, ThreadState *state)
 {
-    return state->thread && truth(core->measures, name_wanted) == 0 && truth(core->measures, name_early) == 0 &&
-           truth(core->following, name_wanted) == 0 && truth(core->sketches, name_wanted) == 0 &&
-           whole(core->sketches, name__calls_left, 1) == 0 && truth(core->by_hand, name_waits) == 0 &&
-           is_none(core->recorder, name_limit) && is_awake(core->recorder) && is_observable() && undisturbed();
+    return state->thread && !core->measures->wanted && !core->measures->early &&
+           !core->following->wanted && !core->sketches->wanted &&
+           core->sketches->calls_left == 0 && !core->by_hand->waits &&
+           is_unset(core->recorder->limit) && is_awake(core->recorder) && is_observable() && undisturbed();
 }
 
 /* Whether this thread is within a backward pass; also where that is not known. */
@@ -119,10 +121,10 @@ int within_backward(void)
 /* As `Variables.slots`: a new reference, or NULL where Python has to make the list. */
 PyObject *slots_of(Core *core)
 {
-    PyObject *slots = attribute(core->variables, name__every);
-    if (slots != NULL && PyList_CheckExact(slots)) return slots;
-    Py_XDECREF(slots);
-    return NULL;
+    PyObject *slots = core->variables->every;
+    if (slots == NULL || !PyList_CheckExact(slots)) return NULL;
+    Py_INCREF(slots);
+    return slots;
 }
 
 /* What writes changes that happened in a call; it is no object of Python's, and holds nothing. */
@@ -144,8 +146,8 @@ int was_looked_at(Core *core, PyObject *number, long long mod, int training)
 {
     PyObject *left, *grad, *key, *found;
     int done;
-    if (whole(core->given_to_models, name__calls, 1) == 0) return 1;
-    left = attribute(core->given_to_models, name__left);
+    if (core->given_to_models->calls == 0) return 1;
+    left = attribute((PyObject *)core->given_to_models, name__left);
     grad = ask(&torch.grad_enabled);
     key = grad == NULL ? NULL : Py_BuildValue("OLiO", number, mod, training, grad);
     found = key == NULL || left == NULL ? NULL : PyDict_GetItemWithError(left, key);

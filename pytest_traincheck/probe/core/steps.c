@@ -12,12 +12,11 @@ static int is_plain_step(PyObject *const *given, Py_ssize_t count)
            PyDict_Size(given[2]) == 0;
 }
 
-static int is_suspended(PyObject *probe)
+static int is_suspended(const Switches *probe)
 {
-    PyObject *patches = attribute(probe, name_patches);
-    int free = patches != NULL && whole(patches, name__depth, 1) == 0 && truth(patches, name__asleep) == 0;
-    Py_XDECREF(patches);
-    return !free;
+    const Switches *patches = (const Switches *)probe->patches;
+    return patches == NULL || !PyObject_TypeCheck((PyObject *)patches, SwitchesType) || patches->depth ||
+           patches->put_to_sleep;
 }
 
 /* The groups of an optimizer, where they are an attribute like any other: a new reference, or NULL. */
@@ -60,7 +59,7 @@ static int are_noted(Hook *self, Core *core, PyObject *info, PyObject *groups)
 {
     PyObject *noted = attribute(info, name_noted);
     int same = noted != NULL && PyTuple_CheckExact(noted) && PyTuple_Size(noted) == 2 &&
-               PyLong_AsLongLong(PyTuple_GetItem(noted, 0)) == whole(core->variables, name__generation, -5) &&
+               PyLong_AsLongLong(PyTuple_GetItem(noted, 0)) == core->variables->known &&
                are_same_groups(groups, PyTuple_GetItem(noted, 1), self->apart);
     Py_XDECREF(noted);
     PyErr_Clear();
@@ -78,29 +77,29 @@ static void set_whole(PyObject *object, PyObject *name, long long value)
 /* How often attributes were looked at before steps of an optimizer; -1 where they would be looked at once more. */
 static long long looks_of(Core *core, PyObject *id)
 {
-    PyObject *looks = attribute(core->attributes, name__looks);
+    PyObject *looks = attribute((PyObject *)core->attributes, name__looks);
     PyObject *found = looks == NULL || !PyDict_CheckExact(looks) ? NULL : PyDict_GetItemWithError(looks, id);
     long long count = found == NULL ? -1 : PyLong_AsLongLong(found);
     Py_XDECREF(looks);
     PyErr_Clear();
-    return count >= whole(core->attributes, name__looks_left, count + 1) ? count : -1;
+    return count >= core->attributes->looks_left ? count : -1;
 }
 
 /* As `Attributes.look`, where it only counts. */
 static void count_look(Core *core, PyObject *id, long long looks)
 {
-    PyObject *table = attribute(core->attributes, name__looks), *next = PyLong_FromLongLong(looks + 1);
+    PyObject *table = attribute((PyObject *)core->attributes, name__looks), *next = PyLong_FromLongLong(looks + 1);
     if (table != NULL && next != NULL) PyDict_SetItem(table, id, next);
     Py_XDECREF(table);
     Py_XDECREF(next);
     PyErr_Clear();
-    set_whole(core->attributes, name__steps, whole(core->attributes, name__steps, 0) + 1);
+    set_whole((PyObject *)core->attributes, name__steps, whole((PyObject *)core->attributes, name__steps, 0) + 1);
 }
 
 /* Whether nothing is to be done before a step but to open it. `id`: the optimizer's number, a new reference. */
 static int is_ready(Hook *self, Core *core, PyObject *optimizer, PyObject **id)
 {
-    PyObject *infos = attribute(core->optimizers, name__infos), *info = known_of(infos, optimizer);
+    PyObject *info = known_of(core->optimizers->infos, optimizer);
     PyObject *groups = groups_of(optimizer);
     int ready = info != NULL && groups != NULL && truth(info, name_stepped) == 1 &&
                 are_settled(core->modules, core->variables, Py_None) && nothing_changed(core, 1, 1) &&
@@ -108,36 +107,30 @@ static int is_ready(Hook *self, Core *core, PyObject *optimizer, PyObject **id)
     *id = ready ? attribute(info, name_id) : NULL;
     Py_XDECREF(groups);
     Py_XDECREF(info);
-    Py_XDECREF(infos);
     return ready && *id != NULL;
 }
 
 /* The code of the function that calls the hooks, as the recorder has to know it. */
-static int is_noted_code(PyObject *recorder)
+static int is_noted_code(const Switches *recorder)
 {
-    PyObject *frame = (PyObject *)PyEval_GetFrame(), *known = attribute(recorder, name_step_code), *code;
+    PyObject *frame = (PyObject *)PyEval_GetFrame(), *code;
     int same;
-    if (frame == NULL || known == NULL) {
-        Py_XDECREF(known);
-        return 0;
-    }
+    if (frame == NULL) return 0;
     code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
-    same = code == known;
+    same = code == recorder->step_code;
     Py_XDECREF(code);
-    Py_DECREF(known);
     return same;
 }
 
 static int step_begins(Hook *self, Core *core, ThreadState *state, PyObject *optimizer)
 {
-    PyObject *number, *key, *id = NULL, *api = learnt(self->apis, optimizer);
+    PyObject *number, *id = NULL, *api = learnt(self->apis, optimizer);
     Call *call = NULL;
     long long looks;
     if (api == NULL || state->in_step || is_suspended(self->probe) || !is_noted_code(core->recorder)) return 0;
     if (!is_steady(core, state) || (number = number_of(core, api)) == NULL) return 0;
     if (is_ready(self, core, optimizer, &id) && (looks = looks_of(core, id)) >= 0) {
-        key = key_of_arguments(NULL, 0, NULL, NULL);
-        call = begin(core, state, api, number, key, 0, 0);
+        call = begin(core, state, api, number, arguments_of(core, number, NULL, 0, NULL, NULL), 0, 0);
         if (call != NULL) {
             call->opt = PyLong_AsLongLong(id);
             count_look(core, id, looks);
@@ -152,12 +145,11 @@ static int step_begins(Hook *self, Core *core, ThreadState *state, PyObject *opt
 /* A step that is not observed is only counted, as `Sampling.begins_unseen` does it. */
 static int begins_unseen(Hook *self, Core *core)
 {
-    PyObject *sampling = attribute(core->recorder, name_sampling);
-    int done = sampling != NULL && sampling != Py_None && truth(sampling, name_asleep) == 1 &&
-               whole(sampling, name_entries_left, 1) == 0 && whole(sampling, name__inside, 1) == 0 &&
-               is_none(core->recorder, name_limit) && is_suspended(self->probe);
-    if (done) set_whole(sampling, name__inside, 1);
-    Py_XDECREF(sampling);
+    Switches *sampling = sampling_of(core->recorder);
+    int done = sampling != NULL && sampling->asleep && sampling->entries_left == 0 &&
+               whole((PyObject *)sampling, name__inside, 1) == 0 && is_unset(core->recorder->limit) &&
+               is_suspended(self->probe);
+    if (done) set_whole((PyObject *)sampling, name__inside, 1);
     return done;
 }
 
@@ -207,7 +199,7 @@ static int add_members(PyObject *ids, PyObject *groups)
 /* As `Optimizers.all_tensors`: a new reference, NULL where Python has to find out. */
 static PyObject *members_of_all(Core *core)
 {
-    PyObject *infos = attribute(core->optimizers, name__infos), *ids = PySet_New(NULL), *key, *info;
+    PyObject *infos = core->optimizers->infos, *ids = PySet_New(NULL), *key, *info;
     Py_ssize_t place = 0;
     int done = ids != NULL && infos != NULL && PyDict_CheckExact(infos);
     while (done && PyDict_Next(infos, &place, &key, &info)) {
@@ -219,7 +211,6 @@ static PyObject *members_of_all(Core *core)
         Py_XDECREF(optimizer);
         Py_XDECREF(ref);
     }
-    Py_XDECREF(infos);
     PyErr_Clear();
     if (done) return ids;
     Py_XDECREF(ids);
@@ -231,7 +222,7 @@ static int moved(Core *core, ThreadState *state, const Call *call, PyObject *opt
 {
     PyObject *slots = slots_of(core), *groups = groups_of(optimizer), *own = PySet_New(NULL), *every = NULL;
     Emit emit = emit_in(core, state, call);
-    int done = slots != NULL && groups != NULL && own != NULL && truth(core->variables, name__suspicious) == 0 &&
+    int done = slots != NULL && groups != NULL && own != NULL && !core->variables->suspicious &&
                add_members(own, groups) && (every = members_of_all(core)) != NULL;
     if (done && PySet_Size(every) == PySet_Size(own)) {
         Py_INCREF(own);
@@ -269,8 +260,7 @@ static int step_ends(Hook *self, Core *core, ThreadState *state, PyObject *optim
         state->in_step = 0;
         keep(&state->closure, Py_None);
         set_whole(core->evaluations, name__steps, steps + 1);
-        PyObject_SetAttr(core->recorder, name_values_moved, Py_True);
-        PyErr_Clear();
+        core->recorder->values_moved = 1;
     }
     Py_DECREF(call);
     return done;
@@ -283,7 +273,7 @@ static PyObject *step_after(Hook *self, PyObject *const *given, Py_ssize_t count
     Core *core = core_of(self->probe, &state, &recorded);
     if (recorded < 0) return NULL;
     if (core != NULL) {
-        sampled = !is_none(core->recorder, name_sampling);
+        sampled = !is_unset(core->recorder->sampling);
         done = names == NULL && is_plain_step(given, count) && step_ends(self, core, state, given[0]);
         Py_DECREF(core);
     }

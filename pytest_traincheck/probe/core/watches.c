@@ -6,13 +6,10 @@
 /* When there is nothing to tell, in the order of `base.py`. */
 enum { MEASURED, AVERAGED, ALONE, INNER };
 
-/* Whether the probe sleeps: 0 or 1, or -1 where that is not known. */
 static int is_asleep(Core *core)
 {
-    PyObject *sampling = attribute(core->recorder, name_sampling);
-    int asleep = sampling == NULL ? -1 : sampling == Py_None ? 0 : truth(sampling, name_asleep);
-    Py_XDECREF(sampling);
-    return asleep;
+    const Switches *sampling = sampling_of(core->recorder);
+    return sampling != NULL && sampling->asleep;
 }
 
 /* Whether the innermost open call of this thread is one of the same function. */
@@ -39,18 +36,18 @@ static int has_nothing_to_tell(const Hook *self, Core *core, const ThreadState *
     PyObject *steps;
     switch (self->which) {
     case MEASURED:
-        return truth(core->sketches, name_wanted) == 0 && truth(core->measures, name_early) == 0 &&
-               truth(core->measures, name_wanted) == 0;
+        return !core->sketches->wanted && !core->measures->early &&
+               !core->measures->wanted;
     case AVERAGED:
-        steps = attribute(core->by_hand, name__steps);
+        steps = attribute((PyObject *)core->by_hand, name__steps);
         Py_XDECREF(steps);
-        return steps != NULL && PyLong_CheckExact(steps) && whole(core->by_hand, name__steps, 1) == 0 &&
-               truth(core->measures, name_early) == 0;
+        return steps != NULL && PyLong_CheckExact(steps) && whole((PyObject *)core->by_hand, name__steps, 1) == 0 &&
+               !core->measures->early;
     case ALONE:
         return may_read_gradients(core, 1);
     default:
         asleep = is_asleep(core);
-        return (asleep == 0 && is_within_itself(self, state)) || (asleep == 1 && stays_as_it_is(core, given, count));
+        return asleep ? stays_as_it_is(core, given, count) : is_within_itself(self, state);
     }
 }
 

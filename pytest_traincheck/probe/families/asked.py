@@ -17,6 +17,7 @@ import torch
 
 from ..context import Call
 from ..names import is_user_file
+from ..switches import Switches
 from ..symbols import Api
 from .base import Parameters, watch
 
@@ -40,7 +41,7 @@ class Begun:
     before: Counter[int]
 
 
-class Asked:
+class Asked(Switches):
     """Finds the functions and writes their calls."""
 
     def __init__(self, probe: Probe) -> None:
