@@ -218,6 +218,87 @@ STORIES = {
         with torch.device("cpu"), torch.inference_mode():
             model(torch.ones(4, 5, 8))
     """,
+    "two precisions": """
+        for number in range(16):
+            with torch.autocast("cpu", torch.float16 if number % 3 == 2 else torch.bfloat16, enabled=number % 5 > 0):
+                F.linear(torch.ones(2, 3), torch.ones(4, 3))
+            step()
+    """,
+    "arguments that are nearly the same": """
+        class Given(nn.Module):
+            def forward(self, *args, **kwargs):
+                return args[0] if args else kwargs
+        given, text = Given(), "x" * 80
+        things = [
+            1, 1.0, True, 0, 0.0, -0.0, False, None, 2**70, -1, float("inf"), float("nan"), 1j, "", "1", text,
+            text + "y", "ab", "ba", "abcd", "abce", "ä", "\\ud800", b"1", [], (), [1], (1,), [1.0], [True], [[1]],
+            [[1, [2]]], [[1, [3]]], [(1,)],
+            list(range(16)), list(range(17)), list(range(16, 0, -1)), {"a": 1}, {1}, range(3), torch.float32,
+            torch.float64, torch.strided, torch.contiguous_format, torch.device("cpu"), torch.device("meta"),
+            torch.Size([1]), torch.Size([1, 2]), torch.ones(1), torch.ones(1, 1), torch.ones(()), torch.ones(2, 0),
+            torch.ones(1, dtype=torch.float64), torch.ones(1, requires_grad=True), torch.ones(1, dtype=torch.bool),
+            torch.ones(3, 2).t(), torch.ones(3, 2, device="meta"), torch.ones(2).to_sparse(),
+            nn.Parameter(torch.ones(1)), torch.ones(2, dtype=torch.complex64).conj(),
+            torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+            torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]),
+        ]
+        for number in range(14):
+            step()
+            for thing in things:
+                given(thing)
+                given([thing])
+                given(first=thing)
+                given(second=thing)
+                given(thing, thing)
+            given()
+    """,
+    "a torch that tells each attribute by itself": """
+        import sys
+        for name, module in list(sys.modules.items()):
+            if name.endswith("core._core"):
+                assert not module.use_exchange(False)
+        small = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)).to(memory_format=torch.channels_last)
+        optimizer = torch.optim.SGD(small.parameters(), lr=0.01)
+        for number in range(16):
+            step()
+            optimizer.zero_grad()
+            F.cross_entropy(small(torch.randn(4, 8)), torch.tensor([0, 1, 2, 0])).backward()
+            optimizer.step()
+            if number == 12:
+                small[0].weight.data = torch.ones(8, 6).t()
+            if number == 14:
+                small[2].bias.data.fill_(0.0)
+    """,
+    "blocks of all kinds": """
+        class Held(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.used = nn.Parameter(torch.ones(3))
+                kinds = "float64 float16 bfloat16 int64 uint8 bool complex64"
+                for number, kind in enumerate(getattr(torch, kind) for kind in kinds.split()):
+                    self.register_buffer(f"kind{number}", torch.ones(number + 1, 5).to(kind))
+                    self.register_buffer(f"part{number}", torch.ones(4000).to(kind)[3:])
+                    self.register_buffer(f"turned{number}", torch.ones(3, 2).to(kind).t())
+                self.register_buffer("empty", torch.ones(0, 3))
+                self.register_buffer("sparse", torch.ones(3).to_sparse())
+                self.register_buffer("negated", torch.ones(3, dtype=torch.complex64).conj().imag)
+                self.register_buffer("conjugate", torch.ones(5000, dtype=torch.complex64).conj())
+                self.register_buffer("quantized", torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8))
+                self.register_buffer("shrunk", torch.ones(600))
+            def forward(self, x):
+                for name, buffer in self.named_buffers():
+                    if name.startswith(("kind", "part", "turned")):
+                        buffer.logical_not_() if buffer.dtype is torch.bool else buffer.add_(1)
+                return x * self.used
+        held = Held()
+        optimizer = torch.optim.SGD(held.parameters(), lr=0.01)
+        for number in range(14):
+            optimizer.zero_grad()
+            F.mse_loss(held(torch.ones(3)), torch.ones(3)).backward()
+            optimizer.step()
+            if number == 10:
+                held.shrunk.untyped_storage().resize_(8)
+    """,
     "exceptions": """
         for number in range(12):
             step()

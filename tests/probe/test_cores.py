@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 import textwrap
 import threading
+import zlib
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,14 @@ def test_gradients_are_not_read_beside_a_thread_that_trains(trained_by: str, sev
     threads = {"nobody": {}, "this": {threading.get_ident(): set()}, "another": {threading.get_ident() + 1: set()}}
     assert core.nothing_new([], False, True, threads[trained_by], several) is sure
     assert core.nothing_new([], True, False, threads[trained_by], several)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_bytes_have_the_checksum_that_zlib_has() -> None:
+    core = pytest.importorskip("pytest_traincheck.probe.core._core")
+    bytes_ = random.Random(0).randbytes(9000)
+    for size in (*range(300), 1000, 4096, 8999):
+        for start in (0, 1, 7):
+            for before in (0, 1, 0xFFFFFFFF, 0x12345678):
+                part = bytes_[start : start + size]
+                assert core.checksum(before, part) == zlib.crc32(part, before), (size, start, before)
