@@ -192,12 +192,13 @@ _profiling: Callable[[], bool] = torch._C._autograd._profiler_enabled
 _record_functions: Callable[[bool], None] = torch._C._autograd._enable_record_function
 
 
-_transforming: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+# To ask for the stack of transforms itself would make one for this thread, which autograd then copies for every node.
+_transforming: Callable[[], bool] = torch._C._are_functorch_transforms_active
 
 
 def unobservable() -> bool:
     """Whether tensors must not be looked at now: a functorch transform is active or a CUDA graph is being captured."""
-    if _transforming() is not None:
+    if _transforming():
         return True
     if not _CUDA or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return False

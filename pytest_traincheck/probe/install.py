@@ -100,6 +100,8 @@ class Probe(Switches):
         """Open the trace and observe every family of functions."""
         self.limit = limit(self, self._run_dir)
         self._open([])
+        assert self.recorder is not None
+        self.patches.may_sleep = self.recorder.sampling is not None
         for name in _FAMILIES:
             try:
                 import_module(f"{__package__}.families.{name}").install(self)

@@ -102,8 +102,7 @@ class Measures(Switches):
             if LATER not in self.not_needed:
                 self.following.begin()
         self.following.stepped(count)
-        if GRADIENT_NORMS in self.not_needed and not self.wanted and not self.following.wanted:
-            self._recorder.variables.with_norms = False
+        self._leave_out_norms()
         self._renewal.stepped()
         return not self.wanted
 
@@ -112,6 +111,11 @@ class Measures(Switches):
         if self.wanted:
             self._end()
         self.following.wanted = False
+        self._leave_out_norms()
+
+    def _leave_out_norms(self) -> None:
+        if GRADIENT_NORMS in self.not_needed and not self.wanted and not self.following.wanted:
+            self._recorder.variables.with_norms = False
 
     def _end(self) -> None:
         self.wanted = self.early = False

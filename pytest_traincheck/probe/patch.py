@@ -37,6 +37,10 @@ class Patches(Switches):
         self._light: set[int] = set()
         self._sleeping: list[InPlace | BuiltIn] = []
         self._asleep = False
+        self.hushed = False
+        """Whether the functions are left alone for so short a time that their hooks are called and do nothing."""
+        self.may_sleep = False
+        """Whether `sleep` will be called: to be set before anything is observed."""
         self._suspended: list[InPlace | BuiltIn] = []
         self._depth = 0
         self._lock = threading.RLock()
@@ -59,10 +63,10 @@ class Patches(Switches):
         patch: InPlace | BuiltIn
         try:
             if type(function) is FunctionType:
-                patch = InPlace(function, making(Kind(own_frame=True, packed=False)))
+                patch = InPlace(function, self._told(making(Kind(own_frame=True, packed=False)), always or light))
             else:
                 packed = hasattr(type(function), "__get__")
-                patch = BuiltIn(function, making(Kind(own_frame=False, packed=packed)))
+                patch = BuiltIn(function, self._told(making(Kind(own_frame=False, packed=packed)), always or light))
         except NotObservable as error:
             self.left_out[name or getattr(function, "__qualname__", repr(function))] = str(error)
             return None
@@ -79,6 +83,12 @@ class Patches(Switches):
                 if self._asleep and not always and not light and patch.restore():
                     self._sleeping.append(patch)
         return patch
+
+    def _told(self, hooks: Hooks, awake: bool) -> Hooks:
+        """The hooks of a function, which are hushed with the others unless they are always `awake`."""
+        if awake or not self.may_sleep or native is None:
+            return hooks
+        return hooks._replace(enter=native.unless_hushed(self, hooks.enter))
 
     def replace(self, function: Any, hooks: Hooks) -> None:
         """Tell these hooks of every call of a function from now on, in place of those that were told so far. They are
@@ -107,6 +117,7 @@ class Patches(Switches):
             self._light.clear()
             self._suspended.clear()
             self._sleeping.clear()
+            self.hushed = False
 
     def suspend(self) -> None:
         """Leave the functions alone until `resume`: a compiler must see them as they are without us."""
@@ -125,10 +136,16 @@ class Patches(Switches):
                     patch.apply()
                 self._suspended = []
 
-    def sleep(self) -> None:
-        """Leave all but the light functions alone until `wake`: nobody wants to know of them for a while."""
+    def sleep(self, brief: bool = False) -> None:
+        """Leave all but the light functions alone until `wake`: nobody wants to know of them for a while. A function
+        that is given back its code is a new one to the interpreter, and for some fifty calls a slow one; for a `brief`
+        while it keeps the code that tells of its calls, and nobody listens.
+        """
         with self._lock:
             self._asleep = True
+            if brief and self.may_sleep and native is not None:
+                self.hushed = True
+                return
             kept = self._always | self._light
             patches = [patch for key, patch in self._patches.items() if key not in kept]
             if native is None:
@@ -139,7 +156,7 @@ class Patches(Switches):
     def wake(self) -> None:
         """Undo `sleep`."""
         with self._lock:
-            self._asleep = False
+            self._asleep = self.hushed = False
             sleeping, self._sleeping = self._sleeping, []
             if self._depth:
                 self._suspended.extend(sleeping)

@@ -1,7 +1,7 @@
 """Which steps of a long training are observed: the first ones, then one in so many, and what is rare between them.
 
-Between two observed steps every function is as it is without the probe; only the steps of the optimizer that ends an
-iteration are counted. When the probe wakes, nothing is known of what happened meanwhile: each variable is seen for the
+Between two observed steps that lie far apart every function is as it is without the probe, and where they do not, its
+hooks are called and do nothing; only the steps of the optimizer that ends an iteration are counted. When the probe wakes, nothing is known of what happened meanwhile: each variable is seen for the
 first time. An observed step is whole, from the end of the step before to its own. What is rare (an evaluation, a
 checkpoint, a state that is loaded) wakes the probe until training goes on, and holds no part of a training step. An
 optimizer that is made, or gets a state, begins a training, of which the first steps are observed again.
@@ -46,6 +46,8 @@ _TIMED = 15
 _APART = 16
 """Steps that lie at least between two rare calls of one kind that wake the probe."""
 _PATIENCE = 4
+_BRIEF = 64
+"""Steps for fewer of which at a time functions keep the code that tells of their calls."""
 
 
 class Sampling(Switches):
@@ -66,6 +68,7 @@ class Sampling(Switches):
         self._recorder = recorder
         self._patches = patches
         self._share = None if every else share
+        self._timed = self._share is not None
         self._head = head
         self._base = 0
         self._iteration = 0
@@ -121,8 +124,8 @@ class Sampling(Switches):
         self._iterated(state, optimizer)
 
     def _iterated(self, state: ThreadState, optimizer: Any = None) -> None:
-        now = perf_counter()
-        if self._whole:
+        now = perf_counter() if self._timed else 0.0
+        if self._whole and self._timed:
             (self._unobserved if self.asleep else self._observed).append(now - self._since)
         self._iteration += 1
         self._others_usual, self._others = max(self._others_usual, self._others), 0
@@ -133,7 +136,7 @@ class Sampling(Switches):
             self._wake(state)
         elif not wanted and not self.asleep:
             self._sleep()
-            self._since = perf_counter()
+            self._since = perf_counter() if self._timed else 0.0
             if self._observed:
                 self._observed[-1] += self._since - now  # falling asleep is part of what observing costs
         else:
@@ -250,7 +253,7 @@ class Sampling(Switches):
         recorder.sketches.end()
         self._marked = False
         self.asleep = True
-        self._patches.sleep()
+        self._patches.sleep(brief=self.every < _BRIEF)
 
     def _wake(self, state: ThreadState) -> bool:
         if unobservable():

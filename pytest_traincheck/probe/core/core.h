@@ -106,8 +106,11 @@ typedef struct {
     PyObject_HEAD
     PyObject *recorder, *native, *sampling, *limit, *patches, *every, *pending, *infos, *roots, *empty, *leaves, *several;
     PyObject *step_code;
+    PyObject *rate;
+    long long iteration, every_so_many, lead, others, inside;
     long long entries_left, generation, known, calls, calls_left, depth, opened, looks_left;
     char wanted, early, waits, asleep, met, unseen, gradients_dirty, with_norms, values_moved, suspicious, put_to_sleep;
+    char hushed, marked, whole, timed;
 } Switches;
 
 /* What is called when an observed function begins and ends. Which fields a kind of hook has, its file says. */
@@ -315,6 +318,7 @@ PyObject *part_hooks(PyObject *module, PyObject *given);
 
 /* watches.c */
 PyObject *watch_hook(PyObject *module, PyObject *given);
+PyObject *unless_hushed(PyObject *module, PyObject *given);
 
 /* switch.c */
 PyObject *exchange(PyObject *module, PyObject *given);

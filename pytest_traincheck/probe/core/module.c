@@ -65,7 +65,7 @@ static int ask_torch(void)
     ASK(profiling, "torch", "_C._autograd._profiler_enabled");
     FIND(record_functions, "torch", "_C._autograd._enable_record_function");
     FIND(compiling, "torch.compiler", "__dict__");
-    ASK(transforming, "torch", "_C._functorch.peek_interpreter_stack");
+    ASK(transforming, "torch", "_C._are_functorch_transforms_active");
     FIND(cuda, "torch", "cuda.__dict__");
     /* A torch for CPUs has none of these. */
     if ((torch.capturing = found("torch", "_C._cuda_isCurrentStreamCapturing")) == NULL) PyErr_Clear();
@@ -102,6 +102,7 @@ static PyMethodDef methods[] = {
     {"part_hooks", part_hooks, METH_VARARGS, NULL},
     {"step_hooks", step_hooks, METH_VARARGS, NULL},
     {"watch_hook", watch_hook, METH_VARARGS, NULL},
+    {"unless_hushed", unless_hushed, METH_VARARGS, NULL},
     {"exchange", exchange, METH_VARARGS, NULL},
     {"checksum", checksum_of, METH_VARARGS, NULL},
     {"use_exchange", use_exchange, METH_O, NULL},

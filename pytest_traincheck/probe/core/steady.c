@@ -87,14 +87,14 @@ static int is_awake(const Switches *recorder)
 /* As the opposite of `unobservable`; no, where that is not sure. */
 static int is_observable(void)
 {
-    PyObject *stack = ask(&torch.transforming);
     PyObject *started = PyDict_GetItemWithError(torch.cuda, torch.started);
-    int free = stack == Py_None && started == Py_False;
-    Py_XDECREF(stack);
-    if (stack == Py_None && started == Py_True && torch.capturing != NULL) {
+    int free = asked(&torch.transforming) == 0;
+    if (free && started == Py_True && torch.capturing != NULL) {
         PyObject *capturing = PyObject_CallNoArgs(torch.capturing);
         free = capturing == Py_False;
         Py_XDECREF(capturing);
+    } else if (started != Py_False) {
+        free = 0;
     }
     PyErr_Clear();
     return free;

@@ -6,10 +6,11 @@
 PyTypeObject *SwitchesType;
 
 #define FLAGS(do) \
-    do(wanted) do(early) do(waits) do(asleep) do(met) do(unseen) do(gradients_dirty) do(with_norms) do(values_moved)
+    do(wanted) do(early) do(waits) do(asleep) do(met) do(unseen) do(gradients_dirty) do(with_norms) do(values_moved) \
+    do(hushed)
 #define NUMBERS(do) do(entries_left) do(generation)
 #define OBJECTS(do) do(recorder) do(native) do(sampling) do(limit) do(patches) do(step_code)
-#define PRIVATE(do) do(every) do(pending) do(infos) do(roots) do(empty) do(leaves) do(several)
+#define PRIVATE(do) do(every) do(pending) do(infos) do(roots) do(empty) do(leaves) do(several) do(rate)
 
 static int switches_traverse(Switches *self, visitproc visit, void *arg)
 {
@@ -51,7 +52,9 @@ static PyMemberDef switches_members[] = {
     FLAGS(FLAG) NUMBERS(NUMBER) OBJECTS(OBJECT) PRIVATE(UNDERSCORED)
     OWN("_suspicious", T_BOOL, suspicious), OWN("_asleep", T_BOOL, put_to_sleep), OWN("_generation", T_LONGLONG, known),
     OWN("_calls", T_LONGLONG, calls), OWN("_calls_left", T_LONGLONG, calls_left), OWN("_depth", T_LONGLONG, depth),
-    OWN("_open", T_LONGLONG, opened), OWN("_looks_left", T_LONGLONG, looks_left), {NULL, 0, 0, 0, NULL},
+    OWN("_iteration", T_LONGLONG, iteration), OWN("every", T_LONGLONG, every_so_many), OWN("_lead", T_LONGLONG, lead),
+    OWN("_others", T_LONGLONG, others), OWN("_inside", T_LONGLONG, inside), OWN("_marked", T_BOOL, marked),
+    OWN("_whole", T_BOOL, whole), OWN("_timed", T_BOOL, timed), OWN("_open", T_LONGLONG, opened), OWN("_looks_left", T_LONGLONG, looks_left), {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot switches_slots[] = {

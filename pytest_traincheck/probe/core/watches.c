@@ -3,6 +3,8 @@
 
 #include "core.h"
 
+typedef PyObject *(*Fast)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
+
 /* When there is nothing to tell, in the order of `base.py`. */
 enum { MEASURED, AVERAGED, ALONE, INNER };
 
@@ -80,6 +82,35 @@ PyObject *watch_hook(PyObject *module, PyObject *given)
     HOLD(self, api, api);
     self->which = when;
     made = PyCFunction_NewEx(&enters, (PyObject *)self, NULL);
+    Py_DECREF(self);
+    return made;
+}
+
+/* Functions that are left alone for some steps */
+
+static PyObject *hushed_enter(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
+{
+    if (self->probe->hushed) Py_RETURN_NONE;
+    if (self->which) {
+        Fast fast = (Fast)(void (*)(void))PyCFunction_GetFunction(self->enter);
+        return fast(PyCFunction_GetSelf(self->enter), given, count, names);
+    }
+    return in_python(self->enter, given, count, names);
+}
+
+static PyMethodDef hushes = {"enter", (PyCFunction)(void (*)(void))hushed_enter, METH_FASTCALL | METH_KEYWORDS, NULL};
+
+/* `unless_hushed(patches, enter)`: a hook that is told of nothing while `patches` are hushed. */
+PyObject *unless_hushed(PyObject *module, PyObject *given)
+{
+    PyObject *patches, *enter, *made;
+    Hook *self;
+    (void)module;
+    if (!PyArg_ParseTuple(given, "OO", &patches, &enter)) return NULL;
+    self = new_hook(patches, enter, Py_None);
+    if (self == NULL) return NULL;
+    self->which = PyCFunction_Check(enter) && PyCFunction_GetFlags(enter) == (METH_FASTCALL | METH_KEYWORDS);
+    made = PyCFunction_NewEx(&hushes, (PyObject *)self, NULL);
     Py_DECREF(self);
     return made;
 }
