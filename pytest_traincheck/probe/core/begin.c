@@ -93,12 +93,13 @@ static PyObject *autocast_of(PyObject *device)
     return dtype;
 }
 
-/* As `context_key`, then `Symbols.ctx`; -1 where the context is new. */
-static long long context(Core *core)
+/* As `context_key`, then `Symbols.ctx`; -1 where the context is new. `quiet`: as it is while the probe looks at tensors,
+ * without gradients and without autocast. */
+static long long context(Core *core, int quiet)
 {
     PyObject *task, *key, *autocast;
-    int index, mixed = asked(&torch.any_autocast), grad = asked(&torch.grad_enabled), inference = asked(&torch.inference);
-    int backward;
+    int index, mixed = quiet ? 0 : asked(&torch.any_autocast), grad = quiet ? 0 : asked(&torch.grad_enabled);
+    int backward, inference = asked(&torch.inference);
     long long found;
     if (mixed < 0 || grad < 0 || inference < 0) return -1;
     task = ask(&torch.graph_task);
@@ -206,6 +207,19 @@ static long long source(Core *core, int frames, long long enclosing)
     return found == -2 ? enclosing : found;
 }
 
+/* What writes changes outside of every call, in the frame that calls a hook, with the context that Python finds while it
+ * looks; 0 where Python has to ask for that. */
+int emit_outside(Core *core, ThreadState *state, Emit *emit)
+{
+    memset(emit, 0, sizeof *emit);
+    emit->rows = core->rows;
+    emit->clock = core->clock;
+    emit->thread = state->thread;
+    emit->ctx = context(core, 1);
+    emit->src = source(core, 0, 0);
+    return emit->ctx >= 0 && emit->src >= 0;
+}
+
 /* Open a call and put it on the stack: a borrowed reference, NULL where Python has to do it. `args`: the number of what it
  * is given, -1 where that is not known. */
 Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, long long args, int frames, long long mod)
@@ -216,7 +230,7 @@ Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, lon
     long long ctx, src;
     Call *call;
     if (args < 0) return NULL;
-    ctx = context(core);
+    ctx = context(core, 0);
     if (ctx < 0) return NULL;
     src = source(core, frames, outer != NULL ? outer->src : 0);
     if (src < 0) return NULL;

@@ -212,6 +212,7 @@ Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, lon
 int end(Core *core, ThreadState *state, Call *call, PyObject *result);
 int is_finite(PyObject *tensor, int single, double *value);
 PyObject *number_of(Core *core, PyObject *api);
+int emit_outside(Core *core, ThreadState *state, Emit *emit);
 int undisturbed(void);
 
 int write_change(Emit *emit, long long var, long long old, long long now, uint64_t digest, double value);
@@ -266,6 +267,7 @@ Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emi
 Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
                              PyObject *readables, int far);
 Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit, PyObject *ahead, int checked);
+int look_at_numbers(Core *core, PyObject *slots, int full, Emit *emit);
 int held(const Slot *slot, PyObject **tensor);
 int same_as_before(const Var *var, PyObject *tensor);
 int is_var(PyObject *object);

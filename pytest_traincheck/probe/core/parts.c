@@ -91,24 +91,6 @@ static PyObject *part_enter(Hook *self, PyObject *const *given, Py_ssize_t count
 
 /* Ending */
 
-/* All gradients, after a pass; their norms are left to Python where they are wanted. */
-static int passed(Core *core, PyObject *slots, Emit *emit)
-{
-    PyObject *present = PyList_New(0), *readables = PyList_New(0);
-    Py_ssize_t all = PyList_Size(slots);
-    int done = present != NULL && readables != NULL && may_read_gradients(core, 0) &&
-               !core->variables->with_norms && core->optimizers->met &&
-               look_at_gradients(slots, 0, 1, emit, present, readables, 0) == all;
-    if (done && PyList_Size(present)) {
-        done = look_at_present(present, NULL, 0, emit, NULL, 1) == PyList_Size(present);
-        if (done) core->variables->suspicious = 0;
-    }
-    Py_XDECREF(present);
-    Py_XDECREF(readables);
-    PyErr_Clear();
-    return done;
-}
-
 /* Whether all was looked at that is looked at before the call is closed. Where Python has to do it, it begins anew: what
  * was looked at already looks the same to it, so that nothing is written twice. */
 static int looked(Hook *self, Core *core, ThreadState *state, const Call *call)
@@ -122,7 +104,7 @@ static int looked(Hook *self, Core *core, ThreadState *state, const Call *call)
     if (slots == NULL) return 0;
     emit = emit_in(core, state, call);
     if (self->which == BACKWARD)
-        done = passed(core, slots, &emit);
+        done = core->optimizers->met && look_at_numbers(core, slots, 1, &emit);
     else
         done = may_read_gradients(core, 0) &&
                look_at_gradients(slots, 0, 0, &emit, Py_None, Py_None, 0) == PyList_Size(slots);

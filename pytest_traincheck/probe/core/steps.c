@@ -96,14 +96,32 @@ static void count_look(Core *core, PyObject *id, long long looks)
     set_whole((PyObject *)core->attributes, name__steps, whole((PyObject *)core->attributes, name__steps, 0) + 1);
 }
 
+/* Gradients that were changed behind the pass, as where they are clipped: whether that was written, or there are none. */
+static int gradients_seen(Core *core, ThreadState *state)
+{
+    PyObject *slots;
+    Py_ssize_t depth = PyList_Size(state->stack);
+    Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL;
+    Emit emit;
+    int done;
+    if (nothing_changed(core, 0, 1)) return 1;
+    if (core->variables->gradients_dirty || (outer != NULL && Py_TYPE(outer) != CallType)) return 0;
+    if (outer != NULL) emit = emit_in(core, state, outer);
+    else if (!emit_outside(core, state, &emit)) return 0;
+    slots = slots_of(core);
+    done = slots != NULL && look_at_numbers(core, slots, 0, &emit);
+    Py_XDECREF(slots);
+    return done;
+}
+
 /* Whether nothing is to be done before a step but to open it. `id`: the optimizer's number, a new reference. */
-static int is_ready(Hook *self, Core *core, PyObject *optimizer, PyObject **id)
+static int is_ready(Hook *self, Core *core, ThreadState *state, PyObject *optimizer, PyObject **id)
 {
     PyObject *info = known_of(core->optimizers->infos, optimizer);
     PyObject *groups = groups_of(optimizer);
     int ready = info != NULL && groups != NULL && truth(info, name_stepped) == 1 &&
-                are_settled(core->modules, core->variables, Py_None) && nothing_changed(core, 1, 1) &&
-                same_rates(info, groups) && are_noted(self, core, info, groups);
+                are_settled(core->modules, core->variables, Py_None) && nothing_changed(core, 1, 0) &&
+                gradients_seen(core, state) && same_rates(info, groups) && are_noted(self, core, info, groups);
     *id = ready ? attribute(info, name_id) : NULL;
     Py_XDECREF(groups);
     Py_XDECREF(info);
@@ -129,7 +147,7 @@ static int step_begins(Hook *self, Core *core, ThreadState *state, PyObject *opt
     long long looks;
     if (api == NULL || state->in_step || is_suspended(self->probe) || !is_noted_code(core->recorder)) return 0;
     if (!is_steady(core, state) || (number = number_of(core, api)) == NULL) return 0;
-    if (is_ready(self, core, optimizer, &id) && (looks = looks_of(core, id)) >= 0) {
+    if (is_ready(self, core, state, optimizer, &id) && (looks = looks_of(core, id)) >= 0) {
         call = begin(core, state, api, number, arguments_of(core, number, NULL, 0, NULL, NULL), 0, 0);
         if (call != NULL) {
             call->opt = PyLong_AsLongLong(id);
