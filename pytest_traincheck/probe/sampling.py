@@ -3,8 +3,8 @@
 Between two observed steps that lie far apart every function is as it is without the probe, and between others its hooks
 are called and do nothing; only the steps of the optimizer that ends an iteration are counted. When the probe wakes,
 nothing is known of what happened meanwhile: each variable is seen for the first time. An observed step is whole, from
-the end of the step before to its own. What is rare (an evaluation, a checkpoint, a state that is loaded) wakes the probe
-until training goes on, and holds no part of a training step. An optimizer that is made, or gets a state, begins a
+the end of the step before to its own. What is rare (an evaluation, a checkpoint, a state that is loaded) wakes the
+probe until training goes on, and holds no part of a training step. An optimizer that is made, or gets a state, begins a
 training, of which the first steps are observed again.
 """
 
