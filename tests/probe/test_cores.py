@@ -14,12 +14,16 @@ import zlib
 from pathlib import Path
 
 import pytest
-from core_stories import PREPARED, STORIES
-from probe_runs import BOOTSTRAP
 
-from pytest_traincheck.looks import EVERYTHING, NOTHING, NUMBER_SORTS, Looks, to_text
-from pytest_traincheck.looks import VARIABLE as NOT_NEEDED
-from pytest_traincheck.probe.sampling import VARIABLE as SAMPLING
+torch = pytest.importorskip("torch")
+
+from core_stories import PREPARED, STORIES  # noqa: E402
+from probe_runs import BOOTSTRAP  # noqa: E402
+
+from pytest_traincheck.looks import EVERYTHING, NOTHING, NUMBER_SORTS, Looks, to_text  # noqa: E402
+from pytest_traincheck.looks import VARIABLE as NOT_NEEDED  # noqa: E402
+from pytest_traincheck.probe import digest  # noqa: E402
+from pytest_traincheck.probe.sampling import VARIABLE as SAMPLING  # noqa: E402
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -121,3 +125,23 @@ def test_bytes_have_the_checksum_that_zlib_has() -> None:
             for before in (0, 1, 0xFFFFFFFF, 0x12345678):
                 part = bytes_[start : start + size]
                 assert core.checksum(before, part) == zlib.crc32(part, before), (size, start, before)
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [1, 15, 4095, 4096, 4097, 4224, 8256, 65536, 65925, 200001])
+def test_a_look_finds_what_is_not_finite_and_the_hash_that_python_finds(size: int, dtype: str) -> None:
+    core = pytest.importorskip("pytest_traincheck.probe.core._core")
+    numbers = torch.randn(size, dtype=getattr(torch, dtype), generator=torch.Generator().manual_seed(0))
+    state, hashed = core.look(numbers, True, 0)[:2]
+    assert (state, hashed) == (digest.NONZERO, digest.digest(numbers))
+    for place in {0, size // 2, size - 1}:
+        for value in (float("inf"), float("-inf"), float("nan")):
+            found = numbers.clone()
+            found[place] = value
+            assert core.look(found, True, 0) is None, "it is for Python to say what is not finite"
+            assert core.look(found, False, 0)[1] == digest.digest(found)
+    limits = torch.finfo(numbers.dtype)
+    for extreme in (limits.max, limits.min, limits.smallest_normal / 4):
+        assert core.look(torch.full_like(numbers, extreme), True, 0)[0] == digest.NONZERO
+    assert core.look(torch.full_like(numbers, -0.0), True, 0)[0] == digest.ZERO
