@@ -4,8 +4,8 @@
 
 #define FINITE_MOST (4 * 1024 * 1024) /* bytes that are looked through for what is not finite; beyond them torch does */
 
-/* The state of this thread, which holds it; NULL with an exception. Where threads share none of what is local to them, as
- * greenlets may, `threads` is asked each time. */
+/* The state of this thread, which holds it; NULL where it is another recorder's, or with an exception. Where what is local
+ * to a thread is more than that, as with greenlets, `threads` is asked each time. */
 static ThreadState *state_of(Core *core)
 {
     unsigned long long thread = core->plain_threads ? PyThreadState_GetID(PyThreadState_Get()) : 0;
@@ -14,10 +14,7 @@ static ThreadState *state_of(Core *core)
     found = PyObject_GetAttr(core->threads, name_state);
     if (found == NULL) return NULL;
     Py_DECREF(found);
-    if (Py_TYPE(found) != ThreadStateType) {
-        PyErr_SetString(PyExc_TypeError, "the state of a thread of another recorder");
-        return NULL;
-    }
+    if (Py_TYPE(found) != ThreadStateType) return NULL;
     core->thread = thread;
     core->state = (ThreadState *)found;
     return core->state;
@@ -43,7 +40,7 @@ Core *core_of(const Switches *probe, ThreadState **state, int *recorded)
     *state = state_of(core);
     if (*state == NULL) {
         Py_DECREF(core);
-        *recorded = -1;
+        if (PyErr_Occurred()) *recorded = -1;
         return NULL;
     }
     compiles = PyDict_GetItemWithError(torch.compiling, torch.flag);

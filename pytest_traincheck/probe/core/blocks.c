@@ -42,28 +42,6 @@ PyObject *use_exchange(PyObject *module, PyObject *wanted)
     return PyBool_FromLong(table != NULL);
 }
 
-/* 1, 0, or -1 without an exception. */
-int told(PyObject *method, PyObject *tensor)
-{
-    PyObject *answer = PyObject_CallFunctionObjArgs(method, tensor, NULL);
-    int found = answer == Py_True ? 1 : answer == Py_False ? 0 : -1;
-    if (answer == NULL) PyErr_Clear();
-    Py_XDECREF(answer);
-    return found;
-}
-
-/* A number, of which it takes the reference; -1 without an exception where there is none. */
-long long number(PyObject *value)
-{
-    long long found = value == NULL ? -1 : PyLong_AsLongLong(value);
-    if (PyErr_Occurred()) {
-        PyErr_Clear();
-        found = -1;
-    }
-    Py_XDECREF(value);
-    return found;
-}
-
 static int is_strided(PyObject *tensor)
 {
     PyObject *layout = get(tensor, READ_layout);

@@ -101,7 +101,8 @@ typedef struct {
     long long instruction, src;
 } KnownLine;
 
-/* What the core reads of the parts of the probe: see `switches.py`. */
+/* What the core reads of the parts of the probe: see `switches.py`. Three have other names there: `known` is `_generation`,
+ * `every_so_many` is `every`, and `put_to_sleep` is `_asleep`; others have an underscore before theirs. */
 typedef struct {
     PyObject_HEAD
     PyObject *recorder, *native, *sampling, *limit, *patches, *every, *pending, *infos, *roots, *empty, *leaves, *several;
@@ -144,16 +145,13 @@ extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *Switches
 
 /* Names of attributes, and what the core uses of torch; see `module.c`. */
 #define NAMES(each) \
-    each(recorder) each(native) each(state) each(waits) each(wanted) each(early) each(dtype) each(shape) \
-    each(is_cpu) each(is_cuda) each(device) each(requires_grad) each(f_back) each(f_lasti) each(ref) each(wrapper) each(root) \
-    each(api) each(mod) each(training) each(plainly_trained) each(__dict__) each(layout) each(nbytes) each(_version) \
-    each(_parameters) each(_buffers) each(_modules) each(is_leaf) each(grad) each(is_nested) each(is_quantized) \
-    each(__enter__) each(__exit__) each(threads) each(abandon) each(_pending) each(_empty) each(_roots) \
-    each(generation) each(_generation) each(unseen) each(members) each(params) each(limit) each(sampling) each(asleep) \
-    each(entries_left) each(met) each(_infos) each(id) each(param_groups) each(lr) each(rates) each(seen) each(stepped) \
-    each(noted) each(_looks) each(_looks_left) each(_steps) each(values_moved) each(gradients_dirty) each(with_norms) \
-    each(_every) each(_suspicious) each(_leaves) each(_several) each(step_code) each(patches) each(_depth) each(_asleep) \
-    each(_left) each(_calls) each(_calls_left) each(_open) each(type) each(buffered) each(slots) each(__code__) each(_inside)
+    each(state) each(dtype) each(shape) each(is_cpu) each(is_cuda) each(device) each(requires_grad) each(f_back) \
+    each(f_lasti) each(ref) each(wrapper) each(root) each(api) each(mod) each(training) each(plainly_trained) \
+    each(__dict__) each(layout) each(nbytes) each(_version) each(_parameters) each(_buffers) each(_modules) \
+    each(is_leaf) each(grad) each(is_nested) each(is_quantized) each(__enter__) each(__exit__) each(threads) \
+    each(abandon) each(members) each(params) each(id) each(param_groups) each(lr) each(rates) each(seen) \
+    each(stepped) each(noted) each(_looks) each(_steps) each(_left) each(type) each(buffered) each(slots) \
+    each(__code__)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -202,6 +200,7 @@ int is_single(PyObject *key);                           /* whether a tensor with
 int add_core(PyObject *module);
 
 /* packed.c */
+long long known_by_key(PyObject *table, PyObject *number, PyObject *key);
 long long arguments_of(Core *core, PyObject *number, PyObject *const *given, Py_ssize_t count, PyObject *const *named,
                        PyObject *names);
 long long result_of(Core *core, long long api, PyObject *result, int *single);
@@ -234,6 +233,8 @@ int says(PyObject *tensor, int what);
 int set_question(Question *question, PyObject *function);
 PyObject *ask(const Question *question);
 int asked(const Question *question);
+int told(PyObject *method, PyObject *tensor);
+long long number(PyObject *value);
 
 /* checksum.c */
 long long checksum(uint32_t before, const void *bytes, Py_ssize_t size);
@@ -242,8 +243,6 @@ PyObject *checksum_of(PyObject *module, PyObject *given);
 /* blocks.c */
 void find_exchange(void);
 PyObject *use_exchange(PyObject *module, PyObject *wanted);
-int told(PyObject *method, PyObject *tensor);
-long long number(PyObject *value);
 int width_of(PyObject *tensor, Block *block);
 int block_of(PyObject *tensor, int checked, Block *block);
 int readable(PyObject *tensor, long long known, Block *block);

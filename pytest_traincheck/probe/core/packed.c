@@ -138,7 +138,7 @@ static int is_kept(const Entry *entry, const Packed *packed)
 }
 
 /* What a table says of `(number, key)`; -1 where it says nothing, or there is no key, to which it takes the reference. */
-static long long known_by_key(PyObject *table, PyObject *number, PyObject *key)
+long long known_by_key(PyObject *table, PyObject *number, PyObject *key)
 {
     PyObject *full = number == NULL || key == NULL ? NULL : PyTuple_Pack(2, number, key);
     PyObject *found = full == NULL ? NULL : PyDict_GetItemWithError(table, full);

@@ -1,5 +1,5 @@
 /* What is asked of torch many times a step: attributes of tensors, without looking them up each time, and functions
- * without arguments, without a call of Python's. */
+ * without arguments, without a call of Python's; and how answers are read. */
 
 #include "core.h"
 
@@ -80,5 +80,27 @@ int asked(const Question *question)
     int found = answer == Py_True ? 1 : answer == Py_False ? 0 : -1;
     if (answer == NULL) PyErr_Clear();
     Py_XDECREF(answer);
+    return found;
+}
+
+/* Whether a method of a tensor says so: 1, 0, or -1 without an exception. */
+int told(PyObject *method, PyObject *tensor)
+{
+    PyObject *answer = PyObject_CallFunctionObjArgs(method, tensor, NULL);
+    int found = answer == Py_True ? 1 : answer == Py_False ? 0 : -1;
+    if (answer == NULL) PyErr_Clear();
+    Py_XDECREF(answer);
+    return found;
+}
+
+/* A number, of which it takes the reference; -1 without an exception where there is none. */
+long long number(PyObject *value)
+{
+    long long found = value == NULL ? -1 : PyLong_AsLongLong(value);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        found = -1;
+    }
+    Py_XDECREF(value);
     return found;
 }

@@ -20,7 +20,7 @@ static int is_state(PyObject *state, PyObject *call)
 /* `begin(state, api, key, mod, frames)`: the open call, None where Python has to open it. */
 static PyObject *core_begin(Core *self, PyObject *const *given, Py_ssize_t count)
 {
-    PyObject *number, *full, *found;
+    PyObject *number;
     Call *call;
     long long mod;
     int frames;
@@ -30,10 +30,8 @@ static PyObject *core_begin(Core *self, PyObject *const *given, Py_ssize_t count
     if (PyErr_Occurred()) return NULL;
     number = number_of(self, given[1]);
     if (number == NULL) Py_RETURN_NONE;
-    full = PyTuple_Pack(2, number, given[2]);
-    found = full == NULL ? NULL : PyDict_GetItemWithError(self->args, full);
-    Py_XDECREF(full);
-    call = begin(self, (ThreadState *)given[0], given[1], number, found == NULL ? -1 : PyLong_AsLongLong(found), frames, mod);
+    Py_INCREF(given[2]);
+    call = begin(self, (ThreadState *)given[0], given[1], number, known_by_key(self->args, number, given[2]), frames, mod);
     if (call == NULL) {
         PyErr_Clear();
         Py_RETURN_NONE;
