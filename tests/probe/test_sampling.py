@@ -267,12 +267,31 @@ def test_steps_that_raise_or_call_the_steps_of_their_base_class_are_counted_once
     assert observed(trace) == [0, 1, 2, 3, 10, 20]
 
 
-def test_a_schedule_that_comes_to_its_next_phase(sampled: Callable[..., Trace]) -> None:
+def test_one_of_two_optimizers_takes_over(sampled: Callable[..., Trace]) -> None:
+    """How many steps of the others are usual is known from iterations, not from what lies between two observed ones."""
+
+    def train() -> None:
+        critic, generator = Training(), Training()
+        for number in range(300):
+            for _ in range(3 if number < 45 else 1):
+                critic.step()
+            if number < 45:
+                generator.step()
+
+    trace = sampled(train)
+    steps = [call.opt for call in trace.calls if call.type == "optimizer"]
+    assert steps[-HEAD:] == [steps[0]] * HEAD, "the critic's, which are observed again"
+
+
+@pytest.mark.parametrize("same", [False, True], ids=["equal", "the same object"])
+def test_a_schedule_that_comes_to_its_next_phase(sampled: Callable[..., Trace], same: bool) -> None:
+    rates = [0.01 * number for number in range(31)]
+
     def train() -> None:
         training = Training()
         for number in range(60):
             training.step()
-            training.optimizer.param_groups[0]["lr"] = 0.01 * min(number, 30)
+            training.optimizer.param_groups[0]["lr"] = rates[min(number, 30)] if same else 0.01 * min(number, 30)
 
     assert 33 in observed(sampled(train, every=20))
 
