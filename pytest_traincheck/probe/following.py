@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from . import digest as content
 from . import numerics
-from .context import Call, ThreadState, quiet, unobservable
+from .context import Call, ThreadState, quiet, unobservable, unseen
 from .devices import number
 from .switches import Switches
 
 if TYPE_CHECKING:
     from .measures import Measures
+    from .recorder import Recorder
 
 STEPS = 128
 """Optimizer steps (of the optimizer that has taken most) that training is followed for."""
@@ -26,7 +27,8 @@ name behind) the hash of the state of a generator before a step.
 class Following(Switches):
     """Counts the steps, and knows which generators have moved: the state of one that stands still says nothing."""
 
-    def __init__(self, measures: Measures) -> None:
+    def __init__(self, recorder: Recorder, measures: Measures) -> None:
+        self._recorder = recorder
         self._measures = measures
         self._states: dict[str, int] = {}
         self._moved: set[str] = set()
@@ -70,3 +72,26 @@ class Following(Switches):
         """Write what `look` has found."""
         for name, hashed in states.items():
             self._measures.take(state, f"{RANDOM}{name}", call, digest=hashed)
+
+    # What the compiled core tells of a step that it records by itself.
+
+    def called(self, state: ThreadState, call: Call, inputs: tuple[Any, ...]) -> None:
+        """A model in training was called."""
+        with unseen(self._recorder, "following a model's inputs"):
+            self.given(state, call, inputs)
+
+    def opened(self, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
+        """A backward pass was called."""
+        with unseen(self._recorder, "following a backward pass"):
+            family: Any = call.family
+            family.opened(self._recorder, state, call, args)
+
+    def steps(self, state: ThreadState, call: Call, _: None) -> None:
+        """An optimizer makes a step."""
+        with unseen(self._recorder, "following random states"):
+            self.random_states(state, call, self.look(state))
+
+    def ended(self, state: ThreadState, call: Call, _: None) -> None:  # noqa: ARG002 - the core tells all in one way
+        """An optimizer has made its step."""
+        with unseen(self._recorder, "counting a step"):
+            self._measures.stepped(call.opt)

@@ -74,7 +74,7 @@ class Measures(Switches):
         self._holdings = Holdings()
         self._feedback = Feedback()
         self.given = Given(wanted=NUMBER_SORTS not in not_needed)
-        self.following = Following(self)
+        self.following = Following(recorder, self)
         self._data: dict[int, tuple[Remembered, float]] = {}
         """Inputs of the model that was called last, and their root mean square."""
         self.waiting: list[tuple[str, Call, Slot, int, float, int]] = []

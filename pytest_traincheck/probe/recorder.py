@@ -30,6 +30,7 @@ from .context import (
     left_in_the_middle,
     quiet,
     unobservable,
+    unseen,
 )
 from .copies import Copies
 from .core import native
@@ -295,6 +296,11 @@ class Recorder(Switches):
     def enclosing(self, state: ThreadState) -> Emit:
         """What writes changes that happened in the innermost open call."""
         return self.emitter(state, innermost(state))
+
+    def note_rates(self, state: ThreadState, optimizer: torch.optim.Optimizer) -> None:
+        """Write the learning rates that have moved before a step, which the compiled core does the rest of."""
+        with unseen(self, "noting learning rates"):
+            self.optimizers.note_rates(optimizer, self.enclosing(state))
 
     def before_entry(self, state: ThreadState, among: Collection[Root] | None = None) -> None:
         """Before an entry call or an optimizer's work: names may be new, and what is new has an initial state.

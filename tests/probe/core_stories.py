@@ -1,7 +1,7 @@
 """Trainings of which both recorders have to write the same, as code: what comes first in each, and the rest by name."""
 
 PREPARED = """
-import os, random, signal, threading
+import os, random, signal, sys, threading
 import numpy as np
 import torch
 from torch import nn
@@ -344,6 +344,62 @@ STORIES = {
                 model.blocks[0].signalling(torch.ones(3), signal.SIGUSR2)
             except Enough:
                 pass
+    """,
+    "a rate that moves in every step": """
+        class Told(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner, self.shape = nn.Linear(8, 3), (4, 8)
+            def forward(self, ids, *, mask=None, labels=None, sizes=()):
+                found = self.inner(ids * mask).sum() * 0.5
+                return found if labels is None else found - self.inner(labels["more"][0]).sum()
+        told, guide = Told(), nn.Linear(8, 8)
+        optimizer = torch.optim.SGD([{"params": told.parameters()}, {"params": guide.parameters(), "lr": 0.5}], lr=0.01)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, [lambda done: 1 / (1 + done), lambda done: 1.0])
+        for number in range(135):
+            given = {"mask": torch.rand(4, 8), "sizes": (number, "few")}
+            if number % 4 == 1:
+                given["labels"] = {"more": [torch.rand(4, 8)]}
+            optimizer.zero_grad()
+            with torch.no_grad():
+                guided = guide(torch.randn(4, 8))
+            told(guided, **given).backward()
+            if number % 5 == 0:
+                nn.utils.clip_grad_norm_(told.parameters(), 0.1)
+            if number % 4 == 2:
+                optimizer.param_groups[1]["lr"] = 1 / (2 + number)
+            optimizer.step(None) if number % 3 else optimizer.step()
+            schedule.step()
+        tensor_rate = torch.optim.Adam(guide.parameters(), lr=torch.tensor(0.1))
+        for number in range(3):
+            guide(torch.ones(2, 8)).sum().backward()
+            tensor_rate.param_groups[0]["lr"].mul_(0.5)
+            tensor_rate.step()
+    """,
+    "interruptions while training is followed": """
+        following = next(module for name, module in sys.modules.items() if name.endswith("probe.following")).Following
+        class Interrupted(BaseException):
+            pass
+        def interrupted(name, method):
+            def instead(*args):
+                if armed == name:
+                    raise Interrupted
+                return method(*args)
+            setattr(following, name, instead)
+        armed = ""
+        for name in ("given", "loss", "look"):
+            interrupted(name, getattr(following, name))
+        for number in range(40):
+            armed = ("", "given", "", "loss", "look")[number % 5] if number > 12 else ""
+            optimizer.zero_grad()
+            try:
+                loss = model(torch.ones(4, 5, 8))[0].sum()
+                loss.backward()
+                optimizer.step()
+            except Interrupted:
+                assert armed
+                continue
+            assert not armed or os.environ["TRAINCHECK_NOT_NEEDED"]  # in check mode nothing is followed
     """,
     "what changes late": """
         class Empty(nn.Module):

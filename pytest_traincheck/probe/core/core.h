@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 8
+#define INTERFACE 9
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -151,7 +151,7 @@ extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *Switches
     each(is_leaf) each(grad) each(is_nested) each(is_quantized) each(__enter__) each(__exit__) each(threads) \
     each(abandon) each(members) each(params) each(id) each(param_groups) each(lr) each(rates) each(seen) \
     each(stepped) each(noted) each(_looks) each(_steps) each(_left) each(type) each(buffered) each(slots) \
-    each(__code__)
+    each(__code__) each(called) each(opened) each(steps) each(ended) each(note_rates)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -301,6 +301,7 @@ PyObject *attribute(PyObject *object, PyObject *name);  /* a new reference, or N
 long long whole(PyObject *object, PyObject *name, long long missing);
 int is_steady(Core *core, ThreadState *state);
 int within_backward(void);
+int follow(const Core *core, PyObject *name, ThreadState *state, Call *call, PyObject *given);
 PyObject *slots_of(Core *core);
 Emit emit_in(Core *core, ThreadState *state, const Call *call);
 int was_looked_at(Core *core, PyObject *number, long long mod, int training);

@@ -210,6 +210,38 @@ static Call *module_begins(Hook *self, Core *core, ThreadState *state, PyObject 
     return call;
 }
 
+/* Whether a module is a model, and not a loss or another one without variables. */
+static int is_model(Core *core, PyObject *module)
+{
+    PyObject *info = info_of(core, module), *root = info == NULL ? NULL : attribute(info, name_root);
+    PyObject *slots = root == NULL || root == Py_None ? NULL : attribute(root, name_slots);
+    int found = slots != NULL && PyList_CheckExact(slots) && PyList_Size(slots) > 0;
+    Py_XDECREF(slots);
+    Py_XDECREF(root);
+    Py_XDECREF(info);
+    return found;
+}
+
+/* Tells of what a model in training is given, by whichever names, where that is followed. No, with an exception of the
+ * user's. */
+static int inputs_told(Core *core, ThreadState *state, Call *call, PyObject *module, PyObject *const *given,
+                       Py_ssize_t count)
+{
+    PyObject *inputs;
+    Py_ssize_t index;
+    int told;
+    if (!core->following->wanted || call->flags != (TRAINING | ENTRY) || !is_model(core, module)) return 1;
+    inputs = PyTuple_New(count);
+    for (index = 0; inputs != NULL && index < count; index++) {
+        Py_INCREF(given[index]);
+        PyTuple_SetItem(inputs, index, given[index]);
+    }
+    told = inputs != NULL && follow(core, name_called, state, call, inputs);
+    if (!told) state->modules -= call->opens;
+    Py_XDECREF(inputs);
+    return told;
+}
+
 static PyObject *module_enter(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     ThreadState *state;
@@ -221,14 +253,17 @@ static PyObject *module_enter(Hook *self, PyObject *const *given, Py_ssize_t cou
         /* The token is made first: what can fail or collect garbage comes before the call is opened. */
         PyObject *token = PyTuple_New(2);
         Call *call = token == NULL || count == 0 ? NULL : module_begins(self, core, state, given, count, names);
-        Py_DECREF(core);
         if (call != NULL) {
+            Py_ssize_t others = names == NULL ? 0 : PyTuple_Size(names);
             Py_INCREF(given[0]);
             PyTuple_SetItem(token, 0, given[0]);
             Py_INCREF(call);
             PyTuple_SetItem(token, 1, (PyObject *)call);
+            if (!inputs_told(core, state, call, given[0], given + 1, count - 1 + others)) Py_CLEAR(token);
+            Py_DECREF(core);
             return token;
         }
+        Py_DECREF(core);
         Py_XDECREF(token);
     }
     PyErr_Clear();

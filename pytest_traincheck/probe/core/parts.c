@@ -80,8 +80,12 @@ static PyObject *part_enter(Hook *self, PyObject *const *given, Py_ssize_t count
     if (core != NULL) {
         Call *call = count > 0 && names == NULL ? part_begins(self, core, state, given, count) : NULL;
         Py_XINCREF(call);
+        if (call != NULL) {
+            if (self->which == BACKWARD && !follow(core, name_opened, state, call, call->given)) Py_CLEAR(call);
+            Py_DECREF(core);
+            return (PyObject *)call;
+        }
         Py_DECREF(core);
-        if (call != NULL) return (PyObject *)call;
     }
     PyErr_Clear();
     found = in_python(self->enter, given, count, names);

@@ -1,5 +1,6 @@
-/* What a part of a training step asks before it takes a short way: whether steps are neither measured nor followed nor
- * left out any more, so that there is nothing to do but to look and to record. */
+/* What a part of a training step asks before it takes a short way: whether steps are neither measured nor left out any
+ * more, so that there is nothing to do but to look and to record, and at a few places to tell Python, which follows what
+ * training is given. */
 
 #include "core.h"
 
@@ -103,8 +104,7 @@ static int is_observable(void)
 int is_steady(Core *core, ThreadState *state)
 {
     return state->thread && !core->measures->wanted && !core->measures->early &&
-           !core->following->wanted && !core->sketches->wanted &&
-           core->sketches->calls_left == 0 && !core->by_hand->waits &&
+           !core->sketches->wanted && core->sketches->calls_left == 0 && !core->by_hand->waits &&
            is_unset(core->recorder->limit) && is_awake(core->recorder) && is_observable() && undisturbed();
 }
 
@@ -125,6 +125,31 @@ PyObject *slots_of(Core *core)
     if (slots == NULL || !PyList_CheckExact(slots)) return NULL;
     Py_INCREF(slots);
     return slots;
+}
+
+/* Drops a call that is open, and whatever was opened within it. */
+static void forget(ThreadState *state, const Call *call)
+{
+    PyObject *kind, *error, *traceback;
+    Py_ssize_t index, depth = PyList_Size(state->stack);
+    PyErr_Fetch(&kind, &error, &traceback);
+    for (index = depth - 1; index >= 0; index--)
+        if (PyList_GetItem(state->stack, index) == (PyObject *)call) PyList_SetSlice(state->stack, index, depth, NULL);
+    PyErr_Restore(kind, error, traceback);
+}
+
+/* Tells Python of a call that has been opened, where steps are followed; `given`: what the method `name` takes beside it.
+ * No, with an exception: one of the user's, such as a signal handler raises. Then the call is as if it had not been. */
+int follow(const Core *core, PyObject *name, ThreadState *state, Call *call, PyObject *given)
+{
+    PyObject *told;
+    if (!core->following->wanted) return 1;
+    Py_INCREF(call);
+    told = PyObject_CallMethodObjArgs((PyObject *)core->following, name, state, call, given, NULL);
+    if (told == NULL) forget(state, call);
+    Py_XDECREF(told);
+    Py_DECREF(call);
+    return told != NULL;
 }
 
 /* What writes changes that happened in a call; it is no object of Python's, and holds nothing. */

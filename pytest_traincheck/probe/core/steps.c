@@ -5,11 +5,12 @@
 /* `ended` is told of each step where not every one is observed, `apart` are the entries of groups that are looked at by
  * themselves, and `apis` what the classes of optimizers have. */
 
-/* What torch hands to its hooks: the optimizer, its arguments and it before them, and those by name. */
+/* What torch hands to its hooks: the optimizer, its arguments and it before them, and those by name. A step has no closure,
+ * which some who wrap optimizers say in so many words. */
 static int is_plain_step(PyObject *const *given, Py_ssize_t count)
 {
-    return count == 3 && PyTuple_CheckExact(given[1]) && PyTuple_Size(given[1]) == 1 && PyDict_CheckExact(given[2]) &&
-           PyDict_Size(given[2]) == 0;
+    return count == 3 && PyTuple_CheckExact(given[1]) && PyDict_CheckExact(given[2]) && PyDict_Size(given[2]) == 0 &&
+           (PyTuple_Size(given[1]) == 1 || (PyTuple_Size(given[1]) == 2 && PyTuple_GetItem(given[1], 1) == Py_None));
 }
 
 static int is_suspended(const Switches *probe)
@@ -52,6 +53,16 @@ static int same_rates(PyObject *info, PyObject *groups)
     Py_XDECREF(seen);
     PyErr_Clear();
     return same;
+}
+
+/* Whether the learning rates are known; where a schedule has moved one, Python writes it. -1 with an exception of the user's. */
+static int rates_noted(Core *core, ThreadState *state, PyObject *info, PyObject *optimizer, PyObject *groups)
+{
+    PyObject *noted;
+    if (same_rates(info, groups)) return 1;
+    noted = PyObject_CallMethodObjArgs((PyObject *)core->recorder, name_note_rates, state, optimizer, NULL);
+    Py_XDECREF(noted);
+    return noted == NULL ? -1 : 1;
 }
 
 /* Whether groups are as they were last written, as `Optimizers.note_groups` asks. */
@@ -114,18 +125,21 @@ static int gradients_seen(Core *core, ThreadState *state)
     return done;
 }
 
-/* Whether nothing is to be done before a step but to open it. `id`: the optimizer's number, a new reference. */
+/* Whether nothing is to be done before a step but to open it; -1 with an exception of the user's. `id`: the optimizer's
+ * number, a new reference. */
 static int is_ready(Hook *self, Core *core, ThreadState *state, PyObject *optimizer, PyObject **id)
 {
     PyObject *info = known_of(core->optimizers->infos, optimizer);
     PyObject *groups = groups_of(optimizer);
     int ready = info != NULL && groups != NULL && truth(info, name_stepped) == 1 &&
                 are_settled(core->modules, core->variables, Py_None) && nothing_changed(core, 1, 0) &&
-                gradients_seen(core, state) && same_rates(info, groups) && are_noted(self, core, info, groups);
-    *id = ready ? attribute(info, name_id) : NULL;
+                gradients_seen(core, state);
+    if (ready) ready = rates_noted(core, state, info, optimizer, groups);
+    if (ready > 0) ready = are_noted(self, core, info, groups);
+    *id = ready > 0 ? attribute(info, name_id) : NULL;
     Py_XDECREF(groups);
     Py_XDECREF(info);
-    return ready && *id != NULL;
+    return ready > 0 ? *id != NULL : ready;
 }
 
 /* The code of the function that calls the hooks, as the recorder has to know it. */
@@ -140,24 +154,31 @@ static int is_noted_code(const Switches *recorder)
     return same;
 }
 
-static int step_begins(Hook *self, Core *core, ThreadState *state, PyObject *optimizer)
+/* Whether a step was opened here; -1 with an exception of the user's. */
+static int step_begins(Hook *self, Core *core, ThreadState *state, PyObject *optimizer, PyObject *const *given,
+                       Py_ssize_t count)
 {
     PyObject *number, *id = NULL, *api = learnt(self->apis, optimizer);
     Call *call = NULL;
     long long looks;
+    int ready, failed;
     if (api == NULL || state->in_step || is_suspended(self->probe) || !is_noted_code(core->recorder)) return 0;
     if (!is_steady(core, state) || (number = number_of(core, api)) == NULL) return 0;
-    if (is_ready(self, core, state, optimizer, &id) && (looks = looks_of(core, id)) >= 0) {
-        call = begin(core, state, api, number, arguments_of(core, number, NULL, 0, NULL, NULL), 0, 0);
+    ready = is_ready(self, core, state, optimizer, &id);
+    failed = ready < 0;
+    if (ready > 0 && (looks = looks_of(core, id)) >= 0) {
+        call = begin(core, state, api, number, arguments_of(core, number, given, count, NULL, NULL), 0, 0);
         if (call != NULL) {
             call->opt = PyLong_AsLongLong(id);
             count_look(core, id, looks);
-            state->in_step = 1;
-            keep(&state->closure, Py_None);
+            if (follow(core, name_steps, state, call, Py_None)) {
+                state->in_step = 1;
+                keep(&state->closure, Py_None);
+            } else failed = 1;
         }
     }
     Py_XDECREF(id);
-    return call != NULL;
+    return failed ? -1 : call != NULL;
 }
 
 /* A step that is not observed is only counted, as `Sampling.begins_unseen` does it. */
@@ -174,12 +195,19 @@ static PyObject *step_before(Hook *self, PyObject *const *given, Py_ssize_t coun
 {
     ThreadState *state;
     PyObject *found;
-    int recorded, free;
+    int recorded, free, done = 0;
     Core *core = core_of(self->probe, &state, &recorded);
     if (recorded < 0) return NULL;
-    if (core != NULL && names == NULL && count == 3 &&
-        (begins_unseen(self, core) || (is_plain_step(given, count) && step_begins(self, core, state, given[0])))) {
+    if (core != NULL && names == NULL && count == 3) {
+        done = begins_unseen(self, core);
+        if (!done && is_plain_step(given, count)) {
+            PyObject *closure = Py_None;
+            done = step_begins(self, core, state, given[0], &closure, PyTuple_Size(given[1]) - 1);
+        }
+    }
+    if (done) {
         Py_DECREF(core);
+        if (done < 0) return NULL;
         Py_RETURN_NONE;
     }
     PyErr_Clear();
@@ -263,6 +291,7 @@ static int is_step(const Call *call)
     return found;
 }
 
+/* Whether a step was closed here; -1 with an exception of the user's. */
 static int step_ends(Hook *self, Core *core, ThreadState *state, PyObject *optimizer)
 {
     Py_ssize_t depth = PyList_Size(state->stack);
@@ -278,6 +307,7 @@ static int step_ends(Hook *self, Core *core, ThreadState *state, PyObject *optim
         keep(&state->closure, Py_None);
         set_whole(core->evaluations, name__steps, steps + 1);
         core->recorder->values_moved = 1;
+        if (!follow(core, name_ended, state, call, Py_None)) done = -1; /* behind the row, of which there is one */
     }
     Py_DECREF(call);
     return done;
@@ -328,8 +358,9 @@ static PyObject *step_after(Hook *self, PyObject *const *given, Py_ssize_t count
             PyErr_Clear();
             Py_RETURN_NONE;
         }
-        done = names == NULL && is_plain_step(given, count) && step_ends(self, core, state, given[0]);
+        if (names == NULL && is_plain_step(given, count)) done = step_ends(self, core, state, given[0]);
         Py_DECREF(core);
+        if (done < 0) return NULL;
     }
     PyErr_Clear();
     if (done && !sampled) Py_RETURN_NONE;

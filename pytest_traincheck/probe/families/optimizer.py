@@ -153,8 +153,14 @@ class _Steps:
                 recorder.sampling.begins_unseen(sys._getframe(1).f_code)
         if self._probe.patches.suspended:
             return
-        with unseen(recorder, "before an optimizer step"):
-            self._before(recorder, recorder.thread_states.state, optimizer, args, kwargs)
+        state = recorder.thread_states.state
+        open_calls = len(state.stack)
+        try:
+            with unseen(recorder, "before an optimizer step"):
+                self._before(recorder, state, optimizer, args, kwargs)
+        finally:
+            if not state.in_step:
+                del state.stack[open_calls:]  # a step that could not be opened wholly
 
     def _before(
         self, recorder: Recorder, state: ThreadState, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
