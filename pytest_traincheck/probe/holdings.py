@@ -10,13 +10,13 @@ from __future__ import annotations
 import mmap
 import weakref
 import zlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from . import digest as content
 from . import walk
+from .core import native
 from .spacing import stride
 
 STORED = "stored."
@@ -35,8 +35,15 @@ _FEWEST = 2
 _ITEMS = 256
 """Items of a list up to which all are looked at; of a longer one evenly spaced ones stand for it, and its length."""
 
-_Known = dict[str, tuple[Any, int]]
-"""Path of an array -> its shape and dtype, and its hash; 0 of one that had one value throughout, as an empty cache."""
+_Seen = tuple[Any, int, int]
+"""Shape and dtype of an array, its hash (0 of one that had one value throughout, as an empty cache), and the hash of a
+tensor's bytes in any case, 0 of everything else.
+"""
+_Known = dict[str, _Seen]
+"""Path of an array -> what was seen of it."""
+
+
+_NOTHING: _Known = {}
 
 
 class Holdings:
@@ -55,14 +62,14 @@ class Holdings:
         owner = _owner(dataset, reader)
         if self._left <= 0 or owner is None:
             return []
-        found: dict[str, _Known] = {}
-        for name, path, array in _arrays(dataset):
-            described = _described(array)
-            if described is not None:
-                self._left -= described[2]
-                found.setdefault(name, {})[path] = described[:2]
         known = self._known.get(id(owner))
         before = known[1] if known is not None and known[0]() is owner else {}
+        found: dict[str, _Known] = {}
+        for name, path, array in _arrays(dataset):
+            described = _described(array, before.get(name, _NOTHING).get(path))
+            if described is not None:
+                self._left -= described[1]
+                found.setdefault(name, {})[path] = described[0]
         kept = {
             name: {path: _empty_stays(before.get(name, {}).get(path), now) for path, now in arrays.items()}
             for name, arrays in found.items()
@@ -83,7 +90,7 @@ def _owner(dataset: Any, reader: Any) -> Any:
     return None
 
 
-def _empty_stays(before: tuple[Any, int] | None, now: tuple[Any, int]) -> tuple[Any, int]:
+def _empty_stays(before: _Seen | None, now: _Seen) -> _Seen:
     """What began as an empty cache is one, whatever it holds by now."""
     return before if before is not None and before[0] == now[0] and not before[1] else now
 
@@ -92,25 +99,23 @@ def _changed(before: _Known, now: _Known) -> float | None:
     """The share of the arrays known from before that have changed; None where there is nothing to compare."""
     pairs = [
         (before[path][1], hashed)
-        for path, (shape, hashed) in now.items()
+        for path, (shape, hashed, _) in now.items()
         if path in before and before[path][0] == shape and before[path][1]
     ]
     return sum(was != is_now for was, is_now in pairs) / len(pairs) if pairs else None
 
 
-def _arrays(dataset: Any) -> Iterator[tuple[str, str, Any]]:
+def _arrays(dataset: Any) -> list[tuple[str, str, Any]]:
     """Name of the attribute, path below it, and array, for all that a data set holds."""
+    found: list[tuple[str, str, Any]] = []
     seen: set[int] = set()
-    left = _ARRAYS
 
-    def below(name: str, path: str, value: Any, depth: int, of_example: bool = False) -> Iterator[tuple[str, str, Any]]:
-        nonlocal left
-        if left <= 0 or depth < 0 or value is None:
+    def below(name: str, path: str, value: Any, depth: int, of_example: bool = False) -> None:
+        if len(found) >= _ARRAYS or depth < 0 or value is None:
             return
         kind = type(value)
         if issubclass(kind, torch.Tensor) or _is_array(value):
-            left -= 1
-            yield name, path, value
+            found.append((name, path, value))
             return
         if kind in _PLAIN or id(value) in seen:
             return
@@ -121,19 +126,19 @@ def _arrays(dataset: Any) -> Iterator[tuple[str, str, Any]]:
             # One that is no example's is a list of places, lengths or draws.
             some = items[:: -(-len(items) // _ITEMS)] if of_example and len(items) >= _FEWEST else ()
             if some and all(type(item) in _PLAIN_ITEMS for item in some):
-                left -= 1
-                yield name, path, [len(items), *some]
+                found.append((name, path, [len(items), *some]))
                 return
             of_example = True
             pairs = [(str(number), item) for number, item in enumerate(items[:_ARRAYS])]
         if pairs is not None:
             for key, item in pairs:
-                yield from below(name, f"{path}.{key}", item, depth - 1, of_example)
+                below(name, f"{path}.{key}", item, depth - 1, of_example)
             return
         for key, item in walk.attributes(value):
-            yield from below(f"{kind.__name__}.{key}", "", item, depth - 1)
+            below(f"{kind.__name__}.{key}", "", item, depth - 1)
 
-    yield from below(type(dataset).__name__, "", dataset, _DEPTH)
+    below(type(dataset).__name__, "", dataset, _DEPTH)
+    return found
 
 
 _PLAIN_ITEMS = frozenset({int, float, bool, str})
@@ -145,13 +150,15 @@ def _is_array(value: Any) -> bool:
     return kind.__module__ == "numpy" and hasattr(kind, "ravel") and getattr(value, "ndim", 0) > 0
 
 
-def _described(array: Any) -> tuple[Any, int, int] | None:
-    """Shape and dtype, hash, and how many bytes were hashed; None of what cannot be read."""
+def _described(array: Any, before: _Seen | None) -> tuple[_Seen, int] | None:
+    """What is to be seen of an array, of which this was seen `before`, and how many bytes were hashed for it; None of
+    what cannot be read.
+    """
     if type(array) is list:
         text = repr(array).encode()
-        return "list", zlib.crc32(text) + 1, len(text)
+        return ("list", zlib.crc32(text) + 1, 0), len(text)
     if issubclass(type(array), torch.Tensor):
-        return _of_tensor(array)
+        return _as_before(array, before) or _of_tensor(array)
     if array.dtype.kind not in "biufc" or not array.size or _is_in_a_file(array):
         return None
     if array.nbytes > _WHOLE and not array.flags.c_contiguous:
@@ -160,7 +167,8 @@ def _described(array: Any) -> tuple[Any, int, int] | None:
     data = flat if array.nbytes <= _WHOLE else flat[:: stride(array.size, _SAMPLE)]
     few = data[:_SAMPLE].tobytes()
     constant = few == data[:1].tobytes() * (len(few) // array.itemsize) and bool((data == data[0]).all())
-    return (tuple(array.shape), str(array.dtype)), 0 if constant else zlib.crc32(data.tobytes()) + 1, int(data.nbytes)
+    hashed = 0 if constant else zlib.crc32(data.tobytes()) + 1
+    return ((tuple(array.shape), str(array.dtype)), hashed, 0), int(data.nbytes)
 
 
 def _is_in_a_file(array: Any) -> bool:
@@ -171,7 +179,15 @@ def _is_in_a_file(array: Any) -> bool:
     return type(below) is mmap.mmap
 
 
-def _of_tensor(tensor: torch.Tensor) -> tuple[Any, int, int] | None:
+def _as_before(tensor: torch.Tensor, before: _Seen | None) -> tuple[_Seen, int] | None:
+    """The same of a tensor whose bytes have not changed, which most of a data set are; None where that is not sure."""
+    look = native.look(tensor, False, content.NONZERO) if native is not None and before is not None else None
+    if look is None or before is None or look[1] != before[2]:
+        return None
+    return (before, look[3]) if before[0] == (tensor.shape, str(tensor.dtype)) else None
+
+
+def _of_tensor(tensor: torch.Tensor) -> tuple[_Seen, int] | None:
     readable = content.local(tensor.detach())
     if readable is None or readable.layout is not torch.strided or not readable.numel():
         return None
@@ -181,4 +197,5 @@ def _of_tensor(tensor: torch.Tensor) -> tuple[Any, int, int] | None:
     data = flat if readable.nbytes <= _WHOLE else flat[:: stride(flat.numel(), _SAMPLE)].contiguous()
     first = content.in_whole_numbers(data) if data.dtype in content.NUMBERS else data
     constant = bool((first == first[0]).all())
-    return (tuple(readable.shape), str(readable.dtype)), 0 if constant else content.digest(data), data.nbytes
+    hashed = content.digest(data)
+    return ((tuple(readable.shape), str(readable.dtype)), 0 if constant else hashed, hashed), data.nbytes

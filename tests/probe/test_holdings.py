@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 np = pytest.importorskip("numpy")
 
+from pytest_traincheck.probe import holdings as module  # noqa: E402
 from pytest_traincheck.probe.holdings import BYTES, Holdings  # noqa: E402
 
 
@@ -53,3 +54,28 @@ def test_an_array_in_memory_is_read_whoever_it_belongs_to() -> None:
     assert not shares(holdings, held)
     data[10] += 1
     assert shares(holdings, held) == [1.0]
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "python"])
+def test_tensors_of_examples_are_told_apart_by_what_they_hold(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not compiled:
+        monkeypatch.setattr(module, "native", None)
+    examples = [{"ids": torch.arange(8) + number, "mask": torch.ones(8)} for number in range(4)]
+    holdings, held = Holdings(), Held(examples)
+    assert not shares(holdings, held)
+    first = holdings._left
+    assert shares(holdings, held) == [0.0]
+    assert BYTES - first == first - holdings._left == 4 * 8 * (8 + 4)  # what is as it was is reckoned as well
+    examples[0]["ids"].numpy()[3] = 77  # moves no version
+    assert shares(holdings, held) == [0.25]
+    assert shares(holdings, held) == [0.0]
+    examples[1]["ids"] = examples[1]["ids"].view(2, 4)  # another shape: nothing to compare
+    assert shares(holdings, held) == [0.0]
+    examples[2]["mask"][0] = 0  # one value throughout, as a cache that fills
+    assert shares(holdings, held) == [0.0]
+    examples[2]["mask"].fill_(1)
+    assert shares(holdings, held) == [0.0]
+    examples[3]["ids"] = examples[3]["ids"].view(torch.float64)  # the same bytes, other numbers
+    assert shares(holdings, held) == [0.0]
+    examples[3]["ids"] += 1
+    assert shares(holdings, held) == [pytest.approx(1 / 4)]
