@@ -1,7 +1,7 @@
 """Trainings of which both recorders have to write the same, as code: what comes first in each, and the rest by name."""
 
 PREPARED = """
-import os, random, signal, sys, threading
+import math, os, random, signal, sys, threading
 import numpy as np
 import torch
 from torch import nn
@@ -375,6 +375,62 @@ STORIES = {
             guide(torch.ones(2, 8)).sum().backward()
             tensor_rate.param_groups[0]["lr"].mul_(0.5)
             tensor_rate.step()
+    """,
+    "a closure that does everything": """
+        from functools import partial
+        class Output(dict):
+            def items(self):
+                raise RuntimeError("nobody asks")
+        class Meta(type):
+            def __hash__(cls):
+                return 1
+        class Odd(dict, metaclass=Meta):
+            pass
+        class Telling(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner, self.acts = nn.Linear(8, 3), nn.ReLU()
+            def forward(self, batch, act, *, then=None, deep=None):
+                found = act(self.inner(batch["x"]))
+                return Output(found=found, loss=found.sum(), more={"x" * 90: [found], 3: 1} if then else None)
+        class Strategy(nn.Module):
+            def forward(self, *given, **named):
+                return told(*given, **named)
+        told, strategy = Telling(), Strategy()
+        optimizer = torch.optim.SGD(told.parameters(), lr=0.01)
+        class Bare:
+            def __call__(self):
+                return everything(1)
+        def everything(number, scale=1.0):
+            nested = {"x": torch.randn(4, 8), "meta": {"a": {"b": Odd(c=1)}}}
+            nested["many"] = dict.fromkeys(map(str, range(20)))
+            if number % 5 == 4:
+                nested["x"][0, 0] = float("inf")
+            kinds = [told.acts, F.relu, torch.sigmoid, torch.Tensor.tanh, lambda x: x]
+            then = [partial(F.relu), len, [].append][number % 3]
+            loss = strategy(nested, kinds[number % 5], then=then, deep=Odd())["loss"]
+            optimizer.zero_grad()
+            F.softmax(torch.ones(3), 0)
+            if number in (20, 29):
+                raise ValueError
+            (loss * scale).backward()
+            return loss
+        noted = partial(everything, 3, scale=0.5)
+        noted.by = torch.ones(2)
+        for number in range(40):
+            for size in range(4):
+                told(dict(x=torch.full((2, 8), math.inf if number % 6 == size else 1.0)), torch.relu)
+            try:
+                if number % 4 == 0:
+                    optimizer.step(partial(everything, number))
+                elif number % 4 == 1:
+                    optimizer.step(closure=partial(everything, number, scale=0.1))
+                elif number % 4 == 2:
+                    optimizer.step(closure=lambda: everything(number))
+                else:
+                    optimizer.step(Bare() if number % 8 == 3 else noted)
+            except ValueError:
+                pass
     """,
     "interruptions while training is followed": """
         following = next(module for name, module in sys.modules.items() if name.endswith("probe.following")).Following

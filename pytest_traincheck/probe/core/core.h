@@ -119,7 +119,7 @@ typedef struct {
     PyObject_HEAD
     Switches *probe;
     PyObject *enter, *leave; /* the two functions of Python's do what is unusual */
-    PyObject *api, *family, *asked, *ended, *apart, *apis, *number;
+    PyObject *api, *family, *asked, *ended, *apart, *code, *apis, *number;
     unsigned long long serial;
     int which, measuring, own_frame, packed;
 } Hook;
@@ -151,7 +151,7 @@ extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *Switches
     each(is_leaf) each(grad) each(is_nested) each(is_quantized) each(__enter__) each(__exit__) each(threads) \
     each(abandon) each(members) each(params) each(id) each(param_groups) each(lr) each(rates) each(seen) \
     each(stepped) each(noted) each(_looks) each(_steps) each(_left) each(type) each(buffered) each(slots) \
-    each(__code__) each(called) each(opened) each(steps) each(ended) each(note_rates)
+    each(__code__) each(called) each(opened) each(steps) each(ended) each(note_rates) each(closure)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -165,6 +165,7 @@ typedef struct {
 typedef struct {
     PyObject *Tensor, *Parameter, *Size, *no_kwargs, *compiling, *flag;
     PyObject *named[4];   /* torch.dtype, device, layout, memory_format */
+    PyObject *callables[3], *partial;
     Question any_autocast, grad_enabled, inference, graph_task, function_modes, profiling, transforming;
     PyObject *is_autocast, *autocast_dtype, *cpu, *gpu;
     PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference, *get_device; /* for looks */
@@ -301,6 +302,8 @@ PyObject *attribute(PyObject *object, PyObject *name);  /* a new reference, or N
 long long whole(PyObject *object, PyObject *name, long long missing);
 int is_steady(Core *core, ThreadState *state);
 int within_backward(void);
+int is_step(const Call *call);
+int is_in_step(const ThreadState *state);
 int follow(const Core *core, PyObject *name, ThreadState *state, Call *call, PyObject *given);
 PyObject *slots_of(Core *core);
 Emit emit_in(Core *core, ThreadState *state, const Call *call);

@@ -6,7 +6,7 @@
 static PyTypeObject *HookType;
 
 #define EACH(do) \
-    do(probe) do(enter) do(leave) do(api) do(family) do(asked) do(ended) do(apart) do(apis) do(number)
+    do(probe) do(enter) do(leave) do(api) do(family) do(asked) do(ended) do(apart) do(code) do(apis) do(number)
 
 /* A new hook; what it does not need stays NULL. */
 Hook *new_hook(PyObject *probe, PyObject *enter, PyObject *leave)

@@ -53,7 +53,7 @@ static Call *function_begins(Hook *self, Core *core, ThreadState *state, PyObjec
                              PyObject *names)
 {
     long long args;
-    if (state->in_step || !state->thread || more_to_do(core)) return NULL;
+    if (is_in_step(state) || !state->thread || more_to_do(core)) return NULL;
     if (self->measuring && core->measures->wanted) return NULL;
     if (self->serial != core->serial) {
         PyObject *number = number_of(core, self->api), *before = self->number;
@@ -79,7 +79,7 @@ static PyObject *function_enter(Hook *self, PyObject *const *given, Py_ssize_t c
         Py_ssize_t depth = PyList_Size(state->stack);
         Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL;
         Call *call = NULL;
-        if (outer != NULL && Py_TYPE(outer) == CallType && outer->api == self->api && !state->in_step) {
+        if (outer != NULL && Py_TYPE(outer) == CallType && outer->api == self->api && !is_in_step(state)) {
             Py_DECREF(core);
             Py_RETURN_NONE; /* a function within one of the same name is part of it */
         }
@@ -181,7 +181,7 @@ static Call *module_begins(Hook *self, Core *core, ThreadState *state, PyObject 
     PyObject *info, *api = NULL, *mod = NULL, *number;
     Call *call = NULL;
     int training, entry = !state->modules;
-    if (state->in_step || !state->thread || more_to_do(core)) return NULL;
+    if (is_in_step(state) || !state->thread || more_to_do(core)) return NULL;
     info = info_of(core, given[0]);
     training = info == NULL ? -1 : is_training(given[0], info);
     if (training < 0 || (training && core->measures->early) ||

@@ -75,6 +75,48 @@ static PyObject *key_of_items(PyObject *value, int depth)
     return tuple_of(count + 1, parts);
 }
 
+static PyObject *key_of_text(PyObject *text)
+{
+    return PyUnicode_GetLength(text) <= TEXT ? same(text) : PyUnicode_Substring(text, 0, TEXT);
+}
+
+/* What a batch or a model's output names, whatever methods its class has. */
+static PyObject *key_of_named(PyObject *value, int depth)
+{
+    PyObject *parts[ITEMS + 1], *name, *item;
+    Py_ssize_t place = 0, made = 0;
+    if (depth == 0) return Py_TYPE(Py_TYPE(value)) == &PyType_Type ? same((PyObject *)Py_TYPE(value)) : NULL;
+    parts[made++] = same((PyObject *)&PyDict_Type);
+    while (made <= ITEMS && PyDict_Next(value, &place, &name, &item)) {
+        PyObject *pair[2];
+        pair[0] = PyUnicode_CheckExact(name) ? key_of_text(name) : NULL;
+        pair[1] = pair[0] == NULL ? NULL : key_of(item, depth - 1);
+        if (pair[1] != NULL) parts[made] = tuple_of(2, pair);
+        else Py_XDECREF(pair[0]);
+        if (pair[1] == NULL || parts[made] == NULL) {
+            while (made > 0) Py_DECREF(parts[--made]);
+            return NULL;
+        }
+        made++;
+    }
+    return tuple_of(made, parts);
+}
+
+/* Whether something to call holds nothing beside what it calls. */
+static int is_bare(PyObject *value)
+{
+    PyObject *kind = (PyObject *)Py_TYPE(value), *entries;
+    int index, bare;
+    for (index = 0; index < 3; index++)
+        if (kind == torch.callables[index]) return 1;
+    if (kind != torch.partial) return 0;
+    entries = PyObject_GenericGetAttr(value, name___dict__);
+    bare = entries != NULL && PyDict_CheckExact(entries) && PyDict_Size(entries) == 0;
+    Py_XDECREF(entries);
+    PyErr_Clear();
+    return bare;
+}
+
 PyObject *key_of(PyObject *value, int depth)
 {
     PyObject *kind = (PyObject *)Py_TYPE(value);
@@ -82,8 +124,7 @@ PyObject *key_of(PyObject *value, int depth)
     int index;
     if (kind == torch.Tensor || kind == torch.Parameter) return key_of_tensor(value);
     if (value == Py_None) return same(value);
-    if (PyUnicode_CheckExact(value))
-        return PyUnicode_GetLength(value) <= TEXT ? same(value) : PyUnicode_Substring(value, 0, TEXT);
+    if (PyUnicode_CheckExact(value)) return key_of_text(value);
     if (PyLong_CheckExact(value) || PyBool_Check(value) || PyFloat_CheckExact(value)) {
         if (PyFloat_CheckExact(value) && PyFloat_AsDouble(value) != PyFloat_AsDouble(value)) return NULL;
         pair[0] = same(kind);
@@ -91,6 +132,8 @@ PyObject *key_of(PyObject *value, int depth)
         return tuple_of(2, pair);
     }
     if (PyList_CheckExact(value) || PyTuple_CheckExact(value) || kind == torch.Size) return key_of_items(value, depth);
+    if (PyDict_Check(value)) return key_of_named(value, depth);
+    if (is_bare(value)) return same(kind);
     for (index = 0; index < 4; index++)
         if (kind == torch.named[index]) {
             pair[0] = same(kind);

@@ -36,6 +36,10 @@ static int ask_torch(void)
     FIND(named[1], "torch", "device");
     FIND(named[2], "torch", "layout");
     FIND(named[3], "torch", "memory_format");
+    FIND(callables[0], "types", "FunctionType");
+    FIND(callables[1], "types", "MethodType");
+    FIND(callables[2], "types", "BuiltinFunctionType");
+    FIND(partial, "functools", "partial");
     ASK(any_autocast, "torch", "_C._is_any_autocast_enabled");
     ASK(grad_enabled, "torch", "is_grad_enabled");
     ASK(inference, "torch", "is_inference_mode_enabled");

@@ -48,7 +48,7 @@ static Call *part_begins(Hook *self, Core *core, ThreadState *state, PyObject *c
     PyObject *number, *args, *api = self->api != Py_None ? self->api : learnt(self->apis, given[0]);
     int method = self->which == ZERO_GRAD;
     long long opt = 0;
-    if (api == NULL || state->in_step || (outer != NULL && (Py_TYPE(outer) != CallType || outer->api == api))) return NULL;
+    if (api == NULL || is_in_step(state) || (outer != NULL && (Py_TYPE(outer) != CallType || outer->api == api))) return NULL;
     number = number_of(core, api);
     /* Made first: what may collect garbage, and so run code of the user's, comes before anything is asked. */
     args = number == NULL ? NULL : PyTuple_New(count);
@@ -124,7 +124,7 @@ static PyObject *part_leave(Hook *self, PyObject *const *given, Py_ssize_t count
     if (count == 2 && names == NULL && Py_TYPE(given[0]) == CallType) {
         Call *call = (Call *)given[0];
         Core *core = core_of(self->probe, &state, &recorded);
-        int done = core != NULL && !state->in_step && is_steady(core, state) && looked(self, core, state, call) &&
+        int done = core != NULL && is_steady(core, state) && looked(self, core, state, call) &&
                    end(core, state, call, given[1]) == DONE;
         if (done) {
             keep(&call->given, torch.nothing);

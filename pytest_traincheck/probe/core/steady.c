@@ -127,6 +127,22 @@ PyObject *slots_of(Core *core)
     return slots;
 }
 
+int is_step(const Call *call)
+{
+    PyObject *type = Py_TYPE(call) == CallType ? attribute(call->api, name_type) : NULL;
+    int found = type != NULL && PyUnicode_CheckExact(type) && PyUnicode_CompareWithASCIIString(type, "optimizer") == 0;
+    Py_XDECREF(type);
+    return found;
+}
+
+/* Whether what is called now is called by an optimizer's step itself, or by its closure; it may be one that was left by an
+ * exception, which Python finds out. */
+int is_in_step(const ThreadState *state)
+{
+    Py_ssize_t depth = state->in_step ? PyList_Size(state->stack) : 0;
+    return state->in_step && (depth < 1 || is_step((Call *)PyList_GetItem(state->stack, depth - 1)));
+}
+
 /* Drops a call that is open, and whatever was opened within it. */
 static void forget(ThreadState *state, const Call *call)
 {

@@ -3,14 +3,28 @@
 #include "core.h"
 
 /* `ended` is told of each step where not every one is observed, `apart` are the entries of groups that are looked at by
- * themselves, and `apis` what the classes of optimizers have. */
+ * themselves, `code` says which code a closure has, and `apis` what the classes of optimizers have. */
 
-/* What torch hands to its hooks: the optimizer, its arguments and it before them, and those by name. A step has no closure,
- * which some who wrap optimizers say in so many words. */
-static int is_plain_step(PyObject *const *given, Py_ssize_t count)
+static PyObject *by_closure; /* the names of what a step is given by name */
+
+/* What a step is given: a closure, None where it has none, and how that is said. */
+typedef struct {
+    PyObject *closure;
+    int placed, named;
+} Step;
+
+/* What torch hands to its hooks: the optimizer, its arguments and it before them, and those by name. Whether a step has no
+ * argument but a closure, as it is for torch's own optimizers. */
+static int is_plain_step(PyObject *const *given, Py_ssize_t count, Step *step)
 {
-    return count == 3 && PyTuple_CheckExact(given[1]) && PyDict_CheckExact(given[2]) && PyDict_Size(given[2]) == 0 &&
-           (PyTuple_Size(given[1]) == 1 || (PyTuple_Size(given[1]) == 2 && PyTuple_GetItem(given[1], 1) == Py_None));
+    if (count != 3 || !PyTuple_CheckExact(given[1]) || !PyDict_CheckExact(given[2])) return 0;
+    step->placed = PyTuple_Size(given[1]) == 2;
+    step->named = PyDict_Size(given[2]) == 1;
+    step->closure = step->placed  ? PyTuple_GetItem(given[1], 1)
+                    : step->named ? PyDict_GetItemWithError(given[2], name_closure)
+                                  : Py_None;
+    return step->closure != NULL && PyTuple_Size(given[1]) + PyDict_Size(given[2]) == 1 + step->placed + step->named &&
+           !(step->placed && step->named);
 }
 
 static int is_suspended(const Switches *probe)
@@ -155,28 +169,31 @@ static int is_noted_code(const Switches *recorder)
 }
 
 /* Whether a step was opened here; -1 with an exception of the user's. */
-static int step_begins(Hook *self, Core *core, ThreadState *state, PyObject *optimizer, PyObject *const *given,
-                       Py_ssize_t count)
+static int step_begins(Hook *self, Core *core, ThreadState *state, PyObject *optimizer, const Step *step)
 {
-    PyObject *number, *id = NULL, *api = learnt(self->apis, optimizer);
+    PyObject *number, *id = NULL, *code = Py_None, *api = learnt(self->apis, optimizer);
     Call *call = NULL;
     long long looks;
     int ready, failed;
     if (api == NULL || state->in_step || is_suspended(self->probe) || !is_noted_code(core->recorder)) return 0;
     if (!is_steady(core, state) || (number = number_of(core, api)) == NULL) return 0;
     ready = is_ready(self, core, state, optimizer, &id);
-    failed = ready < 0;
-    if (ready > 0 && (looks = looks_of(core, id)) >= 0) {
-        call = begin(core, state, api, number, arguments_of(core, number, given, count, NULL, NULL), 0, 0);
+    if (ready > 0 && step->closure != Py_None) code = PyObject_CallFunctionObjArgs(self->code, step->closure, NULL);
+    failed = ready < 0 || code == NULL;
+    if (!failed && ready && (looks = looks_of(core, id)) >= 0) {
+        call = begin(core, state, api, number,
+                     arguments_of(core, number, &step->closure, step->placed, &step->closure,
+                                  step->named ? by_closure : NULL), 0, 0);
         if (call != NULL) {
             call->opt = PyLong_AsLongLong(id);
             count_look(core, id, looks);
             if (follow(core, name_steps, state, call, Py_None)) {
                 state->in_step = 1;
-                keep(&state->closure, Py_None);
+                keep(&state->closure, code);
             } else failed = 1;
         }
     }
+    if (step->closure != Py_None && ready > 0) Py_XDECREF(code);
     Py_XDECREF(id);
     return failed ? -1 : call != NULL;
 }
@@ -195,15 +212,13 @@ static PyObject *step_before(Hook *self, PyObject *const *given, Py_ssize_t coun
 {
     ThreadState *state;
     PyObject *found;
+    Step step;
     int recorded, free, done = 0;
     Core *core = core_of(self->probe, &state, &recorded);
     if (recorded < 0) return NULL;
     if (core != NULL && names == NULL && count == 3) {
         done = begins_unseen(self, core);
-        if (!done && is_plain_step(given, count)) {
-            PyObject *closure = Py_None;
-            done = step_begins(self, core, state, given[0], &closure, PyTuple_Size(given[1]) - 1);
-        }
+        if (!done && is_plain_step(given, count, &step)) done = step_begins(self, core, state, given[0], &step);
     }
     if (done) {
         Py_DECREF(core);
@@ -283,14 +298,6 @@ static int moved(Core *core, ThreadState *state, const Call *call, PyObject *opt
     return done;
 }
 
-static int is_step(const Call *call)
-{
-    PyObject *type = Py_TYPE(call) == CallType ? attribute(call->api, name_type) : NULL;
-    int found = type != NULL && PyUnicode_CheckExact(type) && PyUnicode_CompareWithASCIIString(type, "optimizer") == 0;
-    Py_XDECREF(type);
-    return found;
-}
-
 /* Whether a step was closed here; -1 with an exception of the user's. */
 static int step_ends(Hook *self, Core *core, ThreadState *state, PyObject *optimizer)
 {
@@ -348,6 +355,7 @@ static int ends_unseen(Core *core, PyObject *optimizer)
 static PyObject *step_after(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     ThreadState *state;
+    Step step;
     int recorded, done = 0, sampled = 0;
     Core *core = core_of(self->probe, &state, &recorded);
     if (recorded < 0) return NULL;
@@ -358,7 +366,7 @@ static PyObject *step_after(Hook *self, PyObject *const *given, Py_ssize_t count
             PyErr_Clear();
             Py_RETURN_NONE;
         }
-        if (names == NULL && is_plain_step(given, count)) done = step_ends(self, core, state, given[0]);
+        if (names == NULL && is_plain_step(given, count, &step)) done = step_ends(self, core, state, given[0]);
         Py_DECREF(core);
         if (done < 0) return NULL;
     }
@@ -374,17 +382,19 @@ static PyMethodDef methods[] = {
     {"after", (PyCFunction)(void (*)(void))step_after, METH_FASTCALL | METH_KEYWORDS, NULL},
 };
 
-/* `step_hooks(probe, before, after, ended, apart)` */
+/* `step_hooks(probe, before, after, ended, apart, code)` */
 PyObject *step_hooks(PyObject *module, PyObject *given)
 {
-    PyObject *probe, *before, *after, *ended, *apart;
+    PyObject *probe, *before, *after, *ended, *apart, *code;
     Hook *self;
     (void)module;
-    if (!PyArg_ParseTuple(given, "OOOOO", &probe, &before, &after, &ended, &apart)) return NULL;
+    if (!PyArg_ParseTuple(given, "OOOOOO", &probe, &before, &after, &ended, &apart, &code)) return NULL;
+    if (by_closure == NULL && (by_closure = PyTuple_Pack(1, name_closure)) == NULL) return NULL;
     self = new_hook(probe, before, after);
     if (self == NULL) return NULL;
     HOLD(self, ended, ended);
     HOLD(self, apart, apart);
+    HOLD(self, code, code);
     if ((self->apis = PyDict_New()) != NULL) return functions_of(self, methods, 2);
     Py_DECREF(self);
     return NULL;

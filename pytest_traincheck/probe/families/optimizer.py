@@ -77,7 +77,7 @@ def install(probe: Probe) -> None:
     steps = _Steps(probe)
     before, after = steps.before, steps.after
     if native is not None:
-        before, after = native.step_hooks(probe, before, after, steps.ended, APART)
+        before, after = native.step_hooks(probe, before, after, steps.ended, APART, steps.code)
     probe.on_removal(register_optimizer_step_pre_hook(before).remove)
     probe.on_removal(register_optimizer_step_post_hook(after).remove)
 
@@ -242,6 +242,14 @@ class _Steps:
         if recorder is not None and recorder.sampling is not None:
             with unseen(recorder, "after an optimizer step"):
                 recorder.sampling.ended(recorder.thread_states.state, recorder.optimizers.number(optimizer))
+
+    def code(self, closure: Any) -> CodeType | None:
+        """Code of a closure that a step is given, for the compiled core."""
+        recorder = self._probe.recorder
+        if recorder is not None:
+            with unseen(recorder, "looking at a closure"):
+                return _code_of(closure)
+        return None
 
     def _after(self, recorder: Recorder, state: ThreadState, optimizer: Any) -> None:
         state.closure = None
