@@ -175,6 +175,11 @@ RANKS = """\
 import os
 import torch.distributed as dist
 
+if os.environ.get("SELDOM"):
+    # The other rank never comes: a shorter wait for it ends in the same way.
+    from _traincheck.probe import meeting
+
+    meeting.PATIENCE_S = 3.0
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 model = nn.parallel.DistributedDataParallel(model)

@@ -363,8 +363,12 @@ def test_a_failing_rank_of_torchrun_is_the_cause_told(project: Path, request_for
 def test_a_hanging_torchrun_is_stopped_with_its_workers(project: Path, request_for: Make) -> None:
     """The workers of torchrun start sessions of their own."""
     pytest.importorskip("torch")
-    (project / "train.py").write_text(DDP.replace("if rank == 1:", "if rank == 9:"))
-    command = "torchrun --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint localhost:0 train.py hang"
-    outcome = execute(request_for(command, env={"OMP_NUM_THREADS": "1"}, timeout=20.0))
+    # They hang before they import torch, so that the time limit need not leave room for that.
+    (project / "train.py").write_text(
+        "import os, pathlib, time\npathlib.Path('pid' + os.environ['RANK']).write_text(str(os.getpid()))\n"
+        "time.sleep(600)\n"
+    )
+    command = "torchrun --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint localhost:0 train.py"
+    outcome = execute(request_for(command, env={"OMP_NUM_THREADS": "1"}, timeout=12.0))
     assert outcome.status is RunStatus.TIMEOUT
     assert all(gone(int((project / name).read_text())) for name in ("pid0", "pid1"))
