@@ -15,6 +15,7 @@ import ast
 import functools
 import inspect
 import tokenize
+import weakref
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -53,7 +54,7 @@ class InPlace:
     def __init__(self, function: FunctionType, hooks: Hooks) -> None:
         self.function = function
         self.original = function.__code__
-        self.observed = _instrumented(self.original, _qualified(function), hooks)
+        self.observed = _filled(_prepared(function), hooks)
         self.plan = function, self.original, self.observed
         """What the compiled core exchanges."""
 
@@ -77,14 +78,33 @@ def _qualified(function: FunctionType) -> str:
     return name if name.rpartition(".")[2] == code.co_name else code.co_name
 
 
-def _instrumented(code: CodeType, qualified: str, hooks: Hooks) -> CodeType:
+_PREPARED: weakref.WeakKeyDictionary[FunctionType, tuple[CodeType, CodeType]] = weakref.WeakKeyDictionary()
+"""Functions that were observed before in this process, with their code and what it was compiled to."""
+
+
+def _prepared(function: FunctionType) -> CodeType:
+    """The code with places for hooks. It is compiled once: a test session may observe hundreds of trainings."""
+    code = function.__code__
+    before = _PREPARED.get(function)
+    if before is not None and before[0] is code:
+        return before[1]
+    made = _instrumented(code, _qualified(function))
+    _PREPARED[function] = code, made
+    return made
+
+
+def _instrumented(code: CodeType, qualified: str) -> CodeType:
     if code.co_flags & _GENERATORS:
         raise NotObservable("a generator or coroutine ends when it is used up, not when it returns")
     definition = _definition(code)
     if not _same(_compiled(definition, code, qualified), code):
         raise NotObservable(f"the source at {code.co_filename}:{code.co_firstlineno} is not that of the running code")
     _add_hooks(definition, code.co_firstlineno)
-    made = _compiled(definition, code, qualified)
+    return _compiled(definition, code, qualified)
+
+
+def _filled(made: CodeType, hooks: Hooks) -> CodeType:
+    """The code with the hooks in their places."""
     replacing = {**dict(zip(_HOOKS, hooks, strict=True)), _TOO_DEEP: RecursionError}
     return made.replace(
         co_consts=tuple(replacing.get(item, item) if type(item) is str else item for item in made.co_consts)

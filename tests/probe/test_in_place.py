@@ -444,7 +444,27 @@ def test_a_call_is_made_where_the_interpreter_has_no_function_for_it(function: A
         call(divmod, np.array([id(1), id(0)], dtype=np.uintp).ctypes.data, 2, None)
 
 
-# many functions
+# many functions, many times
+
+
+def test_a_function_that_is_observed_again_tells_the_hooks_of_that_time(module: Any, told: Told) -> None:
+    """It is not compiled again, which takes most of the time of an observation."""
+    others = Told()
+    for each in (told, others):
+        patch = InPlace(module.early, each.hooks)
+        patch.apply()
+        module.early([3])
+        assert patch.restore()
+    assert told.calls == others.calls == [("enter", ([3],), {}), ("leave", 3)]
+
+
+def test_code_that_was_exchanged_since_is_looked_at_anew(module: Any, told: Told) -> None:
+    InPlace(module.early, told.hooks)
+    module.early.__code__ = module.failing.__code__
+    patch = InPlace(module.early, told.hooks)
+    patch.apply()
+    assert module.early(4) == 0.25
+    assert told.calls == [("enter", (4,), {}), ("leave", 0.25)]
 
 
 def test_functions_are_left_alone_for_a_while(module: Any, told: Told) -> None:
