@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_traincheck import pytest_plugin, workflow
 from pytest_traincheck.check.result import (
     CheckResult,
     Commands,
@@ -32,8 +31,10 @@ from pytest_traincheck.relations.count import PerRun
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 
 # A session within this process forgets at its end what it was the first to import. Imported again by another, an
-# exception would be another class than the one that is waited for elsewhere. What these packages use comes with them.
-for package in (pytest_plugin, workflow):
+# exception would be another class than the one that is waited for elsewhere, and a relation that is still known would
+# have lost its module. What these packages use comes with them.
+for name in ("pytest_plugin", "workflow", "relations", "relations.laws"):
+    package = import_module(f"pytest_traincheck.{name}")
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         import_module(module.name)
 
