@@ -37,6 +37,7 @@ store = "golden_invariants"
 [tool.traincheck.pipelines.mnist]
 run = "python train.py --steps 8"
 seed_arg = "--seed {seed}"
+seeds = [0]
 timeout = 300
 """
 
