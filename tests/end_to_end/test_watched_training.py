@@ -55,6 +55,8 @@ for step in range(args.steps):
         model.eval()
     if wrong == "crash":
         raise RuntimeError("out of luck")
+    if step == 20 and "BEGUN" in os.environ:
+        open(os.environ["BEGUN"], "w").close()
     time.sleep(pause)
 print("trained", flush=True)
 """
@@ -235,12 +237,16 @@ def test_a_training_that_crashes_is_a_failed_run(project: Path) -> None:
 
 
 @pytest.mark.fault(area="Runs", tried="Ctrl-C or SIGTERM", happens="the training gets it and may save; then the report")
-def test_a_signal_goes_to_the_training(project: Path) -> None:
+def test_a_signal_goes_to_the_training(project: Path, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest_traincheck", "run", "tiny", *command(5000)],
-        cwd=project, env=environment({"PAUSE": "0.05"}), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=project, env=environment({"PAUSE": "0.05", "BEGUN": str(begun)}),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(8)
+    deadline = time.monotonic() + 60
+    while not begun.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     printed, errors = process.communicate(timeout=60)
     assert "saved" in printed
@@ -267,10 +273,10 @@ def test_a_check_ends_at_the_first_incident(project: Path, tmp_path: Path) -> No
     """So does one under pytest. The command is the golden's, only slower; without the option it comes to its end."""
     slow = tmp_path / "slow"
     shutil.copytree(project, slow)
-    (slow / "traincheck.toml").write_text(CONFIGURATION.replace("--steps 6", "--steps 40"))
+    (slow / "traincheck.toml").write_text(CONFIGURATION.replace("--steps 6", "--steps 40") + "seeds = [0]\n")
     done = traincheck(slow, "refresh", "tiny", "--reason", "longer")
     assert done.returncode == 0, done.stderr
-    late = {"MISTAKE": "eval@20", "PAUSE": "0.3"}
+    late = {"MISTAKE": "eval@4", "PAUSE": "0.3"}
     done = traincheck(slow, "check", "--fail-fast", **late)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "eval mode" in done.stdout
