@@ -28,7 +28,7 @@ def example_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def with_example(example_site: Path) -> dict[str, str]:
     """An environment in which the example is installed beside this package."""
     former = os.environ.get("PYTHONPATH", "")

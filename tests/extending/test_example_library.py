@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,44 +53,70 @@ CONFIG = "[pipelines.net]\nrun = 'python train.py'\nseed_env = 'SEED'\nseeds = [
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.fixture
-def library(tmp_path: Path) -> Path:
-    """Where the library is installed, as packages are: what lies there is not the user's own code."""
-    site = tmp_path / "site-packages"
-    shutil.copytree(HERE / "paperlib", site / "paperlib")
-    return site
+@dataclass(frozen=True)
+class Place:
+    """Where the library is installed, as packages are (what lies there is not the user's own code), and a project."""
+
+    library: Path
+    project: Path
+
+    @classmethod
+    def made_below(cls, directory: Path) -> Place:
+        place = cls(directory / "site-packages", directory / "project")
+        shutil.copytree(HERE / "paperlib", place.library / "paperlib")
+        place.project.mkdir()
+        (place.project / "train.py").write_text(SCRIPT)
+        (place.project / "traincheck.toml").write_text(CONFIG)
+        return place
+
+    def running(self, environment: dict[str, str]) -> Command:
+        """Runs commands of ours in the project."""
+        path = os.pathsep.join([str(self.library), environment["PYTHONPATH"]])
+
+        def run(*words: str) -> subprocess.CompletedProcess[str]:
+            command = [sys.executable, "-m", PACKAGE, *words]
+            given = {**environment, "PYTHONPATH": path, "COLUMNS": "1000"}
+            return subprocess.run(command, cwd=self.project, env=given, capture_output=True, text=True, check=False)
+
+        return run
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    directory = tmp_path / "project"
-    directory.mkdir()
-    (directory / "train.py").write_text(SCRIPT)
-    (directory / "traincheck.toml").write_text(CONFIG)
-    return directory
+def place(tmp_path: Path) -> Place:
+    return Place.made_below(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def golden_with_plug_in(tmp_path_factory: pytest.TempPathFactory, with_example: dict[str, str]) -> Path:
+    """The directory of a golden of the script, learned where the example package is installed."""
+    place = Place.made_below(tmp_path_factory.mktemp("learned"))
+    done = place.running(with_example)("refresh", "net")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place.project / "golden_invariants"
 
 
 @pytest.fixture
-def with_plug_in(with_example: dict[str, str], project: Path, library: Path) -> Command:
+def project(place: Place) -> Path:
+    return place.project
+
+
+@pytest.fixture
+def learned_project(project: Path, golden_with_plug_in: Path) -> Path:
+    """The project with its golden, for this test alone."""
+    shutil.copytree(golden_with_plug_in, project / "golden_invariants")
+    return project
+
+
+@pytest.fixture
+def with_plug_in(with_example: dict[str, str], place: Place) -> Command:
     """Runs a command of ours where the example package and the library are installed."""
-    return _running(with_example, project, library)
+    return place.running(with_example)
 
 
 @pytest.fixture
-def without(project: Path, library: Path) -> Command:
+def without(place: Place) -> Command:
     """Runs a command of ours where only the library is installed."""
-    return _running({**os.environ, "PYTHONPATH": str(HERE.parents[1])}, project, library)
-
-
-def _running(environment: dict[str, str], project: Path, library: Path) -> Command:
-    path = os.pathsep.join([str(library), environment["PYTHONPATH"]])
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", PACKAGE, *words]
-        given = {**environment, "PYTHONPATH": path, "COLUMNS": "1000"}
-        return subprocess.run(command, cwd=project, env=given, capture_output=True, text=True, check=False)
-
-    return run
+    return place.running({**os.environ, "PYTHONPATH": str(HERE.parents[1])})
 
 
 def learned(project: Path) -> Golden:
@@ -108,12 +135,13 @@ def incidents(project: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
-def test_a_mistake_in_a_function_that_only_a_plug_in_knows_is_found(with_plug_in: Command, project: Path) -> None:
-    assert with_plug_in("refresh", "net").returncode == 0
-    golden = learned(project)
+def test_a_mistake_in_a_function_that_only_a_plug_in_knows_is_found(
+    with_plug_in: Command, learned_project: Path
+) -> None:
+    golden = learned(learned_project)
     about = {
         (rule["relation"], rule["claim"].get("argument"), rule["claim"].get("per"))
-        for rule in rules_of(project)
+        for rule in rules_of(learned_project)
         if rule["subject"] == FOCAL
     }
     assert about >= {("APIArg", "gamma", None), ("APIArg", "alpha", None), ("Count", None, "step")}
@@ -124,36 +152,34 @@ def test_a_mistake_in_a_function_that_only_a_plug_in_knows_is_found(with_plug_in
     assert set(golden.models["Net"]) == {"fc.weight", "fc.bias"}
     assert golden.environment["paperlib"] == "0.3"
 
-    (project / "train.py").write_text(SCRIPT.replace("(16, 1)), 2.0)", "(16, 1)), 0.2)"))
+    (learned_project / "train.py").write_text(SCRIPT.replace("(16, 1)), 2.0)", "(16, 1)), 0.2)"))
     check = with_plug_in("check", "net", "--json", "out.json")
     assert check.returncode == 1, check.stdout + check.stderr
-    first = incidents(project)[0]
+    first = incidents(learned_project)[0]
     assert (first["relation"], first["subject"]) == ("APIArg", FOCAL)
     assert "gamma = 2" in first["golden"]
     assert first["source"].startswith("train.py:")
 
-    (project / "train.py").write_text(
+    (learned_project / "train.py").write_text(
         SCRIPT.replace("paperlib.focal_loss(", "torch.nn.functional.binary_cross_entropy_with_logits(").replace(
             "(16, 1)), 2.0)", "(16, 1)).float())"
         )
     )
     assert with_plug_in("check", "net", "--json", "out.json").returncode == 1
-    assert any(item["relation"] == "Count" and item["subject"] == FOCAL for item in incidents(project))
+    assert any(item["relation"] == "Count" and item["subject"] == FOCAL for item in incidents(learned_project))
 
 
 @pytest.mark.slow
-def test_a_golden_of_the_wrapped_model_holds_for_the_model_alone(with_plug_in: Command, project: Path) -> None:
-    assert with_plug_in("refresh", "net").returncode == 0
-    (project / "train.py").write_text(SCRIPT.replace("paperlib.Monitored(Net())", "Net()"))
+def test_a_golden_of_the_wrapped_model_holds_for_the_model_alone(with_plug_in: Command, learned_project: Path) -> None:
+    (learned_project / "train.py").write_text(SCRIPT.replace("paperlib.Monitored(Net())", "Net()"))
     check = with_plug_in("check", "net")
     assert check.returncode == 0, check.stdout
 
 
 @pytest.mark.slow
 def test_a_golden_that_was_learned_with_a_plug_in_is_not_checked_without_it(
-    with_plug_in: Command, without: Command, project: Path
+    with_plug_in: Command, without: Command, learned_project: Path
 ) -> None:
-    assert with_plug_in("refresh", "net").returncode == 0
     check = without("check", "net")
     assert check.returncode == 3, check.stdout
     said = " ".join(check.stdout.split())
@@ -165,7 +191,7 @@ def test_a_golden_that_was_learned_with_a_plug_in_is_not_checked_without_it(
     # The other way round: what golden took for the model is a wrapper now.
     refresh = without("refresh", "net")
     assert f"What a plug-in said of `paperlib`, `{FOCAL}` is not known here any more" in refresh.stdout + refresh.stderr
-    assert not learned(project).extensions
+    assert not learned(learned_project).extensions
     assert with_plug_in("check", "net").returncode == 3
     assert without("check", "net").returncode == 0
 
