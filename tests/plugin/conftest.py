@@ -147,7 +147,7 @@ def plugin_arguments() -> tuple[str, ...]:
     return () if installed else ("-p", "pytest_traincheck.plugin")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def plugin() -> tuple[str, ...]:
     return plugin_arguments()
 

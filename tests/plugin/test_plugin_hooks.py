@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import subprocess
 import sys
 
 import pytest
@@ -79,6 +81,26 @@ def configured(pytester):
     return pytester.path
 
 
+@pytest.fixture(scope="module")
+def golden_with_conftest(tmp_path_factory, plugin):
+    """The directory of a golden that was learned with the relation of the conftest."""
+    root = tmp_path_factory.mktemp("learned")
+    for name, text in {"train.py": SCRIPT, "pyproject.toml": CONFIG, "conftest.py": CONFTEST}.items():
+        (root / name).write_text(text)
+    words = [sys.executable, "-m", "pytest", *plugin, "--traincheck-refresh"]
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return root / "golden_invariants"
+
+
+def with_golden(pytester, golden):
+    """The project of the golden, with a copy of it."""
+    root = configured(pytester)
+    pytester.makeconftest(CONFTEST)
+    shutil.copytree(golden, root / "golden_invariants")
+    return root
+
+
 def of_conftest(root):
     """Rules of the stored golden that rest on the relation of the conftest."""
     golden = store.read(store.golden_path(root / "golden_invariants", "net"))
@@ -86,11 +108,9 @@ def of_conftest(root):
 
 
 @pytest.mark.slow
-def test_a_relation_of_a_conftest_is_learned_and_breaks(pytester, plugin):
-    root = configured(pytester)
-    pytester.makeconftest(CONFTEST)
+def test_a_relation_of_a_conftest_is_learned_and_breaks(pytester, plugin, golden_with_conftest):
+    root = with_golden(pytester, golden_with_conftest)
     run = pytester.runpytest_subprocess
-    run(*plugin, "--traincheck-refresh").assert_outcomes(passed=1)
     (rule,) = of_conftest(root)
     assert rule.sentence == "`torch.save` is called after the last step of a run."
     assert run(*plugin, "--traincheck").ret == 0
@@ -113,13 +133,10 @@ def test_a_relation_of_a_conftest_is_learned_and_breaks(pytester, plugin):
 
 
 @pytest.mark.slow
-def test_a_refresh_says_which_rules_it_leaves_out(pytester, plugin):
-    root = configured(pytester)
-    conftest = pytester.makeconftest(CONFTEST)
-    run = pytester.runpytest_subprocess
-    run(*plugin, "--traincheck-refresh").assert_outcomes(passed=1)
-    conftest.unlink()
-    check = run(*plugin, "--traincheck", "-rs")
+def test_a_refresh_says_which_rules_it_leaves_out(pytester, plugin, golden_with_conftest):
+    root = with_golden(pytester, golden_with_conftest)
+    (root / "conftest.py").unlink()
+    check = pytester.runpytest_subprocess(*plugin, "--traincheck", "-rs")
     check.stdout.fnmatch_lines(["*not observable*no relation named 'SavedLast' is installed*"])
     refresh = pytester.run(sys.executable, "-m", "pytest_traincheck", "refresh", "net")
     refresh.stdout.fnmatch_lines(["*1 rule of the relation SavedLast is left out*"])
