@@ -11,6 +11,8 @@ import numpy as np
 from pytest_traincheck.relations.hyperparameter import learning_rates, steps_of
 from pytest_traincheck.relations.settings import text_of
 from pytest_traincheck.trace import Process
+from pytest_traincheck.trace.process import OptimizerStep
+from pytest_traincheck.trace.variables import Variables
 
 GOES_ON = "goes on"
 
@@ -32,6 +34,15 @@ def _second(row: int, left: float, now: float | None, was: float | None) -> list
     return [Resumed(row, True, text)]
 
 
+def _has_stepped(process: Process, step: OptimizerStep) -> bool:
+    """Whether an optimizer had a learning rate in steps that are not there any more, so that this is not its first."""
+    variables, stretch = Variables.of(process), process.raw.stretch
+    if stretch is None or step.begin <= stretch.begin:
+        return False
+    rates = [each for each in variables.ids("lr").tolist() if variables.symbols[each].get("opt", 0) == step.optimizer]
+    return bool((variables.first_seen(np.array(rates, dtype=np.int64)) <= stretch.begin).any())
+
+
 def rates_at_resumes(process: Process, label: str, group: int) -> list[Resumed]:
     """Each first step of an optimizer that takes the place of another one called so.
 
@@ -44,7 +55,7 @@ def rates_at_resumes(process: Process, label: str, group: int) -> list[Resumed]:
     found = []
     for before, after in pairwise(taken):
         step, last = after[0], before[-1]
-        if last.end > step.begin:
+        if last.end > step.begin or _has_stepped(process, step):
             continue
         left = learning_rates(process, last.optimizer, step.begin).get(group)
         began = learning_rates(process, taken[0][0].optimizer, taken[0][0].begin).get(group)

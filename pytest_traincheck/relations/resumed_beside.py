@@ -43,9 +43,12 @@ def restored_beside(process: Process, root: str) -> tuple[Ints, Ints, Bools]:
 
 
 def _first_use(process: Process, era: int) -> tuple[int, int]:
-    """When a model is first called to train in a process, and the row of the first step there; -1 for none."""
+    """When a model is first called to train in a process, and the row of the first step there; -1 for none that is
+    there any more.
+    """
     steps = [step for step in process.steps if int(process.era(step.begin)) == era]
-    if not steps:
+    stretch = process.raw.stretch
+    if not steps or (stretch is not None and process.raw.joins[era - 1] < stretch.begin < steps[0].begin):
         return 0, -1
     seq = process.events["seq"][process.entry_rows].astype(np.int64)
     calls = seq[(process.era(seq) == era) & (seq < steps[0].begin)]

@@ -110,8 +110,8 @@ def traincheck(root: Path, *words: str, **env: str) -> subprocess.CompletedProce
     )  # fmt: skip
 
 
-def go_on(project: Path, file: Path, *words: str, **env: str) -> list[dict[str, Any]]:
-    command = ("--", "python", "train.py", "--steps", "60", "--seed", "3", "--resume", "c.pt")
+def go_on(project: Path, file: Path, *words: str, steps: int = 60, **env: str) -> list[dict[str, Any]]:
+    command = ("--", "python", "train.py", "--steps", str(steps), "--seed", "3", "--resume", "c.pt")
     done = traincheck(project, "run", "tiny", "--json", str(file), *words, *command, **env)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     said = " ".join(done.stdout.split())
@@ -123,6 +123,11 @@ def go_on(project: Path, file: Path, *words: str, **env: str) -> list[dict[str, 
 @pytest.mark.parametrize("words", [(), ("--continues", "first"), ("--continues", "first/end-state.npz")])
 def test_a_right_resume_is_silent(project: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     assert not go_on(project, tmp_path / "out.json", *words)
+
+
+def test_a_right_resume_stays_silent_long_behind_it(project: Path, tmp_path: Path) -> None:
+    """Later steps are judged some at a time: the first of each are not those that the process began with."""
+    assert not go_on(project, tmp_path / "out.json", "--continues", "first", steps=230)
 
 
 @pytest.mark.parametrize(
