@@ -70,10 +70,11 @@ def role_of(option: Option) -> Role:
         return Role.WORKERS
     if (last in _LAST[Role.SEED] and rest <= _SEEDING) or words == ["seed", "everything"]:
         return Role.SEED
-    return Role.OUTPUT if _is_output(words) else Role.OTHER
+    return Role.OUTPUT if is_output(words) else Role.OTHER
 
 
-def _is_output(words: list[str]) -> bool:
+def is_output(words: list[str]) -> bool:
+    """Whether the words of an option's name say that it is where a program writes."""
     if _READ.intersection(words):
         return False
     if len(words) == 1:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pytest_traincheck.check.result import SideInfo
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.rules.model import Scope
 from pytest_traincheck.workflow.policy import Rules
 
 
@@ -26,6 +27,8 @@ class Against:
     side: SideInfo
     seed: int | None = None
     """The seed that the training was started with, as far as its command says so."""
+    differs: str = ""
+    """In which words its command is another one than golden's, where it is."""
 
     @property
     def where(self) -> str:
@@ -33,4 +36,15 @@ class Against:
         where = str(self.path) if self.path is not None else f"commit {self.golden.commit[:12]}"
         if self.same_spec:
             return where
-        return f"{where}; the command is another one, so only its transferable rules are checked"
+        return f"{where}; {self.reduced}"
+
+    @property
+    def reduced(self) -> str:
+        """What is not checked since the command is another one, and in what; nothing where it is golden's."""
+        if self.same_spec:
+            return ""
+        transferable = sum(rule.scope is Scope.TRANSFERABLE for rule in self.golden.invariants)
+        return (
+            f"the command is another one than golden's ({self.differs or 'it is not known'}), so that of its "
+            f"{len(self.golden.invariants)} rules only the {transferable} are checked that hold for other commands too"
+        )

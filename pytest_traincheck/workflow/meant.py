@@ -64,7 +64,7 @@ def against(words: Sequence[str], found: Meant, named: str | None, progress: Pro
     golden, path, side = _golden(found, named, progress)
     same = sameness(words, found.spec)
     rules = rules_of(found.config) if found.config is not None and found.spec is not None else NO_RULES
-    return Against(golden, path, same.same_spec, same.other_length, rules, side, same.seed)
+    return Against(golden, path, same.same_spec, same.other_length, rules, side, same.seed, same.differs)
 
 
 def _golden(found: Meant, named: str | None, progress: Progress) -> tuple[Golden, Path | None, SideInfo]:

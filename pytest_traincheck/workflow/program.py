@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 from pytest_traincheck.config import PipelineSpec
+from pytest_traincheck.launch.command import TMP
+from pytest_traincheck.scripts.roles import is_output, words_of
 
 _LENGTH = re.compile(
     r"(^|[-_.])(num|max|n|total|train)?[-_]?(steps?|iters?|iterations?|epochs?|updates?|samples)$", re.I
@@ -33,6 +36,8 @@ class Sameness:
     other_length: bool
     seed: int | None = None
     """The seed that the command trains with, as far as it says so."""
+    differs: str = ""
+    """In which words the command is another one, where it is."""
 
 
 def sameness(words: Sequence[str], spec: PipelineSpec | None) -> Sameness:
@@ -45,8 +50,28 @@ def sameness(words: Sequence[str], spec: PipelineSpec | None) -> Sameness:
     wanted, _ = _without_seed(shlex.split(spec.run), spec)
     if own == wanted:
         return Sameness(True, False, seed)
-    alike = _without_length(_without_files(own)) == _without_length(_without_files(wanted))
-    return Sameness(alike, alike, seed)
+    written = {name for name, value, _, _ in _options(wanted) if TMP in value}
+    mine, golden = (_without_length(_without_files(each, written)) for each in (own, wanted))
+    alike = len(mine) == len(golden) and all(map(_is_alike, mine, golden))
+    return Sameness(alike, alike, seed, "" if alike else _difference(mine, golden))
+
+
+def _is_alike(word: str, golden: str) -> bool:
+    """Whether a word is golden's, or in the place of a directory that golden's runs write to and that each has anew."""
+    return word == golden or TMP in golden
+
+
+def _difference(words: Sequence[str], golden: Sequence[str]) -> str:
+    """What a command has that golden's has not, and the other way round, as prose."""
+    found: list[tuple[str, str]] = []
+    for tag, begin, end, first, last in SequenceMatcher(None, golden, words, autojunk=False).get_opcodes():
+        if tag != "equal":
+            found.append((shlex.join(words[first:last]), shlex.join(golden[begin:end])))
+    parts = [
+        f"`{own}` instead of `{other}`" if own and other else f"`{own}` added" if own else f"`{other}` left out"
+        for own, other in found
+    ]
+    return ", ".join(parts)
 
 
 def _without_seed(words: Sequence[str], spec: PipelineSpec | None) -> tuple[list[str], int | None]:
@@ -66,11 +91,13 @@ def _without_seed(words: Sequence[str], spec: PipelineSpec | None) -> tuple[list
     return left, None
 
 
-def _without_files(words: Sequence[str]) -> list[str]:
-    """The words without those that say what is saved and gone on with: it is the same training."""
+def _without_files(words: Sequence[str], written: Collection[str]) -> list[str]:
+    """The words without those that say where it writes, what is saved and gone on with: it is the same training.
+    `written`: options that have a directory of its own in each of golden's runs.
+    """
     left = list(words)
     for name, _, begin, end in reversed(list(_options(words))):
-        if _FILES.search(name):
+        if name in written or _FILES.search(name) or is_output(words_of(name)):
             del left[begin:end]
     return left
 

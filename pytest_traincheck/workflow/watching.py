@@ -228,12 +228,16 @@ class Watch:
             modules=outcome.modules,
             errors=() if outcome.incidents else vacuous(outcome.verdicts),
             timing=replace(empty.timing, check_s=self.spent + time.perf_counter() - begun),
-            notes=judged.notes,
+            notes=(*self._reduced, *judged.notes),
             renamed=outcome.renamed,
             coverage=outcome.coverage,
             warnings=(*cautions(against.golden, outcome.coverage, against.rules), *outcome.warnings),
             ran=outcome.ran,
         )
+
+    @property
+    def _reduced(self) -> tuple[str, ...]:
+        return (self.against.reduced,) if self.against.reduced else ()
 
     def _of_stretches(self, empty: CheckResult, follower: Follower, *, stopped: bool) -> CheckResult:
         """What the checks of golden's steps and of the stretches behind them add up to."""
@@ -258,7 +262,7 @@ class Watch:
             incidents=judged.incidents,
             modules=first.modules if first is not None else (),
             errors=(*empty.errors, *(() if found.incidents or empty.errors else vacuous(found.verdicts))),
-            notes=(length, *map(_resumed, follower.resumes), *self.notes, *judged.notes),
+            notes=(*self._reduced, length, *map(_resumed, follower.resumes), *self.notes, *judged.notes),
             renamed=first.renamed if first is not None else (),
             coverage=coverage,
             warnings=(

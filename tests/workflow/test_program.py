@@ -1,0 +1,56 @@
+"""Whether a command is golden's, for as long or longer, or another one, and in what."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from pytest_traincheck.config import PipelineSpec
+from pytest_traincheck.workflow.program import Sameness, sameness
+
+GOLDEN = "python train.py --steps 8 --width 16 --out {tmp}"
+
+
+def of(command: str, golden: str = GOLDEN) -> Sameness:
+    spec = PipelineSpec("net", golden, seed_arg="--seed {seed}")
+    return sameness(shlex.split(command), spec)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python train.py --steps 400 --width 16 --out runs/1",
+        "python train.py --steps 400 --width 16 --out=runs/1 --seed 3",
+        "python train.py --steps 400 --width 16",
+        "python train.py --resume runs/1/last.pt --steps 400 --width 16 --out {tmp} --save-every 10",
+        "python train.py --steps 400 --width 16 --log-dir runs",
+    ],
+)
+def test_where_a_training_writes_is_not_what_it_trains(command: str) -> None:
+    assert of(command) == Sameness(True, True, 3 if "--seed 3" in command else None)
+
+
+def test_a_directory_of_each_run_may_have_any_name() -> None:
+    assert of("python train.py --steps 9 --dump here", "python train.py --steps 8 --dump {tmp}/x").same_spec
+    assert of("python train.py out 9 --max_steps=9", "python train.py {tmp} 9 --max_steps=3").same_spec
+    assert not of("python train.py out 8", "python train.py {tmp} 9").same_spec
+    assert not of("python train.py --steps 9 --dump here", "python train.py --steps 8 --dump there").same_spec
+
+
+@pytest.mark.parametrize(
+    ("command", "differs"),
+    [
+        ("python train.py --steps 400 --width 8 --out o", "`8` instead of `16`"),
+        ("python train.py --steps 400 --out o", "`--width 16` left out"),
+        ("python train.py --steps 400 --width 16 --lr 0.1", "`--lr 0.1` added"),
+        ("python other.py --steps 400 --width 16 --fast", "`other.py` instead of `train.py`, `--fast` added"),
+    ],
+)
+def test_another_command_says_in_what(command: str, differs: str) -> None:
+    found = of(command)
+    assert (found.same_spec, found.other_length, found.differs) == (False, False, differs)
+
+
+def test_golden_s_own_command_is_of_its_length() -> None:
+    assert of(GOLDEN + " --seed 2") == Sameness(True, False, 2)
