@@ -21,6 +21,8 @@ from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN
 
 INPUT: Final = "model.input"
+LATER_INPUT: Final = "later.input"
+"""The same behind the steps that are measured."""
 LOADED: Final = "loaded"
 REPEATED = "batch.repeated"
 Thing = Literal["model.input", "loaded", "rng.torch", "rng.numpy", "rng.python", "rng.cuda", "rng.dataset"]
@@ -183,6 +185,8 @@ def _digests(process: Process, what: str) -> tuple[Ints, Ints]:
         rows = rows[before_training(process, rows) & (process.events["digest"][rows] != 0)]
     else:
         rows = process.measures(what)
+        if what == INPUT:
+            rows = np.concatenate([rows, process.measures(LATER_INPUT)])  # which begin where the others end
         # What is called without inputs, such as a module around one parameter, is given the same nothing every time.
         rows = rows[process.events["digest"][rows] != fmt.NO_CONTENT]
     return rows, process.events["digest"][rows].astype(np.int64)
@@ -208,8 +212,7 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
     new = original == np.arange(len(rows))
     # Within one step the same batch may go through the model more than once.
     new |= process.window[rows] == process.window[rows[original]]
-    if process.raw.stretch is not None:
-        new |= _in_a_later_epoch(process, rows, rows[original], what)
+    new |= _in_a_later_epoch(process, rows, rows[original], what)
     texts = ["", *(f" as in step {step}" for step in range(process.windows + 1))]
     texts += [f"{text}, an epoch earlier: the data is not shuffled again (see `set_epoch`)" for text in texts[1:]]
     codes = np.where(new, 0, process.window[rows[original]] + 1)
@@ -229,11 +232,14 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
 
 
 def _in_a_later_epoch(process: Process, rows: Ints, original: Ints, what: str) -> Bools:
-    """Of later steps than golden has: which of them do not follow the one whose batch they repeat. Golden may not have
-    come to the end of its data, of which the second pass goes through the same batches where nothing is shuffled.
+    """Of later steps than golden has, and inputs behind the steps that are measured: which of them do not follow the
+    one whose batch they repeat. Golden may not have come to the end of its data, of which the second pass goes through
+    the same batches where nothing is shuffled.
     """
     numbers, stretch = process.numbers[process.window], process.raw.stretch
-    later = numbers[rows] >= (stretch.head if stretch is not None else 0)
+    later = np.isin(rows, process.measures(LATER_INPUT))
+    if stretch is not None:
+        later |= numbers[rows] >= stretch.head
     later = later & (numbers[rows] - numbers[original] > 1)
     return np.asarray(later & ~begins_again(process, rows, original, what))
 

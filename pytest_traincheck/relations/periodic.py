@@ -241,11 +241,13 @@ def _rows(process: Process, claim: CalledAfter | CopiedAfter) -> Ints:
 
 def _example(process: Process, position: int, claim: CalledAfter | CopiedAfter) -> Examples:
     """A single example for a process in which it happens at all, at the first place where it should or should not."""
-    found, rows = _found(process, claim), _rows(process, claim)
+    rows, found, wanted = _rows(process, claim), _found(process, claim), [*claim.at]
+    if process.raw.until is not None:
+        # The beginning of a longer run: what comes behind the last of these steps is not there.
+        found, wanted = ([point for point in points if point < process.windows] for points in (found, wanted))
     # In a run of another length, which `Total` tells, everything may come elsewhere.
     if not found or process.windows != claim.steps:
         return EMPTY
-    wanted = claim.at
     evaluates = isinstance(claim, CalledAfter) and claim.api.stage == "eval"
     if evaluates and len(found) < len(wanted):
         return EMPTY  # `Total` tells that evaluations are missing.

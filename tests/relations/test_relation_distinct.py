@@ -84,6 +84,33 @@ def test_epochs_that_come_round_are_no_fault(recorder: Recorder) -> None:
     assert INPUTS not in sentences(golden)
 
 
+def followed(content: Callable[[int], object]) -> Callable[[Training], None]:
+    """Twelve steps, of which the first four are measured."""
+
+    def tell(t: Training) -> None:
+        def forward(step: int) -> None:
+            t.measure("model.input" if step < 4 else "later.input", digest=digest_of(t.seed, content(step)))
+
+        Measured(forward=forward, steps=12).tell(t)
+
+    return tell
+
+
+def test_a_batch_that_stays_behind_the_measured_steps(recorder: Recorder) -> None:
+    outcome = recorder.judge(recorder.learn(followed(lambda step: step)), followed(lambda step: min(step, 7)))
+    assert titles(outcome, "Distinct") == [
+        "In the golden run the inputs of the model differ between training steps; in the candidate they are the same "
+        "as in step 7."
+    ]
+
+
+@pytest.mark.parametrize("steps", [4, 6, 9])
+def test_a_second_pass_behind_the_measured_steps_is_no_fault(recorder: Recorder, steps: int) -> None:
+    passes = followed(lambda step: step % steps)
+    assert not titles(recorder.judge(recorder.learn(followed(lambda step: step)), passes), "Distinct")
+    assert INPUTS in sentences(recorder.learn(passes), "Distinct")
+
+
 def test_the_same_batch_twice_within_a_step(recorder: Recorder) -> None:
     """A discriminator sees a fake batch, and the generator's pass shows it the same batch again."""
 

@@ -16,8 +16,10 @@ torch = pytest.importorskip("torch")
 from real_training import recorded  # noqa: E402
 
 from pytest_traincheck.check.evaluate import CheckOutcome, check_run  # noqa: E402
+from pytest_traincheck.check.result import Verdict  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
+from pytest_traincheck.online.follow import Follower  # noqa: E402
 
 LOAD, FORWARD = "`torch.nn.Module.load_state_dict`", "`torch.nn.Module.forward`"
 FOLLOWS = [
@@ -103,6 +105,21 @@ def test_a_target_that_follows_by_hand(tmp_path: Path) -> None:
 def test_what_is_as_it_should_be(tmp_path: Path, changes: dict[str, Any]) -> None:
     """Another seed, evaluations that golden does not have, and a run of another length, which `Total` tells."""
     assert not violations(judged(golden(tmp_path), tmp_path, **changes), "Periodic")
+
+
+@pytest.mark.parametrize(("every", "holds"), [(3, True), (4, False)])
+def test_what_comes_behind_the_last_step_is_not_asked_of_the_beginning_of_a_longer_run(
+    tmp_path: Path, every: int, holds: bool
+) -> None:
+    known = golden(tmp_path, [partial(bootstrapped, steps=9)] * 3)
+    assert sorted(sentences(known, "Periodic")) == [FOLLOWS[0].replace("3, 6 and 9", "3 and 6"), FOLLOWS[1]]
+    recorded(partial(bootstrapped, steps=30, every=every), tmp_path / "longer")
+    follower = Follower(tmp_path / "longer", known, same_spec=True, other_length=True)
+    while not follower.over or follower.behind:
+        follower.advance()
+    found = [each for each in follower.finish().verdicts if each.invariant.relation == "Periodic"]
+    # In a run of another length what comes elsewhere is excused, and that is said.
+    assert [(each.verdict, not each.reason) for each in found] == [(Verdict.HELD, holds)] * 2
 
 
 def test_what_seeds_differ_in_is_no_rule(tmp_path: Path) -> None:
