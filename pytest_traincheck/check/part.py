@@ -37,7 +37,7 @@ class Part:
         meaning = meaning_of(rule)
         if self.goes_on and meaning.per_run:
             return "it is about whole runs, and this one goes on for longer than golden's"
-        if self.later and meaning.by_length and not meaning.at_resumes:
+        if self.later and meaning.by_length and not (meaning.at_resumes or meaning.recurs):
             return "it says at which steps something comes, and golden's runs did not come to these"
         if self.apart and meaning.in_sequence:
             return "it compares steps that follow each other, and not every step was observed"

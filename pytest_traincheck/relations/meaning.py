@@ -212,6 +212,8 @@ class Meaning:
     """Its examples are runs, not steps: where in a run it was broken is not known."""
     at_resumes: bool = False
     """It says something where a training is gone on with, even in steps that golden's runs never came to."""
+    recurs: bool = False
+    """It also says that what comes every so many steps goes on, in steps that golden's runs never came to."""
     by_length: bool = False
     """It says at which of a run's steps something comes, or what it is then: a longer run may have that elsewhere."""
     in_sequence: bool = False

@@ -16,6 +16,7 @@ from pytest_traincheck.relations.claims import Items, Natural
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.counted import RESTORE, counted, said_otherwise, skipped_windows
 from pytest_traincheck.relations.meaning import Change, Deviation, Evidence, Meaning, Place, Words, place_of_call
+from pytest_traincheck.relations.recurring import is_scheduled, is_used, pace_of, row_of, stopped_after
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.text import steps_listed
@@ -82,6 +83,7 @@ class Periodic:
                 comes_with=shifts,
                 between_steps=True,
                 by_length=True,
+                recurs=True,
                 shown_by=Evidence.COPIED,
                 words=_COPYING,
             )
@@ -90,6 +92,7 @@ class Periodic:
             comes_with=shifts,
             between_steps=True,
             by_length=True,
+            recurs=True,
             model=claim.api.model,
             evaluates=claim.api.stage == "eval",
             shown_by=_shown_by(claim.api),
@@ -129,8 +132,11 @@ class Periodic:
     def finding(
         self, invariant: Invariant[CalledAfter | CopiedAfter], run: Run, examples: Examples, broken: Ints
     ) -> Finding:
-        claim = invariant.claim
-        found = _found(run.processes[int(examples.process[int(broken[0])])], claim)
+        claim, place = invariant.claim, int(broken[0])
+        process = run.processes[int(examples.process[place])]
+        if process.raw.stretch is not None:
+            return _no_more(claim, process.step_number(int(examples.row[place])))
+        found = _found(process, claim)
         deviation = _deviation(found, claim.at)
         golden, seen = _steps(claim.at), _steps(found)
         if isinstance(claim, CopiedAfter):
@@ -150,6 +156,27 @@ class Periodic:
             value=seen,
             deviation=deviation,
         )
+
+
+def _no_more(claim: CalledAfter | CopiedAfter, step: int) -> Finding:
+    """Of something that came at a pace and comes no more."""
+    golden = f"after every {pace_of(claim.at, claim.steps)} steps"
+    if isinstance(claim, CopiedAfter):
+        return Finding(
+            f"The parameters of `{claim.root}`, which no optimizer holds, changed {golden} of the golden run, and in "
+            f"the beginning of the candidate; from step {step} on they do not change any more: they are copied or "
+            "averaged no longer.",
+            f"change {golden}",
+            f"do not change any more from step {step} on",
+            deviation=Deviation.FEWER,
+        )
+    return Finding(
+        f"{_capital(claim.api.code)} was called {golden} of the golden run, and in the beginning of the candidate; "
+        f"from step {step} on it is not called any more.",
+        f"called {golden}",
+        f"not called any more from step {step} on",
+        deviation=Deviation.FEWER,
+    )
 
 
 def _shown_by(called: Called) -> Evidence:
@@ -241,6 +268,8 @@ def _rows(process: Process, claim: CalledAfter | CopiedAfter) -> Ints:
 
 def _example(process: Process, position: int, claim: CalledAfter | CopiedAfter) -> Examples:
     """A single example for a process in which it happens at all, at the first place where it should or should not."""
+    if process.raw.stretch is not None:
+        return _later_example(process, position, claim)
     rows, found, wanted = _rows(process, claim), _found(process, claim), [*claim.at]
     if process.raw.until is not None:
         # The beginning of a longer run: what comes behind the last of these steps is not there.
@@ -268,6 +297,24 @@ def _example(process: Process, position: int, claim: CalledAfter | CopiedAfter) 
         np.zeros(1, dtype=np.int64),
         {"rank": rank_label(process, 1)},
         Labels.constant(_steps(found), 1),
+    )
+
+
+def _later_example(process: Process, position: int, claim: CalledAfter | CopiedAfter) -> Examples:
+    """Whether it goes on in later steps than golden had. What else comes every so many steps, as evaluations do, may be
+    up to how long a training is; schedulers are not, nor is a copy that is used.
+    """
+    if claim.or_fewer or (isinstance(claim, CalledAfter) and not is_scheduled(process, claim.api)):
+        return EMPTY
+    since = stopped_after(process, _rows(process, claim), claim.at, claim.steps)
+    if since is None or (since >= 0 and isinstance(claim, CopiedAfter) and not is_used(process, claim.root, since)):
+        return EMPTY
+    return Examples(
+        np.array([since < 0]),
+        np.array([position]),
+        np.array([row_of(process, since) if since >= 0 else process.lead_steps[-1].row]),
+        np.zeros(1, dtype=np.int64),
+        {"rank": rank_label(process, 1)},
     )
 
 
