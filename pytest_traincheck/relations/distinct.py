@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
-from pytest_traincheck.looks import SKETCHES, Looks
+from pytest_traincheck.looks import LATER, SKETCHES, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import module_roots, rank_label
 from pytest_traincheck.relations.generators import STATES, drawn_from
@@ -83,7 +83,7 @@ class Distinct:
     """
 
     name = "Distinct"
-    looks: ClassVar[Looks] = frozenset({SKETCHES})
+    looks: ClassVar[Looks] = frozenset({LATER, SKETCHES})
     claims: ClassVar[tuple[type[Claim], ...]] = (Differs, BetweenRanks, WithinBatch)
 
     def layer(self, claim: Differs | BetweenRanks | WithinBatch) -> int:
