@@ -163,6 +163,7 @@ def _settled(
     )
 
 
+_MAY_COME = "this run goes on for longer than golden's, so what it has not done yet may come later"
 _NOTHING_FOLLOWS = "no other rule shows an effect of it"
 
 
@@ -216,6 +217,10 @@ def _evaluate(
     triggered = spoken_of(invariant, examples, run, set_up=is_replayed(relation))
     if part.undecided and TIME in examples.context:
         triggered &= ~examples.context[TIME].isin([LAST_STEP])
+    if part.goes_on and examples.awaited is not None and (triggered & examples.awaited).any():
+        triggered &= ~examples.awaited
+        if not triggered.any():
+            return InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, _MAY_COME), None
     if not triggered.any():
         reason = _never_given(on.covered) if is_replayed(relation) else "its context never came up in this run"
         return InvariantVerdict(invariant, Verdict.NOT_TRIGGERED, reason), None

@@ -74,6 +74,8 @@ class Examples:
     `process` is a position in `Run.processes`, `row` the event that stands for the place, `variable` a variable id or
     0.
     `context` are the fields a precondition may use. `observed` says in words what was there.
+    `awaited` are those that fail only since something has not come yet that golden does as well: a run that goes on for
+    longer than golden's may come to it later, and is not judged by them.
     """
 
     holds: Bools
@@ -82,6 +84,7 @@ class Examples:
     variable: Ints
     context: Mapping[str, Labels] = field(default_factory=dict)
     observed: Labels | None = None
+    awaited: Bools | None = None
 
     def __len__(self) -> int:
         return len(self.holds)
@@ -95,6 +98,7 @@ class Examples:
             return parts[0]
         fields = dict.fromkeys(name for part in parts for name in part.context)
         observed = [part.observed for part in parts if part.observed is not None]
+        awaited = [np.zeros(len(part), dtype=bool) if part.awaited is None else part.awaited for part in parts]
         return Examples(
             np.concatenate([part.holds for part in parts]),
             np.concatenate([part.process for part in parts]),
@@ -107,6 +111,7 @@ class Examples:
                 for name in fields
             },
             Labels.concatenate(observed) if len(observed) == len(parts) else None,
+            np.concatenate(awaited) if any(part.awaited is not None for part in parts) else None,
         )
 
     def where(self, when: Iterable[Condition]) -> Bools:

@@ -72,6 +72,8 @@ _MOST = 2.0**53
 """No run draws as many numbers, and a float counts them one by one up to here."""
 _STEP = re.compile(r"\d{1,9}\.\d{1,9}")
 _ANY, _MADE_WITH, _WORKERS = "drawn", "torch ", "workers"
+_LATER = "later"
+"""Name of a number that is there where some steps, or fetches, of golden runs draw nothing: others may come later."""
 
 
 class Drawn:
@@ -139,7 +141,11 @@ class Drawn:
         if isinstance(claim, DrawnInCalls):
             calls = [_calls(claim, run) for run in runs]
             return _numbers({_ANY: 1.0}) if all(len(part) and part.holds.all() for part in calls) else None
-        return _numbers({_ANY: 1.0}) if all(_draws(claim, run) for run in runs) else None
+        if not all(_draws(claim, run) for run in runs):
+            return None
+        return _numbers(
+            {_ANY: 1.0} | ({_LATER: 1.0} if any(_draws_nothing_somewhere(claim, run) for run in runs) else {})
+        )
 
     def suits(self, claim: AnyClaim, numbers: Numbers) -> bool:
         """Whether the names are those of steps, of rates, or of what is drawn at all; and counts are counts."""
@@ -298,6 +304,8 @@ def _steps(process: Process, position: int, claim: DrawnByStep | DrawnByEvaluati
     whole = len(known) == process.windows
     if isinstance(claim, DrawnByStep) and _prepared_ahead(ahead, whole=whole):
         holds[:] = True
+    # What golden draws in its fourth step a longer training may come to in its fortieth.
+    usual = _in_any_step(claim, process)
     return Examples(
         holds,
         np.full(len(known), position),
@@ -305,7 +313,15 @@ def _steps(process: Process, position: int, claim: DrawnByStep | DrawnByEvaluati
         np.zeros(len(known), dtype=np.int64),
         {"rank": rank_label(process, len(known))},
         Labels.of(np.arange(len(known)), [f"{count:.0f}" for _, count, _ in known]),
+        ~holds & np.array([count in usual for _, count, _ in known]),
     )
+
+
+def _in_any_step(claim: DrawnByStep | DrawnByEvaluation, process: Process) -> frozenset[float]:
+    """The numbers that golden's steps of this rank draw, or its evaluations."""
+    numbers = claim.numbers
+    of_rank = (at for name, at in numbers.position.items() if name.startswith(f"{process.rank}."))
+    return frozenset(float(numbers.low[at]) for at in of_rank)
 
 
 def _rows_of(process: Process, claim: DrawnByStep | DrawnByEvaluation) -> dict[int, int]:
@@ -352,10 +368,17 @@ def _fetches(claim: DrawnByExample, run: Run) -> Examples:
     known = set(claim.rates)
     # A loader that draws nothing may come and go.
     found = sorted(rate for rate in rates | known if rate)
-    return _at_first_batch(run, [rate in known and rate in rates for rate in found], [f"{rate:g}" for rate in found])
+    # Examples of another sort may come later, but where all draw and none does, nothing has to be waited for.
+    may_come = bool(rates & known) or 0.0 in known
+    return _at_first_batch(
+        run,
+        [rate in known and rate in rates for rate in found],
+        [f"{rate:g}" for rate in found],
+        [may_come and rate not in rates for rate in found],
+    )
 
 
-def _at_first_batch(run: Run, holds: Sequence[bool], observed: Sequence[str]) -> Examples:
+def _at_first_batch(run: Run, holds: Sequence[bool], observed: Sequence[str], awaited: Sequence[bool]) -> Examples:
     """Examples about workers, which have no place among the events of the process that trains."""
     rows = run.processes[0].rows_of_type("data", "optimizer")
     size = len(holds)
@@ -366,6 +389,7 @@ def _at_first_batch(run: Run, holds: Sequence[bool], observed: Sequence[str]) ->
         np.zeros(size, dtype=np.int64),
         {},
         Labels.of(np.arange(size), list(observed)),
+        np.array(awaited, dtype=bool),
     )
 
 
@@ -394,9 +418,18 @@ def _draws(claim: DrawnAtAll, run: Run) -> bool:
     return any(count > 0 for process in run.processes for count in by_step(process, claim.generator).values())
 
 
+def _draws_nothing_somewhere(claim: DrawnAtAll, run: Run) -> bool:
+    if claim.within == "examples":
+        return 0.0 in by_example(run, claim.generator)
+    steps = (by_step(process, claim.generator) for process in run.processes)
+    # What is drawn for the first step comes before the first forward pass, and does not count.
+    return any(not count for drawn in steps for step, count in drawn.items() if step)
+
+
 def _at_all(claim: DrawnAtAll, run: Run) -> Examples:
     if claim.within == "examples":
         looked = bool(by_example(run, claim.generator))
     else:
         looked = any(by_step(process, claim.generator) for process in run.processes)
-    return _at_first_batch(run, [_draws(claim, run)], [""]) if looked else EMPTY
+    draws = _draws(claim, run)
+    return _at_first_batch(run, [draws], [""], [not draws and _LATER in claim.numbers.position]) if looked else EMPTY

@@ -130,6 +130,14 @@ def of_examples(claim: DrawnByExample, broken: Sequence[str]) -> Finding:
     who = WORDS[claim.generator]
     known = [f"{rate:g}" for rate in claim.rates if rate]
     wanted, seen = " or ".join(known), " and ".join(rate for rate in broken if rate not in known)
+    if not seen and set(broken) == set(known) and 0 not in claim.rates:
+        return Finding(
+            f"In the golden run workers drew {wanted} random numbers from {who} for each example; in the candidate "
+            "none.",
+            f"{wanted} random numbers for each example",
+            "none",
+            deviation=Deviation.LACKING,
+        )
     if not seen:
         gone = " and ".join(broken)
         return Finding(
