@@ -7,7 +7,7 @@ thing that may go wrong or differ; `record` runs it on every rank and reads the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -186,10 +186,16 @@ class Training(TraceBuilder):
                 self.change(parameter.holder.gradient, ABSENT)
 
     def clip(self, optimizer: Optimizer, max_norm: float = 1.0, *, api: str = CLIP) -> None:
+        self.clips(optimizer.parameters, max_norm, api=api)
+
+    def clips(
+        self, parameters: Iterable[Parameter], max_norm: float = 1.0, *, api: str = CLIP, scales: bool = True
+    ) -> None:
+        """Clips gradients; `scales`: whether their norm is larger than `max_norm`, so that they change."""
         with self.call(api, type="clip", args={"max_norm": max_norm, "norm_type": 2.0}, line=LINES["clip"]):
-            for parameter in optimizer.parameters:
+            for parameter in parameters:
                 gradient = parameter.holder.gradient
-                if self.state(gradient) == NONZERO:
+                if scales and self.state(gradient) == NONZERO:
                     self.change(gradient, NONZERO, digest_of(self.digest(gradient), max_norm), 0.5)
 
     def step(

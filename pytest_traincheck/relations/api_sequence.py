@@ -20,6 +20,8 @@ from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.process import OptimizerStep
+from pytest_traincheck.trace.variables import Variables
 
 BACKWARD = "torch.autograd.backward"
 
@@ -150,13 +152,18 @@ class _Between:
     """Calls on gradients between the last backward and a step.
 
     `steps` are positions of the steps that a backward pass precedes; `step`, `api` and `row` are parallel columns of
-    calls.
+    calls, with the step that comes next. `backward` is for every step when the last pass before it began: steps of
+    several optimizers may follow one. `late_api` and `late_backward` are columns of calls that no step follows before
+    the next pass.
     """
 
     steps: Ints
     step: Ints
     api: Labels
     row: Ints
+    backward: Ints
+    late_api: Labels
+    late_backward: Ints
 
 
 def _calls_between(process: Process) -> _Between:
@@ -175,12 +182,22 @@ def _calls_between(process: Process) -> _Between:
     calls = process.rows_of_type(*GRADIENT_TYPES)
     nested = process.inside(*GRADIENT_TYPES, "autograd", "optimizer", "module") | vocabulary.only_measures(process)
     calls = calls[~nested[calls]]
+    pass_before = backward_seq[np.searchsorted(backward_seq, seq[calls]) - 1]
     step = np.searchsorted(begins, seq[calls])
-    inside = step < len(begins)
-    calls, step = calls[inside], step[inside]
-    kept = prepared[step] & (seq[calls] > last_backward[step])
-    calls, step = calls[kept], step[kept]
-    return _Between(np.flatnonzero(prepared), step, process.api.take(calls), calls)
+    followed = step < len(begins)
+    followed[followed] = last_backward[step[followed]] == pass_before[followed]
+    late = calls[~followed]
+    kept = followed.copy()
+    kept[followed] = prepared[step[followed]]
+    return _Between(
+        np.flatnonzero(prepared),
+        step[kept],
+        process.api.take(calls[kept]),
+        calls[kept],
+        last_backward,
+        process.api.take(late),
+        pass_before[~followed],
+    )
 
 
 def _between(process: Process) -> _Between:
@@ -190,9 +207,14 @@ def _between(process: Process) -> _Between:
 def _present(process: Process, position: int, api: str) -> Examples:
     between = _between(process)
     having = between.step[between.api.isin([api])]
+    steps = between.steps
+    holds = np.isin(steps, having)
+    known = np.ones(len(steps), dtype=bool)
+    for place in np.flatnonzero(~holds & np.isin(between.backward[steps], between.backward[having])).tolist():
+        found = _before_others(process, int(steps[place]), api)
+        holds[place], known[place] = bool(found), found is not None
     all_rows = np.array([step.row for step in process.steps], dtype=np.int64)
-    rows = all_rows[between.steps]
-    holds = np.isin(between.steps, having)
+    rows, holds = all_rows[steps[known]], holds[known]
     return Examples(
         holds,
         np.full(len(rows), position),
@@ -201,6 +223,37 @@ def _present(process: Process, position: int, api: str) -> Examples:
         step_context(process, rows),
         Labels.flags(holds, "called", "not called"),
     )
+
+
+def _before_others(process: Process, number: int, api: str) -> bool | None:
+    """Whether a step used what a call prepared that is right before another one of the steps that follow one backward
+    pass; None where nobody can say for which of their optimizers it was. Independent steps may come in any order.
+
+    Whose gradients changed shows for whom a call was. One that changes those that a step has used already came too
+    late, and so did one that no step follows.
+    """
+    between, step = _between(process), process.steps[number]
+    backward = between.backward[number]
+    if (between.late_api.isin([api]) & (between.late_backward == backward)).any():
+        return False
+    mine = between.api.isin([api]) & (between.backward[between.step] == backward)
+    gradients = _gradients_of(process, step)
+    early = False
+    for row, following in zip(between.row[mine].tolist(), between.step[mine].tolist(), strict=True):
+        begin, end = int(process.events["seq"][row]), process.steps[following].begin
+        changes = Variables.of(process).changed(gradients, np.int64(begin), np.int64(end)).any()
+        if changes and begin > step.begin:
+            return False
+        early |= bool(changes)
+    return True if early else None
+
+
+def _gradients_of(process: Process, step: OptimizerStep) -> Ints:
+    """The gradients of what an optimizer holds at its step, by their ids."""
+    variables = Variables.of(process)
+    held = variables.membership(step.optimizer, step.begin).variables
+    gradients = variables.companion("gradient")[variables.first_name[held]]
+    return gradients[gradients > 0]
 
 
 def _ordered(process: Process, position: int, first: str, second: str) -> Examples:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from judgements import broken, describe, rule, sentences, violations
+from collections.abc import Callable
+
+import pytest
+from judgements import broken, describe, rule, sentences, titles, violations
 from training_story import CLIP, STEP_LR, Loop, Recorder, Training
 
 from pytest_traincheck.check.evaluate import check_run
@@ -112,3 +115,73 @@ def test_order_says_nothing_when_one_of_the_two_is_missing(recorder: Recorder) -
     golden = learn([recorder.tell(_mixed_precision), recorder.tell(_mixed_precision, seed=1)], pipeline="amp")
     outcome = recorder.check(golden, Loop(schedule="never"))
     assert ORDERED not in [item.invariant.sentence for item in violations(outcome)]
+
+
+SMALL, LARGE = ("embed.weight",), ("fc.weight", "fc.bias")
+TWO = {"embed.weight": (6, 4), "fc.weight": (5, 4), "fc.bias": (5,)}
+
+
+def _two_optimizers(*order: str, scales: bool = True) -> Callable[[Training], None]:
+    """One backward pass, and then: `clip`, or `clip` of what one holds, and the steps of both, in an order.
+
+    `scales`: whether gradients are large enough for clipping to change them.
+    """
+
+    def training(t: Training) -> None:
+        net = t.model("Net", TWO)
+        held = {name: [net.parameters[part] for part in parts] for name, parts in (("small", SMALL), ("large", LARGE))}
+        optimizers = {"small": t.adamw(held["small"], kind="torch.optim.SGD"), "large": t.adamw(held["large"])}
+        for _ in range(6):
+            for optimizer in optimizers.values():
+                t.zero_grad(optimizer)
+            t.forward(net)
+            t.loss()
+            t.backward(net)
+            for what in order:
+                clip, _, whose = what.rpartition(" ")
+                if what == "clip" or clip:
+                    t.clips([*held["small"], *held["large"]] if not clip else held[whose], scales=scales)
+                else:
+                    t.step(optimizers[what])
+
+    return training
+
+
+def _titles(recorder: Recorder, golden: Callable[[Training], None], candidate: Callable[[Training], None]) -> list[str]:
+    learned = learn([recorder.tell(golden), recorder.tell(golden, seed=1)], pipeline="two")
+    assert [line for line in sentences(learned, "APISequence") if "clip_grad" in line]
+    return titles(check_run(learned, recorder.tell(candidate, seed=7), same_spec=True), "APISequence")
+
+
+@pytest.mark.parametrize("scales", [True, False])
+@pytest.mark.parametrize("swapped", [("clip", "large", "small"), ("clip", "small", "large")])
+def test_steps_that_follow_one_backward_may_come_in_any_order(
+    recorder: Recorder, swapped: tuple[str, ...], scales: bool
+) -> None:
+    golden = ("clip", "small", "large")
+    told = _titles(recorder, _two_optimizers(*golden, scales=scales), _two_optimizers(*swapped, scales=scales))
+    assert not told
+
+
+@pytest.mark.parametrize("late", [("small", "clip", "large"), ("large", "clip", "small"), ("small", "large", "clip")])
+def test_clipping_after_one_of_two_steps_comes_too_late(recorder: Recorder, late: tuple[str, ...]) -> None:
+    (title,) = _titles(recorder, _two_optimizers("clip", "small", "large"), _two_optimizers(*late))
+    assert "was called between `backward` and the optimizer's step in the golden run" in title
+
+
+@pytest.mark.parametrize("scales", [True, False])
+def test_clipping_of_one_optimizer_has_nothing_to_do_with_the_step_of_another(recorder: Recorder, scales: bool) -> None:
+    golden = _two_optimizers("clip small", "small", "large", scales=scales)
+    for order in (("large", "clip small", "small"), ("clip small", "large", "small")):
+        assert not _titles(recorder, golden, _two_optimizers(*order, scales=scales)), order
+
+
+def test_clipping_for_each_of_two_steps(recorder: Recorder) -> None:
+    golden = _two_optimizers("clip small", "small", "clip large", "large")
+    assert not _titles(recorder, golden, _two_optimizers("clip large", "large", "clip small", "small"))
+    assert not _titles(recorder, golden, _two_optimizers("clip large", "clip small", "large", "small"))
+    assert _titles(recorder, golden, _two_optimizers("clip small", "small", "large", "clip large"))
+
+
+def test_no_clipping_between_one_backward_and_two_steps(recorder: Recorder) -> None:
+    assert _titles(recorder, _two_optimizers("clip", "small", "large"), _two_optimizers("small", "large"))
