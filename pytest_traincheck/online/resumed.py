@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_traincheck.online.ending import Left, Saved
-from pytest_traincheck.trace.begun_with import begun_with, first_step, held, part_alike, states
+from pytest_traincheck.trace.begun_with import begun_with, contents, first_step, held, part_alike, written
 from pytest_traincheck.trace.columns import Columns, Rows
 from pytest_traincheck.trace.continued import Source, Splice, joined_meta
 from pytest_traincheck.trace.growing import GrowingProcess
@@ -77,11 +77,11 @@ def likest(left: Left, tables: Tables, rows: Rows) -> tuple[Saved | None, float]
         return None, 0.0
     wanted = begun_with(tables, rows, begin)
     numbers = {key: number for number, key in held(left.tables).items() if key in wanted}
-    first = states(left.head[::-1], numbers.values())
+    first = contents(left.head[::-1], numbers.values())
     best, most = None, 0.0
     for saved in left.saved:
-        then = states(saved.states, numbers.values()) | states(saved.tail, numbers.values())
-        alike = part_alike(numbers, first, then, wanted)
+        then = contents(saved.states, numbers.values()) | contents(saved.tail, numbers.values())
+        alike = part_alike(numbers, first, then, written(left.tables, saved.tail, numbers.values()), wanted)
         if alike and alike >= most:
             best, most = saved, alike
     return best, most

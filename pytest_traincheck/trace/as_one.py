@@ -10,12 +10,13 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.begun_with import (
     ENOUGH,
     begun_with,
+    contents,
     first_step,
     held,
     part_alike,
     restores_optimizer,
     saves,
-    states,
+    written,
 )
 from pytest_traincheck.trace.columns import Columns
 from pytest_traincheck.trace.continued import Source, Splice, end_of, joined_meta
@@ -47,12 +48,20 @@ def goes_on(first: RawTrace, second: RawTrace) -> bool:
     numbers = {key: number for number, key in held(first.symbols).items() if key in wanted}
     rows = _changes(first)
     rows = rows[np.isin(rows["subject"], [*numbers.values()])]
-    before = states(rows[::-1], numbers.values())
+    before = contents(rows[::-1], numbers.values())
     calls = saves(first.symbols, first.events)[-LATEST:]
-    times = [int(max(call["seq"], call["end"])) for call in calls]
+    times = [(int(call["seq"]), int(max(call["seq"], call["end"]))) for call in calls]
+    measures = first.events[np.flatnonzero(first.events["kind"] == fmt.MEASURE)]
     return any(
-        part_alike(numbers, before, states(rows[rows["seq"] <= time], numbers.values()), wanted) >= ENOUGH
-        for time in (*times, end_of(first.events))
+        part_alike(
+            numbers,
+            before,
+            contents(rows[rows["seq"] <= end], numbers.values()),
+            written(first.symbols, measures[measures["parent"] == begin], numbers.values()),
+            wanted,
+        )
+        >= ENOUGH
+        for begin, end in (*times, (0, end_of(first.events)))
     )
 
 

@@ -17,9 +17,11 @@ that it does.
 
 Key = tuple[str, str, tuple[int, ...]]
 """Class of the model, name and shape of a parameter."""
-State = tuple[int, int]
+Content = int
+"""The hash of what a parameter holds."""
 
 _SAVES = "save"
+_SAVED = "save.content"
 
 
 def first_step(tables: Tables, events: Rows | Columns) -> int | None:
@@ -58,26 +60,50 @@ def held(tables: Tables) -> dict[int, Key]:
     return found
 
 
-def begun_with(tables: Tables, changes: Rows, at: int) -> dict[Key, State]:
+def begun_with(tables: Tables, changes: Rows, at: int) -> dict[Key, Content]:
     """What the parameters that optimizers hold are at a time; those that are called alike are left out."""
     known = held(tables)
-    found = states(changes[changes["seq"] <= at], known)
+    found = contents(changes[changes["seq"] <= at], known)
     keys = [known[number] for number in found]
-    return {known[number]: state for number, state in found.items() if keys.count(known[number]) == 1}
+    return {known[number]: content for number, content in found.items() if keys.count(known[number]) == 1}
 
 
-def states(rows: Rows, numbers: Collection[int] | Iterable[int]) -> dict[int, State]:
-    """The last state of some variables, in the order of the rows."""
+def contents(rows: Rows, numbers: Collection[int] | Iterable[int]) -> dict[int, Content]:
+    """The last content of some variables that was seen, in the order of the rows."""
     mine = rows[(rows["kind"] == fmt.CHANGE) & np.isin(rows["subject"], [*numbers])]
-    return {int(row["subject"]): (int(row["new"]), int(row["digest"])) for row in mine}
+    return dict(zip(mine["subject"].tolist(), mine["digest"].tolist(), strict=True))
+
+
+def written(tables: Tables, rows: Rows, numbers: Collection[int] | Iterable[int]) -> list[dict[int, Content]]:
+    """What each call that saved something has written of some variables.
+
+    It need not be what was seen of them last: an average that was evaluated in their place was taken out again since,
+    or is what was saved.
+    """
+    names = np.array([each.get("name") == _SAVED for each in tables["measure"]], dtype=bool)
+    mine = rows[(rows["kind"] == fmt.MEASURE) & np.isin(rows["args"], [*numbers])]
+    found: dict[int, dict[int, Content]] = {}
+    for row in mine[names[mine["subject"]]]:
+        found.setdefault(int(row["parent"]), {})[int(row["args"])] = int(row["digest"])
+    return [*found.values()]
 
 
 def part_alike(
-    numbers: Mapping[Key, int], first: Mapping[int, State], then: Mapping[int, State], wanted: Mapping[Key, State]
+    numbers: Mapping[Key, int],
+    first: Mapping[int, Content],
+    then: Mapping[int, Content],
+    saved: Iterable[Mapping[int, Content]],
+    wanted: Mapping[Key, Content],
 ) -> float:
     """The part of what training had changed until `then` that is what is `wanted`; what no step has moved is alike at
-    any time.
+    any time. `saved`: what was written at that time, of which one counts in the place of what was seen.
     """
+    return max(_alike(numbers, first, {**then, **each}, wanted) for each in ({}, *saved))
+
+
+def _alike(
+    numbers: Mapping[Key, int], first: Mapping[int, Content], then: Mapping[int, Content], wanted: Mapping[Key, Content]
+) -> float:
     moved = [key for key, number in numbers.items() if number in then and then[number] != first.get(number)]
     alike = sum(then[numbers[key]] == wanted[key] for key in moved)
     return alike / len(moved) if moved else 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from late_story import FROZEN, PARAMETERS
-from trace_builder import Model, Optimizer
+from trace_builder import NONZERO, Model, Optimizer, digest_of
 from training_story import Recorder, Training
 
 
@@ -27,6 +27,10 @@ class Part:
     """Whether the optimizer's state is restored."""
     wrong: int = -1
     """A step before which gradients are not cleared."""
+    exchanges: bool = False
+    """Whether averages are evaluated in the place of the parameters before it saves: that the parameters are there
+    again is seen when they are used next, and when they are saved.
+    """
 
 
 Values = dict[int, dict[str, tuple[int, int]]]
@@ -61,7 +65,8 @@ def process(t: Training, part: Part, values: Values) -> None:
     t.mode(model, True)
     for step in range(part.begin, part.end):
         if step in part.saves:
-            save(t)
+            for variable, own in save(t, model, exchanges=part.exchanges).items():
+                t.change(variable, *own)  # what was taken back is seen when it is used
         values[step] = {name: (t.state(p.variable), t.digest(p.variable)) for name, p in model.parameters.items()}
         take(
             t,
@@ -73,12 +78,24 @@ def process(t: Training, part: Part, values: Values) -> None:
         )
     values[part.end] = {name: (t.state(p.variable), t.digest(p.variable)) for name, p in model.parameters.items()}
     if not part.killed:
-        save(t)
+        save(t, model, exchanges=part.exchanges)
 
 
-def save(t: Training) -> None:
+def save(t: Training, model: Model, *, exchanges: bool) -> dict[int, tuple[int, int]]:
+    """Returns what the trained parameters are, also where their averages were seen last."""
+    variables = {name: p.variable for name, p in model.parameters.items() if name not in FROZEN}
+    own = {variable: (t.state(variable), t.digest(variable)) for variable in variables.values()}
+    if exchanges:
+        for name, variable in variables.items():
+            t.change(variable, NONZERO, digest_of("average", name, t.digest(variable)))
+        t.mode(model, False)
+        with t.context(grad=False):
+            t.forward(model, line="evaluate")
+        t.mode(model, True)
     with t.call("torch.save", type="io"):
-        pass
+        for variable, (_, content) in own.items():
+            t.measure("save.content", variable=variable, digest=content)
+    return own
 
 
 def load(t: Training, model: Model, values: dict[str, tuple[int, int]], forgets: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from pytest_traincheck.online.ending import MOST, Ending
 from pytest_traincheck.online.ending_file import read, write
 from pytest_traincheck.online.follow import Followed, Follower
 from pytest_traincheck.trace import load_run
+from pytest_traincheck.trace.as_one import goes_on as goes_on_from
 from pytest_traincheck.trace.errors import TraceError
 
 
@@ -72,6 +73,24 @@ def test_what_the_second_process_did_not_restore_is_told_at_its_first_step(
     ((title, (incident, _)),) = follow(tell(recorder, in_part), golden)[0].items()
     assert "without what `Net.fc2.weight` had: a resume restored only the others" in title
     assert incident.cause.step == at
+
+
+@pytest.mark.parametrize("first", [Part(0, 20, exchanges=True), Part(0, 25, killed=True, saves=[20], exchanges=True)])
+@pytest.mark.parametrize("keeps_state", [True, False])
+def test_what_was_saved_counts_where_averages_were_seen_in_its_place(
+    recorder: Recorder, golden: Golden, first: Part, keeps_state: bool
+) -> None:
+    """An evaluation of averages stands before what is saved, and nobody has looked at the parameters since."""
+    told, found = follow(tell(recorder, [first, Part(20, 40, keeps_state=keeps_state)]), golden)
+    assert [incident.cause.step for incident, _ in told.values()] == ([] if keeps_state else [20])
+    assert found.steps == 40
+
+
+def test_whole_traces_are_one_training_where_averages_were_seen_last(recorder: Recorder) -> None:
+    raw = load_run(tell(recorder, [Part(0, 20, exchanges=True), Part(20, 40)])).processes
+    assert goes_on_from(raw[0].raw, raw[1].raw)
+    raw = load_run(tell(recorder, [Part(0, 20, exchanges=True), Part(20, 40, restores=False)])).processes
+    assert not goes_on_from(raw[0].raw, raw[1].raw)
 
 
 def test_what_goes_wrong_in_the_second_process_is_told_at_the_step_of_the_whole_training(
