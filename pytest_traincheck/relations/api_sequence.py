@@ -241,7 +241,8 @@ def _before_others(process: Process, number: int, api: str) -> bool | None:
     early = False
     for row, following in zip(between.row[mine].tolist(), between.step[mine].tolist(), strict=True):
         begin, end = int(process.events["seq"][row]), process.steps[following].begin
-        changes = Variables.of(process).changed(gradients, np.int64(begin), np.int64(end)).any()
+        times = (np.full(len(gradients), time) for time in (begin, end))
+        changes = Variables.of(process).changed(gradients, *times).any()
         if changes and begin > step.begin:
             return False
         early |= bool(changes)
