@@ -240,12 +240,11 @@ def _before_others(process: Process, number: int, api: str) -> bool | None:
     gradients = _gradients_of(process, step)
     early = False
     for row, following in zip(between.row[mine].tolist(), between.step[mine].tolist(), strict=True):
-        begin, end = int(process.events["seq"][row]), process.steps[following].begin
-        times = (np.full(len(gradients), time) for time in (begin, end))
-        changes = Variables.of(process).changed(gradients, *times).any()
+        begin, end = np.array([process.events["seq"][row], process.steps[following].begin], dtype=np.int64)[:, None]
+        changes = bool(Variables.of(process).changed(gradients, begin, end).any())
         if changes and begin > step.begin:
             return False
-        early |= bool(changes)
+        early |= changes
     return True if early else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal
@@ -13,6 +14,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.context import module_roots, rank_label
 from pytest_traincheck.relations.generators import STATES, drawn_from
 from pytest_traincheck.relations.meaning import Change, Meaning, Place
+from pytest_traincheck.relations.workers import workers_of
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
@@ -313,28 +315,25 @@ def _between_ranks(run: Run, peers: tuple[int, ...], what: str, equal: bool) -> 
 
 def _between_workers(run: Run, what: str, between: str) -> Examples:
     """One example for each worker: its streams against those of its siblings, or of its predecessors."""
-    parents = {int(process.raw.meta.get("pid", 0)): number for number, process in enumerate(run.processes)}
-    families: dict[tuple[int, int], list[int]] = {}
-    for worker in run.workers:
-        starts, begun = worker.measures("worker"), worker.measures(what)
-        parent = parents.get(int(worker.raw.meta.get("ppid", 0)))
-        if parent is None or not len(starts) or not len(begun):
-            continue
-        events = worker.events
-        iterator, number = int(events["digest"][starts[0]]), int(events["value"][starts[0]])
-        family = (parent, iterator if between == "workers" else number)
-        families.setdefault(family, []).append(int(events["digest"][begun[0]]))
-    holds: list[bool] = []
-    process: list[int] = []
-    for (parent, _), states in families.items():
-        if len(states) > 1:
-            holds += [states.count(state) == 1 for state in states]
-            process += [parent] * len(states)
-    if not holds:
+    families: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for worker in workers_of(run):
+        begun = worker.process.measures(what)
+        if len(begun):
+            family = (worker.parent, worker.iterator if between == "workers" else worker.number)
+            families.setdefault(family, []).append((int(worker.process.events["digest"][begun[0]]), worker.row))
+    found: list[tuple[bool, int, int]] = []
+    for (parent, _), members in families.items():
+        times = Counter(state for state, _ in members)
+        # Of those that began in other steps only the states are of interest.
+        found += [(times[state] == 1, parent, row) for state, row in members if len(members) > 1 and row >= 0]
+    if not found:
         return EMPTY
-    rows = np.array([_first_batch(run.processes[number]) for number in process], dtype=np.int64)
+    holds, process, rows = zip(*found, strict=True)
     nothing = np.zeros(len(rows), dtype=np.int64)
-    return Examples(np.array(holds, dtype=bool), np.array(process), rows, nothing, {}, Labels.constant("", len(rows)))
+    return Examples(
+        np.array(holds, dtype=bool), np.array(process), np.array(rows, dtype=np.int64), nothing, {},
+        Labels.constant("", len(rows)),
+    )  # fmt: skip
 
 
 def _within_batches(run: Run, position: int) -> Examples:
@@ -352,8 +351,3 @@ def _within_batches(run: Run, position: int) -> Examples:
         {"rank": rank_label(process, len(rows))},
         Labels.constant("", len(rows)),
     )
-
-
-def _first_batch(process: Process) -> int:
-    rows = process.rows_of_type("data")
-    return int(rows[0]) if len(rows) else 0

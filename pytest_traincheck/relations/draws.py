@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from pytest_traincheck.relations.workers import workers_of
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.reader import read_sketches
@@ -90,7 +91,9 @@ def states_before_training(run: Run) -> tuple[int, ...]:
 
 def by_example(run: Run, generator: Generator) -> frozenset[float]:
     """The numbers drawn for an example in each of the first fetches of all workers, every number once."""
-    return frozenset(rate for worker in run.workers for rate in _rates(worker, generator))
+    # Workers may be known of which no batch was taken in the steps at hand.
+    begun = (worker.process for worker in workers_of(run) if worker.row >= 0)
+    return frozenset(rate for worker in begun for rate in _rates(worker, generator))
 
 
 def _rates(worker: Process, generator: Generator) -> list[float]:

@@ -12,6 +12,7 @@ from pytest_traincheck.looks import DATA_SETS, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, all_of, listed
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Change, Deviation, Meaning, Place, Words
+from pytest_traincheck.relations.workers import Worker, first_batch, workers_of
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
@@ -60,11 +61,14 @@ class Untouched:
 
     def examples(self, claim: DataIsKept, run: Run) -> Examples:
         parts = [_examples(process, position, claim) for position, process in enumerate(run.processes)]
-        parents = {int(process.raw.meta.get("pid", 0)): number for number, process in enumerate(run.processes)}
-        for worker in run.workers:
-            parent = parents.get(int(worker.raw.meta.get("ppid", 0)))
-            if parent is not None:
-                parts.append(_of_worker(worker, run.processes[parent], parent, claim))
+        for position, process in enumerate(run.processes):
+            mine = [worker for worker in workers_of(run) if worker.parent == position]
+            begun = [
+                number for number, worker in enumerate(mine) if worker.row >= 0 and _is_judged(process, worker.row)
+            ]
+            # Of the others, those that started behind these have not begun yet.
+            at_work = mine[: begun[-1] + 1] if begun else mine if process.raw.stretch is not None else []
+            parts += [_of_worker(worker, process, claim) for worker in at_work]
         return Examples.concatenate(parts)
 
     def sentence(self, claim: DataIsKept, subject: str, when: str) -> str:
@@ -111,16 +115,26 @@ def _examples(process: Process, position: int, claim: DataIsKept) -> Examples:
     )
 
 
-def _of_worker(worker: Process, parent: Process, position: int, claim: DataIsKept) -> Examples:
-    """The looks of a worker, at the first batch of the process that it works for: nobody knows when it made what."""
-    rows, names = _shares(worker, claim)
-    batches = parent.rows_of_type("data")
+def _is_judged(process: Process, row: int) -> bool:
+    return bool(process.judged(np.array([row]))[0])
+
+
+def _of_worker(worker: Worker, parent: Process, claim: DataIsKept) -> Examples:
+    """The looks of a worker, where it begins: nobody knows when it made what. One that began before the steps that are
+    judged may have looked in these.
+    """
+    rows, names = _shares(worker.process, claim)
     if not len(rows):
         return EMPTY
+    begin = worker.row
+    if begin < 0 or not _is_judged(parent, begin):
+        batches = parent.rows_of_type("data")
+        judged = batches[parent.judged(batches)]
+        begin = int(judged[0]) if len(judged) else first_batch(parent)
     return Examples(
-        np.asarray(worker.events["value"][rows] == 0),
-        np.full(len(rows), position),
-        np.full(len(rows), int(batches[0]) if len(batches) else 0),
+        np.asarray(worker.process.events["value"][rows] == 0),
+        np.full(len(rows), worker.parent),
+        np.full(len(rows), begin),
         np.zeros(len(rows), dtype=np.int64),
         {"rank": rank_label(parent, len(rows))},
         Labels.of(np.arange(len(names)), names),

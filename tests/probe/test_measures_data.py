@@ -244,6 +244,24 @@ def test_streams_of_workers(tmp_path: Path) -> None:
     assert len(states("rng.dataset")) == 1, "every worker gets a copy of the dataset with its generator"
 
 
+@pytest.mark.parametrize("stay", [True, False])
+def test_the_first_batch_of_workers_says_whose_it_is_in_any_step(tmp_path: Path, stay: bool) -> None:
+    net = nn.Linear(4, 1)
+    epochs = 4
+    with observe(tmp_path):
+        loader = DataLoader(Augmented(), batch_size=3, num_workers=1, persistent_workers=stay)
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+        for _ in range(epochs):
+            for batch in loader:
+                net(batch).sum().backward()
+                optimizer.step()
+        list(DataLoader(Augmented(), batch_size=3))
+    main, *workers = sorted(read_run(tmp_path), key=lambda trace: len(trace.rows), reverse=True)
+    begun = [item.digest for item in main.measured("batch.workers")]
+    assert len(begun) == (1 if stay else epochs)
+    assert set(begun) == {trace.measured("worker")[0].digest for trace in workers}
+
+
 def test_batches_and_their_rows(watched: Watch) -> None:
     def collate(rows: list[Any]) -> Any:
         return {"x": torch.cat(rows * 2), "y": torch.zeros(len(rows))}

@@ -44,6 +44,8 @@ class Batch(Named):
         """Those of others that take what comes from the one in them."""
         self._passes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         """How often an iterator whose workers stay has begun anew."""
+        self._told: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Iterators of which it is said which workers are theirs."""
 
     def finish(self, recorder: Recorder, state: ThreadState, call: Call, result: Any) -> None:
         hashed = 0
@@ -75,9 +77,24 @@ class Batch(Named):
         }
         if recorder.measures.wanted and (maker := self._maker(args[0])):
             recorder.measures.take(state, "batch.maker", call, digest=maker)
+        if seed := self._seed_of_workers(args[0]):
+            recorder.measures.take(state, "batch.workers", call, digest=seed)
         # Workers have a data set of their own, of which they tell.
         if not getattr(args[0], "_num_workers", 0) and _is_a_moment(getattr(args[0], "_num_yielded", None)):
             recorder.measures.stored(state, call, getattr(args[0], "_dataset", None), args[0])
+
+    def _seed_of_workers(self, iterator: Any) -> int:
+        """The seed that the workers of an iterator share, at its first batch that is observed, in any step; else 0."""
+        seed = getattr(iterator, "_base_seed", None)
+        if type(seed) is not int or not getattr(iterator, "_num_workers", 0):
+            return 0
+        try:
+            if iterator in self._told:
+                return 0
+            self._told.add(iterator)
+        except TypeError:
+            return 0  # an iterator that somebody else wrote
+        return seed
 
     def _maker(self, iterator: Any) -> int:
         """Which fetch of which worker makes the next batch of an iterator; 0 where nobody can say."""
