@@ -11,6 +11,7 @@ import numpy as np
 
 from pytest_traincheck.looks import LATER, SKETCHES, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.begun_again import begins_again, loaded_again
 from pytest_traincheck.relations.context import module_roots, rank_label
 from pytest_traincheck.relations.generators import STATES, drawn_from
 from pytest_traincheck.relations.meaning import Change, Meaning, Place
@@ -236,54 +237,17 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
 def _in_a_later_epoch(process: Process, rows: Ints, original: Ints, what: str) -> Bools:
     """Of later steps than golden has, and inputs behind the steps that are measured: which of them do not follow the
     one whose batch they repeat. Golden may not have come to the end of its data, of which the second pass goes through
-    the same batches where nothing is shuffled.
+    the same batches where nothing is shuffled. Nor does a process train on what it loads to get behind the batches of
+    the steps before.
     """
     numbers, stretch = process.numbers[process.window], process.raw.stretch
     later = np.isin(rows, process.measures(LATER_INPUT))
     if stretch is not None:
         later |= numbers[rows] >= stretch.head
-    later = later & (numbers[rows] - numbers[original] > 1)
-    return np.asarray(later & ~begins_again(process, rows, original, what))
-
-
-def begins_again(process: Process, rows: Ints, original: Ints, what: str) -> Bools:
-    """Of batches or random states, those of a process that goes on with a training which are what the training began
-    with, one by one, as if it began again. `original`: for each the first row with the same content.
-
-    Where the data come in their own order that is right at the end of an epoch, and nowhere else.
-    """
-    found = np.zeros(len(rows), dtype=bool)
-    seq = process.events["seq"]
-    eras = process.era(seq[rows].astype(np.int64))
-    if not len(rows) or eras[0] or not eras[-1]:
-        return found
-    for era in range(1, int(eras[-1]) + 1):
-        mine = np.flatnonzero(eras == era)
-        count = min(len(mine), int(np.count_nonzero(eras == 0)))
-        if not count:
-            continue
-        join = process.raw.joins[era - 1]
-        alike = original[mine[:count]] == rows[:count]
-        if what not in STATES and _in_order(process) and _ended_before(process, join):
-            continue
-        if alike.all() and (what in STATES or count > 1):
-            found[mine[:count]] = True
-    return found
-
-
-def _in_order(process: Process) -> bool:
-    """Whether the data come in the order of the data set, or nobody knows."""
-    drawn = process.events["value"][process.measures("batch.shuffled")]
-    return not (drawn == 1).any()
-
-
-def _ended_before(process: Process, join: int) -> bool:
-    """Whether the epoch had come to its end when a training was left, as far as that was seen."""
-    loads = process.rows_of_type("data")
-    seq = process.events["seq"][loads]
-    ends = loads[((process.events["flags"][loads] & fmt.RAISED) != 0) & (seq <= join)]
-    batches = loads[(process.events["digest"][loads] != 0) & (seq <= join)]
-    return not len(batches) or bool(len(ends) and ends[-1] > batches[-1])
+    follows = numbers[rows] - numbers[original] <= 1
+    if what == LOADED:
+        follows &= ~loaded_again(process, rows)
+    return np.asarray(later & ~follows & ~begins_again(process, rows, original, batches=what not in STATES))
 
 
 def _epoch_between(process: Process, earlier: Ints, later: Ints) -> Bools:

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from late_story import FROZEN, PARAMETERS
 from trace_builder import NONZERO, Model, Optimizer, digest_of
 from training_story import Recorder, Training
+
+
+@dataclass(frozen=True)
+class Data:
+    """So many batches in an epoch. A resume loads those again that come before the step that it goes on with."""
+
+    epoch: int
+    shuffled: bool = True
+    forgets: bool = False
+    """Whether a resume begins with the order of the first epoch."""
+
+    def load(self, t: Training, part: Part, step: int) -> None:
+        for each in range(step - step % self.epoch if step == part.begin else step, step + 1):
+            number = (each // self.epoch - (part.begin // self.epoch if self.forgets else 0)) if self.shuffled else 0
+            t.batch(
+                lambda: t.measure("batch.shuffled", float(self.shuffled)), content=(t.seed, number, each % self.epoch)
+            )
 
 
 @dataclass(frozen=True)
@@ -27,6 +45,8 @@ class Part:
     """Whether the optimizer's state is restored."""
     wrong: int = -1
     """A step before which gradients are not cleared."""
+    data: Data | None = None
+    """What it trains with; new batches in every step where nothing is said."""
     exchanges: bool = False
     """Whether averages are evaluated in the place of the parameters before it saves: that the parameters are there
     again is seen when they are used next, and when they are saved.
@@ -72,6 +92,7 @@ def process(t: Training, part: Part, values: Values) -> None:
             t,
             model,
             optimizer,
+            load=partial(part.data.load, t, part, step) if part.data is not None else t.batch,
             clears=step != part.wrong,
             begins=step == part.begin,
             kept=restored and part.keeps_state,
@@ -79,6 +100,8 @@ def process(t: Training, part: Part, values: Values) -> None:
     values[part.end] = {name: (t.state(p.variable), t.digest(p.variable)) for name, p in model.parameters.items()}
     if not part.killed:
         save(t, model, exchanges=part.exchanges)
+        if part.data is not None:
+            part.data.load(t, part, part.end)  # the loop ends when it has the next batch
 
 
 def save(t: Training, model: Model, *, exchanges: bool) -> dict[int, tuple[int, int]]:
@@ -106,12 +129,21 @@ def load(t: Training, model: Model, values: dict[str, tuple[int, int]], forgets:
                 t.change(parameter.variable, *values[name])
 
 
-def take(t: Training, model: Model, optimizer: Optimizer, *, clears: bool, begins: bool, kept: object) -> None:
+def take(
+    t: Training,
+    model: Model,
+    optimizer: Optimizer,
+    *,
+    load: Callable[[], None],
+    clears: bool,
+    begins: bool,
+    kept: object,
+) -> None:
     """One step."""
     size = len(optimizer.parameters)
     if clears:
         t.zero_grad(optimizer)
-    t.batch()
+    load()
     t.forward(model)
     t.loss()
     t.backward(model)

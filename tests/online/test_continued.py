@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from continued_story import Part, process, tell
+from continued_story import Data, Part, process, tell
 from judgements import sentences
 from late_story import GOLDEN_STEPS, follow
 from thinned import thin
@@ -17,6 +18,7 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.online.ending import MOST, Ending
 from pytest_traincheck.online.ending_file import read, write
 from pytest_traincheck.online.follow import Followed, Follower
+from pytest_traincheck.online.launch_group import STRETCH
 from pytest_traincheck.trace import load_run
 from pytest_traincheck.trace.as_one import goes_on as goes_on_from
 from pytest_traincheck.trace.errors import TraceError
@@ -84,6 +86,46 @@ def test_what_was_saved_counts_where_averages_were_seen_in_its_place(
     told, found = follow(tell(recorder, [first, Part(20, 40, keeps_state=keeps_state)]), golden)
     assert [incident.cause.step for incident, _ in told.values()] == ([] if keeps_state else [20])
     assert found.steps == 40
+
+
+def of_data(recorder: Recorder, parts: Sequence[Part], data: Data, *, piece: int) -> tuple[list[str], list[str]]:
+    """What is told while parts of a training with such data are followed, and what in the end."""
+    golden = recorder.learn(lambda t: process(t, Part(0, GOLDEN_STEPS, data=replace(data, forgets=False)), {}))
+    assert sentences(golden, "Distinct")
+    told, found = follow(tell(recorder, [replace(part, data=data) for part in parts]), golden, piece=piece)
+    return [*told], [incident.cause.title for incident in found.incidents]
+
+
+@pytest.mark.parametrize("end", [24, 27, 60, 160])
+@pytest.mark.parametrize("piece", [67, 211, 10_000])
+def test_an_order_that_begins_again_is_told_whenever_one_looks(recorder: Recorder, end: int, piece: int) -> None:
+    data = Data(epoch=7, forgets=True)
+    told, found = of_data(recorder, [Part(0, 22), Part(22, end)], data, piece=piece)
+    assert ["the same as in step 0" in title for title in told] == [True], told
+    assert found == told
+
+
+@pytest.mark.parametrize(
+    ("data", "at"),
+    [
+        (Data(epoch=7), 22),
+        (Data(epoch=7), 21),
+        (Data(epoch=40), 22),
+        (Data(epoch=40), 4),
+        (Data(epoch=40, shuffled=False), 22),
+        (Data(epoch=40, shuffled=False), 62),
+        (Data(epoch=43, shuffled=False), 86 - STRETCH),
+    ],
+    ids=[
+        "a later epoch", "its beginning", "the first epoch", "golden's steps", "in order", "in order, a later epoch",
+        "in order, an epoch begins with the second stretch",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("piece", [67, 10_000])
+def test_batches_that_are_loaded_to_get_behind_them_are_no_order_that_begins_again(
+    recorder: Recorder, data: Data, at: int, piece: int
+) -> None:
+    assert of_data(recorder, [Part(0, at), Part(at, at + 80)], data, piece=piece) == ([], [])
 
 
 def test_whole_traces_are_one_training_where_averages_were_seen_last(recorder: Recorder) -> None:
