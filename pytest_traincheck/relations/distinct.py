@@ -287,9 +287,13 @@ def _between_workers(run: Run, what: str, between: str) -> Examples:
             families.setdefault(family, []).append((int(worker.process.events["digest"][begun[0]]), worker.row))
     found: list[tuple[bool, int, int]] = []
     for (parent, _), members in families.items():
-        times = Counter(state for state, _ in members)
-        # Of those that began in other steps only the states are of interest.
-        found += [(times[state] == 1, parent, row) for state, row in members if len(members) > 1 and row >= 0]
+        times, known = Counter(state for state, _ in members), set[int]()
+        for state, row in members:
+            # Siblings are alike, both of them; of two epochs the later one repeats the other.
+            differs = times[state] == 1 if between == "workers" else state not in known
+            known.add(state)
+            # Of those that began in other steps only the states are of interest.
+            found += [(differs, parent, row)] if len(members) > 1 and row >= 0 else []
     if not found:
         return EMPTY
     holds, process, rows = zip(*found, strict=True)

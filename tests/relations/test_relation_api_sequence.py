@@ -163,6 +163,13 @@ def test_steps_that_follow_one_backward_may_come_in_any_order(
     assert not told
 
 
+def test_a_step_that_comes_second_is_an_example_where_clipping_changed_its_gradients(recorder: Recorder) -> None:
+    for scales, steps in ((True, 12), (False, 6)):
+        story = _two_optimizers("clip", "small", "large", scales=scales)
+        learned = learn([recorder.tell(story), recorder.tell(story, seed=1)], pipeline="two")
+        assert rule(learned, CLIPPED).examples == 2 * steps
+
+
 @pytest.mark.parametrize("late", [("small", "clip", "large"), ("large", "clip", "small"), ("small", "large", "clip")])
 def test_clipping_after_one_of_two_steps_comes_too_late(recorder: Recorder, late: tuple[str, ...]) -> None:
     (title,) = _titles(recorder, _two_optimizers("clip", "small", "large"), _two_optimizers(*late))
