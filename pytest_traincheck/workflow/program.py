@@ -10,6 +10,7 @@ from difflib import SequenceMatcher
 
 from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.launch.command import TMP
+from pytest_traincheck.redaction import redacted_words
 from pytest_traincheck.scripts.roles import is_output, words_of
 
 _LENGTH = re.compile(
@@ -48,6 +49,8 @@ def sameness(words: Sequence[str], spec: PipelineSpec | None) -> Sameness:
     if spec is None:
         return Sameness(True, True, seed)
     wanted, _ = _without_seed(shlex.split(spec.run), spec)
+    # A password does not change what is trained, and is not shown where something else does.
+    own, wanted = redacted_words(own), redacted_words(wanted)
     if own == wanted:
         return Sameness(True, False, seed)
     written = {name for name, value, _, _ in _options(wanted) if TMP in value}
@@ -96,8 +99,10 @@ def _without_files(words: Sequence[str], written: Collection[str]) -> list[str]:
     `written`: options that have a directory of its own in each of golden's runs.
     """
     left = list(words)
-    for name, _, begin, end in reversed(list(_options(words))):
-        if name in written or _FILES.search(name) or is_output(words_of(name)):
+    for name, value, begin, end in reversed(list(_options(words))):
+        # A number is no place: `--out 64` is how large something is.
+        is_place = is_output(words_of(name)) and not _NUMBER.fullmatch(value)
+        if name in written or _FILES.search(name) or is_place:
             del left[begin:end]
     return left
 

@@ -52,5 +52,19 @@ def test_another_command_says_in_what(command: str, differs: str) -> None:
     assert (found.same_spec, found.other_length, found.differs) == (False, False, differs)
 
 
+def test_a_number_is_no_place_to_write_to() -> None:
+    assert (
+        of("python train.py --out 64 --steps 9", "python train.py --out 32 --steps 8").differs == "`64` instead of `32`"
+    )
+
+
+def test_passwords_make_no_other_command_and_are_not_shown() -> None:
+    known = "python train.py --hf-token abcdef --steps 8"
+    assert of("python train.py --hf-token secret99 --steps 9", known).same_spec
+    other = of("python train.py --hf-token secret99 --steps 9 --lr 1", known)
+    assert other.differs == "`--lr 1` added"
+    assert "secret99" not in of("python train.py --wandb-api-key secret99", "python train.py").differs
+
+
 def test_golden_s_own_command_is_of_its_length() -> None:
     assert of(GOLDEN + " --seed 2") == Sameness(True, False, 2)
