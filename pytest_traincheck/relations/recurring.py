@@ -15,7 +15,7 @@ from pytest_traincheck.trace.labels import Ints, Labels
 _FEWEST = 3
 """Times that something has to come in golden to come at a pace."""
 _PATIENCE = 4
-"""So many times as long as its pace nobody waits: the data may say that it is late once."""
+"""Paces that are waited for: the data may say that it is late once."""
 
 
 def pace_of(at: Sequence[int], steps: int) -> int:

@@ -6,17 +6,22 @@ import copy
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from real_training import recorded  # noqa: E402
 
+from pytest_traincheck.check.result import Incident  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
 from pytest_traincheck.online.follow import Follower  # noqa: E402
-from pytest_traincheck.relations.recurring import pace_of  # noqa: E402
+from pytest_traincheck.relations.recurring import pace_of, stopped_after  # noqa: E402
+from pytest_traincheck.trace.stretch import Stretch  # noqa: E402
 
 SCHEDULER = "torch.optim.lr_scheduler.ReduceLROnPlateau.step"
 
@@ -60,13 +65,22 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
     return learn(runs, pipeline="real", seeds=(0, 1, 2))
 
 
-def told(golden: Golden, candidate: Callable[[], None], folder: Path) -> list[tuple[str, int]]:
-    """Titles and steps of what is found in a run that is longer than golden's."""
+def incidents(golden: Golden, candidate: Callable[[], None], folder: Path) -> tuple[Incident, ...]:
+    """What is found in a run that is longer than golden's."""
     recorded(candidate, folder)
     follower = Follower(folder, golden, same_spec=True, other_length=True)
     while not follower.over or follower.behind:
         follower.advance()
-    return [(incident.cause.title, incident.cause.step) for incident in follower.finish().incidents]
+    return follower.finish().incidents
+
+
+def told(golden: Golden, candidate: Callable[[], None], folder: Path) -> list[tuple[str, int]]:
+    return [(incident.cause.title, incident.cause.step) for incident in incidents(golden, candidate, folder)]
+
+
+def broken(golden: Golden, candidate: Callable[[], None], folder: Path) -> list[str]:
+    """Titles of everything that is broken, also where something else is the cause."""
+    return [each.title for incident in incidents(golden, candidate, folder) for each in incident.violations]
 
 
 @pytest.mark.parametrize(("last", "since"), [(52, 56), (60, 80), (120, 124)])
@@ -101,8 +115,8 @@ def test_a_target_that_stays_behind(golden: Golden, tmp_path: Path) -> None:
     ids=["as golden", "another seed", "less often", "of no use", "another optimizer", "other from the first on"],
 )
 def test_what_is_no_fault(golden: Golden, tmp_path: Path, changes: dict[str, object]) -> None:
-    found = told(golden, partial(training, steps=150, **changes), tmp_path / "run")  # type: ignore[arg-type]
-    assert not [title for title, _ in found if "any more" in title]
+    found = broken(golden, partial(training, steps=150, **changes), tmp_path / "run")  # type: ignore[arg-type]
+    assert not [title for title in found if "any more" in title]
 
 
 @pytest.mark.parametrize(
@@ -119,3 +133,22 @@ def test_what_is_no_fault(golden: Golden, tmp_path: Path, changes: dict[str, obj
 )
 def test_a_pace_is_kept_from_beginning_to_end(at: tuple[int, ...], steps: int, pace: int) -> None:
     assert pace_of(at, steps) == pace
+
+
+def in_a_stretch(came: tuple[int, ...], joins: tuple[int, ...] = (), sampled: bool = False) -> int | None:
+    """What is said of something that came in these of the first twelve steps, and in none of 64 behind the 32nd."""
+    numbers = np.array([*range(12), *range(32, 97)])
+    steps = [SimpleNamespace(row=row, optimizer=0) for row in range(76)]
+    process: Any = SimpleNamespace(
+        raw=SimpleNamespace(stretch=Stretch(begin=0, head=12, head_end=0, left_out=20), joins=joins),
+        sampled=sampled, numbers=numbers, window=np.arange(77), windows=76, steps=steps,
+        names=SimpleNamespace(optimizers=["SGD"]),
+    )  # fmt: skip
+    return stopped_after(process, np.array(came, dtype=np.int64), (4, 8, 12), 12)
+
+
+def test_it_is_asked_only_of_what_came_as_in_golden_in_steps_that_are_all_there() -> None:
+    assert in_a_stretch((4, 8)) == 36
+    assert in_a_stretch((4,)) is None
+    assert in_a_stretch((4, 8), joins=(5,)) is None
+    assert in_a_stretch((4, 8), sampled=True) is None
