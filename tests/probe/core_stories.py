@@ -70,6 +70,21 @@ STORIES = {
                 model.head.weight.data.fill_(float("inf"))
             step()
     """,
+    "norms that do not tell": """
+        kinds = [torch.float32, torch.float64]
+        factors = [1.0] * 9 + [0.0, 1e-30, 1e30, 1.0, math.inf, 0.5, math.nan, 0.0]
+        for kind in (None, torch.float16, torch.bfloat16, torch.complex64):
+            kinds += [kind] * (kind is not None)
+            told = nn.ParameterList([nn.Parameter(torch.ones(5000 // len(kinds)).to(kind)) for kind in kinds])
+            optimizer = torch.optim.SGD(told, lr=0.0)
+            for factor in factors:
+                optimizer.zero_grad(set_to_none=factor > 0.5)
+                sum((one.abs() * factor).sum().float() for one in told).backward()
+                if factor == 1.0:
+                    nn.utils.clip_grad_norm_(told, 1.0)
+                optimizer.step()
+            del told, optimizer
+    """,
     "two players": """
         maker = nn.Sequential(nn.Embedding(30, 16), nn.Linear(16, 8), nn.BatchNorm1d(8))
         judge = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.1), nn.Linear(16, 1))

@@ -168,7 +168,7 @@ typedef struct {
     PyObject *callables[3], *partial;
     Question any_autocast, grad_enabled, inference, graph_task, function_modes, profiling, transforming;
     PyObject *is_autocast, *autocast_dtype, *cpu, *gpu;
-    PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference, *get_device; /* for looks */
+    PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference, *get_device, *norms; /* for looks */
     PyObject *guards[GUARDS], *set_grad, *record_functions;
     PyObject *ordered, *storage_offset, *untyped_storage, *ref, *float32, *float64, *local;
     PyObject *cuda, *started, *capturing, *sync_mode, *set_sync_mode, *nothing;   /* the last: no arguments */
@@ -267,7 +267,7 @@ Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emi
 Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
                              PyObject *readables, int far);
 Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit, PyObject *ahead, int checked);
-int look_at_numbers(Core *core, PyObject *slots, int full, Emit *emit);
+int look_at_numbers(Core *core, ThreadState *state, PyObject *slots, int full, Emit *emit);
 int held(const Slot *slot, PyObject **tensor);
 int same_as_before(const Var *var, PyObject *tensor);
 int is_var(PyObject *object);
@@ -284,6 +284,7 @@ PyObject *walk_far(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* guards.c */
 int add_guards(PyObject *module);
+PyObject *quietly(ThreadState *state, PyObject *function, PyObject *given);
 
 /* settled.c */
 int are_settled(const Switches *modules, const Switches *variables, PyObject *among);

@@ -248,6 +248,22 @@ static void quiet_dealloc(Quiet *self)
     Py_DECREF(type);
 }
 
+/* What a function of torch's returns for one argument, under `quiet(state)`; NULL with or without an exception. */
+PyObject *quietly(ThreadState *state, PyObject *function, PyObject *given)
+{
+    PyObject *guard = PyObject_CallFunctionObjArgs((PyObject *)QuietType, (PyObject *)state, NULL), *found = NULL, *done;
+    if (guard == NULL) return NULL;
+    done = quiet_enter((Quiet *)guard, NULL);
+    if (done != NULL) found = PyObject_CallFunctionObjArgs(function, given, NULL);
+    Py_XDECREF(done);
+    PyErr_Clear(); /* it is left in any case, and without an exception */
+    done = quiet_exit((Quiet *)guard, NULL, 0);
+    if (done == NULL) Py_CLEAR(found);
+    Py_XDECREF(done);
+    Py_DECREF(guard);
+    return found;
+}
+
 static PyMethodDef quiet_methods[] = {
     {"__enter__", (PyCFunction)quiet_enter, METH_NOARGS, NULL},
     {"__exit__", (PyCFunction)(void (*)(void))quiet_exit, METH_FASTCALL, NULL},

@@ -55,6 +55,7 @@ static int ask_torch(void)
     FIND(is_neg, "torch", "Tensor.is_neg");
     FIND(is_inference, "torch", "Tensor.is_inference");
     FIND(get_device, "torch", "Tensor.get_device");
+    FIND(norms, "torch", "_foreach_norm");
     FIND(storage_offset, "torch", "Tensor.storage_offset");
     FIND(untyped_storage, "torch", "Tensor.untyped_storage");
     FIND(ref, "weakref", "ref");

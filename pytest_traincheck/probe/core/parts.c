@@ -108,7 +108,7 @@ static int looked(Hook *self, Core *core, ThreadState *state, const Call *call)
     if (slots == NULL) return 0;
     emit = emit_in(core, state, call);
     if (self->which == BACKWARD)
-        done = core->optimizers->met && look_at_numbers(core, slots, 1, &emit);
+        done = core->optimizers->met && look_at_numbers(core, state, slots, 1, &emit);
     else
         done = may_read_gradients(core, 0) &&
                look_at_gradients(slots, 0, 0, &emit, Py_None, Py_None, 0) == PyList_Size(slots);

@@ -134,7 +134,7 @@ static int gradients_seen(Core *core, ThreadState *state)
     if (outer != NULL) emit = emit_in(core, state, outer);
     else if (!emit_outside(core, state, &emit)) return 0;
     slots = slots_of(core);
-    done = slots != NULL && look_at_numbers(core, slots, 0, &emit);
+    done = slots != NULL && look_at_numbers(core, state, slots, 0, &emit);
     Py_XDECREF(slots);
     return done;
 }

@@ -360,7 +360,8 @@ PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t co
     return place(look_at_gradients(given[0], index, given[2] == Py_True, emit_of(given[3]), given[4], given[5], 1));
 }
 
-/* As `Variables._measure`, of gradients that are finite; without norms, or where one is nan, they are looked through.
+/* As `Variables._measure`, of gradients that are finite: where there is no norm that says so, they are looked through. Python
+ * does the rest where one is not.
  * `checked`: all were found by a walk, and none by Python, to which other layouts can be read as well. */
 Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit, PyObject *ahead, int checked)
 {
@@ -373,8 +374,6 @@ Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index,
         Block block;
         Look seen;
         int found, telling = norm > 0 && norm < Py_HUGE_VAL;
-        /* Without a norm that says so it is looked for what is not finite; Python does the rest where there is. */
-        if (!telling && norm == norm) break;
         if (ahead != NULL && says(gradient, READ_is_cpu) == 0) {
             found = look_ahead(ahead, gradient, 1, telling ? NONZERO : 0, &seen);
             if (found == DONE && seen.state == NONFINITE) { /* which is for Python to remember */
@@ -427,19 +426,52 @@ int all_same(PyObject *slots, int gradients)
     return found == DONE;
 }
 
-/* As `Variables.look_at_gradients` where no norms are wanted, which are left to Python: whether it was done. */
-int look_at_numbers(Core *core, PyObject *slots, int full, Emit *emit)
+/* A norm that torch has found, as `float` of it; -1 where that cannot be read. */
+static double norm_in(PyObject *tensor)
 {
-    PyObject *present = PyList_New(0), *readables = PyList_New(0);
+    Block block;
+    int wide = block_of(tensor, 1, &block) ? width_of(tensor, &block) : -1;
+    if (wide == 0 && block.size == sizeof(float)) return *(const float *)block.bytes;
+    if (wide == 1 && block.size == sizeof(double)) return *(const double *)block.bytes;
+    return -1;
+}
+
+/* As `digest.norms`, of gradients on the CPU; NULL, without an exception, where Python has to find them. */
+static PyObject *norms_of(ThreadState *state, PyObject *gradients)
+{
+    PyObject *found = quietly(state, torch.norms, gradients), *norms = PyList_New(0);
+    Py_ssize_t index, count = PyList_Size(gradients);
+    /* A tuple; what is no sequence, or too short, has no items and so no norms. */
+    for (index = 0; found != NULL && norms != NULL && index < count; index++) {
+        PyObject *item = PySequence_GetItem(found, index);
+        double norm = item != NULL ? norm_in(item) : -1;
+        PyObject *value = norm != -1 ? PyFloat_FromDouble(norm) : NULL;
+        if (value == NULL || PyList_Append(norms, value) < 0) Py_CLEAR(norms);
+        Py_XDECREF(value);
+        Py_XDECREF(item);
+    }
+    if (found == NULL) Py_CLEAR(norms);
+    Py_XDECREF(found);
+    PyErr_Clear();
+    return norms;
+}
+
+/* As `Variables.look_at_gradients` where all of them are on the CPU: whether it was done. */
+int look_at_numbers(Core *core, ThreadState *state, PyObject *slots, int full, Emit *emit)
+{
+    PyObject *present = PyList_New(0), *readables = PyList_New(0), *norms = NULL;
     Py_ssize_t all = PyList_Size(slots);
-    int done = present != NULL && readables != NULL && may_read_gradients(core, 0) && !core->variables->with_norms &&
+    int done = present != NULL && readables != NULL && may_read_gradients(core, 0) &&
                look_at_gradients(slots, 0, full, emit, present, readables, 0) == all;
     if (done && PyList_Size(present)) {
-        done = look_at_present(present, NULL, 0, emit, NULL, 1) == PyList_Size(present);
+        norms = core->variables->with_norms ? norms_of(state, readables) : NULL;
+        done = norms != NULL || !core->variables->with_norms;
+        done = done && look_at_present(present, norms, 0, emit, NULL, 1) == PyList_Size(present);
         if (done) core->variables->suspicious = 0;
     }
     Py_XDECREF(present);
     Py_XDECREF(readables);
+    Py_XDECREF(norms);
     PyErr_Clear();
     return done;
 }
