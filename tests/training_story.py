@@ -52,7 +52,7 @@ PARAMETERS: Mapping[str, Shape] = {"fc1.weight": (4, 3), "fc1.bias": (4,), "fc2.
 # Where the statements of the imagined `train.py` stand.
 LINES = {
     "optimizer": 5, "train": 8, "zero_grad": 10, "forward": 11, "loss": 12, "backward": 13, "clip": 14, "step": 15,
-    "scheduler": 16, "ema": 17, "eval": 20, "evaluate": 21,
+    "scheduler": 16, "ema": 17, "eval": 20, "evaluate": 21, "play": 9,
 }  # fmt: skip
 
 

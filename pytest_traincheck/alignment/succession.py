@@ -60,7 +60,7 @@ def _successions(
             continue
         last = max(before, key=lambda each: each.end)
         labels[span.label] = labels.get(last.label, last.label)
-        roots.update(_roots(process, last.end, models))
+        roots = {**_roots(process, last.end, models), **roots}
     first = {root: roots.get(other, other) for root, other in roots.items()}
     return first, labels
 
@@ -76,32 +76,46 @@ def _goes_on(process: Process, before: _Span, span: _Span) -> bool:
 
 def _behind_joins(process: Process, models: Models) -> dict[str, str]:
     """Models of a process that goes on with another one, each with the one whose place it takes: of those with the same
-    parameters the first for the first.
+    parameters one that is trained for one that is, as an average is not, and then the first for the first.
     """
     if not process.raw.joins:
         return {}
     names, variables = process.names.roots, Variables.of(process)
     ids = variables.ids("parameter", tied=True)
     seen = variables.first_seen(ids)
-    eras: dict[int, dict[int, tuple[int, Parameters]]] = {}
+    eras: dict[int, list[tuple[int, int, Parameters]]] = {}
     for root in np.unique(variables.root[ids]).tolist():
         mine = variables.root[ids] == root
         what = _parameters(process, ids[mine].tolist())
         if root and what and names[root]:
-            era = int(process.era(seen[mine].min()))
-            eras.setdefault(era, {})[root] = int(process.raw.symbols["root"][root].get("ordinal", 0)), what
-    found: dict[str, str] = {}
-    place: dict[Parameters, list[str]] = {}
-    for era in sorted(eras):
-        met: dict[Parameters, int] = {}
-        for root, (_, what) in sorted(eras[era].items(), key=lambda item: item[1][0]):
-            number, known = met.get(what, 0), place.setdefault(what, [])
-            met[what] = number + 1
-            if number >= len(known):
-                known.append(names[root])
-            elif names[root] not in models:
-                found[names[root]] = known[number]
+            ordinal = int(process.raw.symbols["root"][root].get("ordinal", 0))
+            eras.setdefault(int(process.era(seen[mine].min())), []).append((ordinal, root, what))
+    held, found = _held(process), dict[str, str]()
+    places: dict[Parameters, list[int]] = {}
+    for _, met in sorted(eras.items()):
+        free = {what: [*known] for what, known in places.items()}
+        for _, root, what in sorted(met, key=lambda item: item[:2]):
+            alike = free.get(what)
+            if not alike:
+                places.setdefault(what, []).append(root)
+                continue
+            before = next((each for each in alike if (each in held) == (root in held)), alike[0])
+            alike.remove(before)
+            # Whether it was trained is asked of the latest of those that had the place: what is fixed now may thaw.
+            held |= {before} if root in held else set()
+            if names[root] not in models:
+                found[names[root]] = names[before]
     return found
+
+
+def _held(process: Process) -> set[int]:
+    """The models of which an optimizer holds something."""
+    variables = process.raw.symbols["var"]
+    return {
+        int(variables[number].get("root", 0))
+        for group in process.raw.symbols["group"][1:]
+        for number in group.get("params") or ()
+    }
 
 
 def _optimizers(process: Process) -> list[_Span]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pytest_traincheck.check.reached import out_of_reach
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.relations import Examples, Relation, meaning_of
 from pytest_traincheck.relations.base import in_set_up, variable_names
@@ -29,12 +30,15 @@ def in_order(examples: Examples, broken: Ints) -> Ints:
 
 
 def _judged(examples: Examples, run: Run) -> Bools:
-    """Which examples lie in what is judged, and not in what only says how the training began."""
+    """Which examples lie in what is judged, and not in what only says how the training began, or in evaluation that
+    golden knows nothing of.
+    """
     found = np.ones(len(examples), dtype=bool)
     for number, process in enumerate(run.processes):
         if process.raw.stretch is not None:
             mine = examples.process == number
-            found[mine] = process.judged(examples.row[mine])
+            rows = examples.row[mine]
+            found[mine] = process.judged(rows) & ~out_of_reach(process)[rows]
     return found
 
 

@@ -111,6 +111,9 @@ def _examples(run: Run, position: int, claim: Keeps) -> Examples:
         return EMPTY
     update = updates[claim.update]
     process = run.processes[position]
+    stretch = process.raw.stretch
+    if stretch is not None and update.at > stretch.head_end:
+        return EMPTY  # Updates behind a resume are later ones, and a decay may rise for as long as it likes.
     ended = [step.row for step in process.lead_steps if step.end <= update.at]
     apart = abs(update.kept - claim.kept)
     holds = apart <= _SAME * max(1 - claim.kept, 1 - update.kept) and apart <= _SAME

@@ -75,9 +75,11 @@ class Between:
         names = variable_names(run, examples, _at(run, examples, step, broken))
         if seen == _SEEN[NOT_RESTORED]:
             all_lost = not examples.holds[_at(run, examples, step, np.arange(len(examples)))].any()
+            held = any(name.startswith(f"{root}.") for name in names)
+            what = f"the trained parameters of `{root}`" if held else "averages and buffers"
             return Finding(
-                f"In the golden run the trained parameters of `{root}` went from step to step; in the candidate "
-                f"training goes on at step {step} without what {listed(names)} had: a resume restored "
+                f"In the golden run {what} went from step to step; in the candidate training goes "
+                f"on at step {step} without what {listed(names)} had: a resume restored "
                 f"{'none of them' if all_lost else 'only the others'}.",
                 "each step begins with what the step before has left",
                 f"not restored before step {step}: {listed(names)}",

@@ -15,17 +15,20 @@ from pytest_traincheck.relations.context import (
     FIRST_STEP,
     LAST_STEP,
     TIME,
+    module_roots,
     rank_label,
     requires_grad,
     trained_roots,
     variable_context,
 )
 from pytest_traincheck.relations.meaning import Evidence, Meaning, Place, Words
+from pytest_traincheck.relations.thawed import since
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.stages import TRAIN
 from pytest_traincheck.trace.variables import Variables
 
 Coverage = Literal["one group", "held trainable", "held known", "frozen", "trainable"]
@@ -206,7 +209,7 @@ def _examples(process: Process, position: int, claim: HeldAs | HoldsOnly | Holds
             holds = counts == 1
             observed = Labels.of(np.minimum(counts, 2), ("none", "one", "several"))
         else:
-            holds = ~trainable if claim.rule == FROZEN else trainable
+            holds = ~trainable | _thawed(process, rows, step.begin) if claim.rule == FROZEN else trainable
             observed = Labels.flags(trainable, "trainable", "frozen")
         return _make(process, position, anchor, rows, holds, observed, last=last)
     held, optimizer = _held(process, step.begin)
@@ -268,11 +271,76 @@ def _make(
     return Examples(
         np.asarray(holds, dtype=bool),
         np.full(len(rows), position),
-        np.full(len(rows), anchor),
+        _became(process, rows, anchor) if last else np.full(len(rows), anchor),
         rows,
         context,
         observed,
     )
+
+
+def _became(process: Process, rows: Ints, last: int) -> Ints:
+    """The step in which each parameter became what it is in the last one, of steps that golden's runs never came to;
+    that it is so is no news of the last.
+    """
+    stretch, steps = process.raw.stretch, [step for step in process.steps if process.judged(np.array([step.row]))[0]]
+    if stretch is None or not steps or not len(rows):
+        return np.full(len(rows), last)
+    ends = np.array([step.end for step in steps], dtype=np.int64)
+    times = np.maximum(since(process, rows, int(ends[-1])), _held_since(process)[rows])
+    times = np.maximum(times, _trained_since(process)[rows])
+    place = np.searchsorted(ends, times, side="right")
+    return np.array([step.row for step in steps], dtype=np.int64)[np.minimum(place, len(steps) - 1)]
+
+
+def _held_since(process: Process) -> Ints:
+    """When an optimizer last took each variable, or let go of it; 0 where none ever held it."""
+
+    def compute() -> Ints:
+        variables = Variables.of(process)
+        found = np.zeros(len(variables.symbols), dtype=np.int64)
+        for optimizer in range(1, len(process.optimizer_class)):
+            before = np.empty(0, dtype=np.int64)
+            for when in variables.records(optimizer):
+                held = variables.membership(optimizer, when).variables
+                if held is not before:
+                    changed = np.setxor1d(held, before)
+                    found[changed] = np.maximum(found[changed], when)
+                    before = held
+        return found
+
+    return process.memo("held since", compute)
+
+
+def _trained_since(process: Process) -> Ints:
+    """When the model of each variable was first called in training; 0 where it never was. A copy may lie there for long
+    until it is used.
+    """
+
+    def compute() -> Ints:
+        entries = process.entry_rows[process.stage[process.entry_rows] == TRAIN]
+        roots, seq = module_roots(process)[process.events["mod"][entries]], process.events["seq"][entries]
+        first = np.zeros(len(process.names.roots), dtype=np.int64)
+        for root in np.unique(roots).tolist():
+            first[root] = int(seq[roots == root].min())
+        return np.asarray(first[Variables.of(process).root])
+
+    return process.memo("trained since", compute)
+
+
+def _thawed(process: Process, rows: Ints, seq: int) -> Any:
+    """Which parameters were set free on purpose, in steps that golden's runs never came to: no optimizer held them in
+    the beginning, and one does now. To set free what no optimizer takes is another rule's.
+    """
+    stretch, variables, names = process.raw.stretch, Variables.of(process), process.names.variables
+    if stretch is None:
+        return np.zeros(len(rows), dtype=bool)
+    made = range(1, len(process.optimizer_class))
+    first = [number for number in made if 0 < variables.recorded(number) <= stretch.head_end]
+    before = {
+        names[each] for number in first for each in variables.membership(number, stretch.head_end).variables.tolist()
+    }
+    new = np.array([names[number] not in before for number in rows.tolist()], dtype=bool)
+    return new & (memberships(process, seq)[rows] == 1)
 
 
 def construction_row(process: Process, optimizer: int) -> int:
@@ -333,6 +401,8 @@ def _held(process: Process, seq: int) -> tuple[Ints, Ints]:
     held, owners = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     known: dict[str, list[Ints]] = {}
     for optimizer in stepping + idle:
+        if optimizer in idle and variables.recorded(optimizer) > seq:
+            continue  # It is made later.
         members = variables.membership(optimizer, seq).variables
         # Of optimizers that take each other's place both hold what has stayed.
         others = known.setdefault(process.names.optimizers[optimizer], []) if optimizer in stepping else held

@@ -244,20 +244,49 @@ def steps_of(process: Process, optimizer: int) -> list[OptimizerStep]:
     return [step for step in process.steps if step.optimizer == optimizer]
 
 
+def _left(process: Process, optimizer: int, name: str) -> Mapping[str, frozenset[str]]:
+    """Parameter, by its name -> the values that a hyper-parameter had for it in optimizers whose place this one takes,
+    in a process that goes on with another one: groups that were added there are made at once here.
+    """
+    if not process.raw.joins:
+        return {}
+
+    def compute() -> Mapping[str, frozenset[str]]:
+        names, label = process.names, process.names.optimizers[optimizer]
+        found: dict[str, set[str]] = {}
+        met: set[tuple[int, int]] = set()
+        for group in process.raw.symbols["group"][1:]:
+            number, first = int(group.get("opt", 0)), (int(group.get("opt", 0)), int(group.get("index", 0)))
+            # A rate is what a group was made with; schedules change it.
+            if number < optimizer and names.optimizers[number] == label and not (name == RATE and first in met):
+                value = text_of(_plain((group.get("hyper") or {}).get(name)))
+                for parameter in group.get("params") or ():
+                    found.setdefault(names.variables[parameter], set()).add(value)
+            met.add(first)
+        return {parameter: frozenset(values) for parameter, values in found.items()}
+
+    return process.memo(("left", optimizer, name), compute)
+
+
 def _value_examples(process: Process, position: int, optimizer: int, claim: ClassIs | SettingIs) -> Examples:
     table = _table(process, optimizer)
     if class_of(process, optimizer) == BY_HAND or (isinstance(claim, SettingIs) and claim.name not in table):
         return EMPTY
-    step = process.steps[_first_step(process, optimizer)]
+    step, stretch = process.steps[_first_step(process, optimizer)], process.raw.stretch
+    if stretch is not None and stretch.head_end < Variables.of(process).recorded(optimizer) <= stretch.begin:
+        return EMPTY  # It was made, and judged, in steps that are not there any more.
     members = Variables.of(process).membership(optimizer, step.begin)
     rows = members.variables
     values = [class_of(process, optimizer)] * len(rows) if isinstance(claim, ClassIs) else table[claim.name]
     texts = [text_of(value) for value in values]
     wanted = text_of(claim.value)
+    left = _left(process, optimizer, claim.name) if isinstance(claim, SettingIs) else {}
+    names = process.names.variables
+    kept = [text in left.get(names[row], ()) for text, row in zip(texts, rows.tolist(), strict=True)]
     context = {"rank": rank_label(process, len(rows)), "first_step": Labels.constant("yes", len(rows))}
     context.update(variable_context(process, rows))
     return Examples(
-        np.array([text == wanted for text in texts], dtype=bool),
+        np.array([text == wanted or goes_on for text, goes_on in zip(texts, kept, strict=True)], dtype=bool),
         np.full(len(rows), position),
         np.full(len(rows), construction_row(process, optimizer)),
         rows if claim.rule == PER_PARAMETER else np.zeros(len(rows), dtype=np.int64),

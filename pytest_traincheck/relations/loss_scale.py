@@ -135,6 +135,19 @@ def _close(ratios: npt.NDArray[np.float64], factor: float) -> Bools:
     return np.asarray(np.isclose(ratios, factor, rtol=TOLERANCE, atol=0.0), dtype=bool)
 
 
+def _doubled(ratios: npt.NDArray[np.float64]) -> Bools:
+    """Which are powers of two, and not 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        power = np.log2(ratios)
+    return np.asarray((np.abs(power - np.round(power)) < TOLERANCE) & (np.round(power) != 0), dtype=bool)
+
+
+def _in_later_steps(process: Process, rows: Ints) -> Bools:
+    stretch = process.raw.stretch
+    seq = process.events["seq"][rows]
+    return np.zeros(len(rows), dtype=bool) if stretch is None else np.asarray(seq > stretch.head_end)
+
+
 def _by_call(process: Process, name: str) -> Mapping[int, float]:
     rows = process.measures(name)
     events = process.events
@@ -233,6 +246,9 @@ def _examples(process: Process, position: int, claim: Multiple) -> Examples:
     table = multiples(process)
     ratios = table.ratio.get(claim.per, np.empty(0))
     known = np.isfinite(ratios)
+    if claim.factor > 1:
+        # What a loss is scaled by grows as training goes on: behind a resume it may have been doubled.
+        known &= ~(_in_later_steps(process, table.rows) & _doubled(ratios / claim.factor))
     rows, ratios = table.rows[known], ratios[known]
     if not len(rows):
         return EMPTY

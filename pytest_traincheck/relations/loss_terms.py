@@ -15,6 +15,7 @@ from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.given import fed_back
 from pytest_traincheck.relations.meaning import Basic, Change, Deviation, Excuse, Meaning, Place
+from pytest_traincheck.relations.thawed import trains_others
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
@@ -221,6 +222,8 @@ def _labelled_examples(process: Process, position: int, claim: Reach) -> Example
     rows = np.concatenate(list(found.values()))
     seen = Labels.concatenate([Labels.constant(value, len(part)) for value, part in found.items()])
     order = np.argsort(rows, kind="stable")
+    if trains_others(process):
+        order = order[~process.judged(rows[order])]  # Gradients go to what is trained by now.
     rows, seen = rows[order], seen.take(order)
     return Examples(
         seen.isin([claim.value]),

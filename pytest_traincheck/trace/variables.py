@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -156,6 +156,14 @@ class Variables:
             lambda: (np.array(variables, dtype=np.int64), np.array(groups, dtype=np.int64)),
         )
         return Membership(*held, {index: group.get("hyper", {}) for index, group in latest.items()})
+
+    def records(self, optimizer: int) -> Sequence[int]:
+        """The times at which something was recorded of an optimizer's groups, in order."""
+        return self._records.get(optimizer, ())
+
+    def recorded(self, optimizer: int) -> int:
+        """The first of them; 0 where nothing was recorded."""
+        return min(self.records(optimizer), default=0)
 
     @cached_property
     def _records(self) -> Mapping[int, list[int]]:

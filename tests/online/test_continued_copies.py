@@ -1,0 +1,58 @@
+"""A process that goes on with a training knows which of two models of one class is trained, and which is its copy."""
+
+from __future__ import annotations
+
+import pytest
+from continued_story import load, save, take
+from judgements import sentences
+from late_story import FROZEN, GOLDEN_STEPS, PARAMETERS, follow
+from trace_builder import Model
+from training_story import Recorder, Training
+
+Values = dict[str, dict[str, tuple[int, int]]]
+
+
+def values_of(t: Training, model: Model) -> dict[str, tuple[int, int]]:
+    return {name: (t.state(one.variable), t.digest(one.variable)) for name, one in model.parameters.items()}
+
+
+def train(t: Training, begin: int, end: int, left: Values, *, swaps: bool = False) -> None:
+    """Steps of a model whose copy follows it and is evaluated after each; what both are in the end is left.
+
+    `swaps`: a resume loads the copy first.
+    """
+    model = t.model("Net", PARAMETERS, frozen=FROZEN)
+    copy = t.model("Net", PARAMETERS, frozen=tuple(PARAMETERS))
+    optimizer = t.adamw([one for name, one in model.parameters.items() if name not in FROZEN])
+    t.mode(copy, False)
+    if begin:
+        with t.call("torch.load", type="io"):
+            pass
+        for name, one in [("copy", copy), ("model", model)][:: 1 if swaps else -1]:
+            load(t, one, left[name], ())
+        with t.call("torch.optim.AdamW.load_state_dict", type="mode", optimizer=optimizer.number):
+            pass
+    t.mode(model, True)
+    for step in range(begin, end):
+        take(t, model, optimizer, load=t.batch, clears=True, begins=step == begin, kept=begin > 0)
+        for one in copy.parameters.values():
+            t.move(one, step)
+        with t.context(grad=False):
+            t.forward(copy, line="evaluate")
+    left.update(model=values_of(t, model), copy=values_of(t, copy))
+    save(t, model, exchanges=False)
+
+
+@pytest.mark.parametrize("swaps", [False, True])
+def test_a_copy_takes_the_place_of_the_copy(recorder: Recorder, swaps: bool) -> None:
+    golden = recorder.learn(lambda t: train(t, 0, GOLDEN_STEPS, {}))
+    assert sentences(golden, "Modes")
+    path, left = recorder.path(), Values()
+    for number, (begin, end) in enumerate([(0, 30), (30, 70)]):
+        t = Training(path, seed=7, started=1.0 + number)
+        t._moment = 10_000 * number
+        train(t, begin, end, left, swaps=swaps)
+        t.write(finished=True, ended=1.5 + number)
+    told, found = follow(path, golden)
+    assert not told
+    assert found.steps == 70
