@@ -70,6 +70,11 @@ class Attributes(Switches):
         if looks <= self._looks_left:
             self._look(seq)
 
+    @property
+    def evaluated(self) -> bool:
+        """Whether nothing is looked at any more when a model is called without gradients."""
+        return self._evaluations_left <= 0
+
     def evaluate(self, state: ThreadState, call: Call, measures: Measures) -> None:
         """Look at them when a model is called without gradients, once after each step, and after new models."""
         now = (self._steps, self._modules.generation)

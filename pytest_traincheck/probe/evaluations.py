@@ -86,6 +86,11 @@ class Evaluations:
             self._recorder.measures.take(state, RESULT, call, digest=hashed)
 
     @property
+    def over(self) -> bool:
+        """Whether nothing is looked at any more."""
+        return not self._left and not self._results_left and self._after != self._steps
+
+    @property
     def looks(self) -> bool:
         """Whether an evaluation is being looked at."""
         return 0 < self._steps == self._after and self._calls_left >= 0

@@ -37,8 +37,8 @@ _ITEMS = 256
 """Items of a list up to which all are looked at; of a longer one evenly spaced ones stand for it, and its length."""
 
 _Seen = tuple[Any, int, int]
-"""Shape and dtype of an array, its hash (0 of one that had one value throughout, as an empty cache), and the hash of its
-bytes in any case; 0 of a list.
+"""Shape and dtype of an array, its hash (0 of one that had one value throughout, as an empty cache), and the hash of
+its bytes in any case; 0 of a list.
 """
 _Known = dict[str, _Seen]
 """Path of an array -> what was seen of it."""

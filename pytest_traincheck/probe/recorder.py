@@ -86,6 +86,8 @@ class Recorder(Switches):
         self.step_code: CodeType | None = None
         self.values_moved = False
         """Whether parameters may have moved, by hand, since evaluation last looked at them."""
+        self.evaluated = False
+        """Whether nothing is looked at any more because a model is called without gradients."""
 
     @property
     def threads(self) -> ThreadState:

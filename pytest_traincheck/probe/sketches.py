@@ -125,6 +125,11 @@ class Sketches(Switches):
         """A model was loaded: what it computes with these values is sketched."""
         self._evaluates = True
 
+    @property
+    def evaluated(self) -> bool:
+        """Whether no evaluation is sketched any more."""
+        return not (self._evaluations_left and self._steps)
+
     def enter(self, state: ThreadState) -> None:
         """A whole model is called: an evaluation may begin here, or training go on."""
         if torch.is_grad_enabled():

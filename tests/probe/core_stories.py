@@ -140,6 +140,92 @@ STORIES = {
                 except ZeroDivisionError:
                     pass
     """,
+    "rollouts": """
+        actor = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
+        optimizer = torch.optim.SGD(actor.parameters(), lr=0.01)
+        def play(x):
+            with torch.no_grad():
+                return actor(x)
+        def look(x):
+            with torch.no_grad():
+                return play(x) + actor(x)
+        kept = {name: value.clone() for name, value in actor.state_dict().items()}
+        for number in range(44):
+            for _ in range(3):
+                play(torch.randn(4, 8))
+            if number == 36:
+                actor[0].weight.data.fill_(0.5)
+                play(torch.randn(4, 8))
+            if number > 36:
+                with torch.inference_mode():
+                    actor(torch.randn(4, 8))
+            if number == 38:
+                look(torch.randn(4, 8))
+                actor.load_state_dict(kept)
+                look(torch.randn(4, 8))
+            if number == 40:
+                actor.eval()
+                play(torch.full((4, 8), math.inf))
+                actor.train()
+            if number == 41:
+                try:
+                    play(torch.randn(4, 7))
+                except RuntimeError:
+                    pass
+            if number == 42:
+                actor[2] = nn.Linear(6, 3)
+                play(torch.randn(4, 8))
+            optimizer.zero_grad()
+            F.cross_entropy(actor(play(torch.randn(4, 8))[:, :1].expand(4, 8)), torch.tensor([0, 1, 2, 0])).backward()
+            optimizer.step()
+    """,
+    "objects": """
+        import collections
+        class Told:
+            def __init__(self, **given):
+                self.__dict__.update(given)
+        class Slotted:
+            __slots__ = ("x",)
+        class Named(type):
+            def __eq__(self, other):
+                return True
+            def __hash__(self):
+                return 1
+        class Odd(metaclass=Named):
+            pass
+        class Count(int):
+            pass
+        class Marked(torch.Tensor):
+            pass
+        class Wordy(Told, str):
+            pass
+        kinds = [
+            lambda x: torch.distributions.Categorical(logits=x),
+            lambda x: (torch.distributions.Normal(x, 1.0), x.mean()),
+            lambda x: Told(x=x, long=list(range(40)), **{"y" * 100: x[0], "many": Told(x=x)}),
+            lambda x: Told(**{f"x{place}": x for place in range(20)}),
+            lambda x: {"held": Told(), "x": x},
+            lambda x: collections.UserDict(x=x / 0),
+            lambda x: [Slotted(), Odd(), Count(3), Told, type(x), x],
+            lambda x: Told(x=x.detach().as_subclass(Marked)),
+            lambda x: Wordy(),
+            lambda x: Odd(),
+        ]
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = nn.Linear(8, 3)
+                self.shown = nn.Identity()
+            def forward(self, x, kind):
+                return self.shown(kinds[kind](self.inner(x)))
+        several = Model()
+        optimizer = torch.optim.SGD(several.parameters(), lr=0.01)
+        for number in range(30):
+            several(torch.ones(4, 8), number % len(kinds))
+            optimizer.zero_grad()
+            several(torch.ones(4, 8), 1)[1].backward()
+            optimizer.step()
+    """,
     "two that train": """
         kept = []  # no other tensor gets the address of one of theirs
         def train(rate):

@@ -286,6 +286,7 @@ static int finite_within(PyObject *result, int depth)
         while (depth && found == 1 && PyDict_Next(result, &place, &name, &item)) found = finite_within(item, depth - 1);
         return found;
     }
+    if (is_object(result) && !PyType_IsSubtype(Py_TYPE(result), (PyTypeObject *)torch.UserDict)) return 1;
     if (!list && !PyTuple_CheckExact(result)) return -1;
     count = !depth ? 0 : list ? PyList_Size(result) : PyTuple_Size(result);
     for (index = 0; found == 1 && index < count; index++)
@@ -293,7 +294,7 @@ static int finite_within(PyObject *result, int depth)
     return found;
 }
 
-/* Close a call that returned a tensor, tensors in a container, or nothing. */
+/* Close a call that returned a tensor, tensors in a container or an object, or nothing. */
 int end(Core *core, ThreadState *state, Call *call, PyObject *result)
 {
     Py_ssize_t depth = PyList_Size(state->stack);
@@ -303,7 +304,8 @@ int end(Core *core, ThreadState *state, Call *call, PyObject *result)
     int single, infinite = 0;
     if (depth == 0 || core->rows->rows >= core->rows->room) return MISSED;
     if (PyList_GetItem(state->stack, depth - 1) != (PyObject *)call) return MISSED;
-    if (result != Py_None && !tensor && !PyTuple_CheckExact(result) && !PyList_CheckExact(result) && !PyDict_Check(result))
+    if (result != Py_None && !tensor && !PyTuple_CheckExact(result) && !PyList_CheckExact(result) &&
+        !PyDict_Check(result) && !is_object(result))
         return MISSED;
     ret = result_of(core, call->number, result, &single);
     if (ret < 0) return MISSED;

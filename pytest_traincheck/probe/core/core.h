@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 9
+#define INTERFACE 10
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -111,7 +111,7 @@ typedef struct {
     long long iteration, every_so_many, lead, others, inside;
     long long entries_left, generation, known, calls, calls_left, depth, opened, looks_left;
     char wanted, early, waits, asleep, met, unseen, gradients_dirty, with_norms, values_moved, suspicious, put_to_sleep;
-    char hushed, marked, whole, timed;
+    char hushed, marked, whole, timed, evaluated;
 } Switches;
 
 /* What is called when an observed function begins and ends. Which fields a kind of hook has, its file says. */
@@ -151,7 +151,8 @@ extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *Switches
     each(is_leaf) each(grad) each(is_nested) each(is_quantized) each(__enter__) each(__exit__) each(threads) \
     each(abandon) each(members) each(params) each(id) each(param_groups) each(lr) each(rates) each(seen) \
     each(stepped) each(noted) each(_looks) each(_steps) each(_left) each(type) each(buffered) each(slots) \
-    each(__code__) each(called) each(opened) each(steps) each(ended) each(note_rates) each(closure)
+    each(__code__) each(called) each(opened) each(steps) each(ended) each(note_rates) each(closure) each(_places) \
+    each(noticed)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -163,7 +164,7 @@ typedef struct {
 } Question;
 
 typedef struct {
-    PyObject *Tensor, *Parameter, *Size, *no_kwargs, *compiling, *flag;
+    PyObject *Tensor, *Parameter, *Size, *Module, *UserDict, *no_kwargs, *compiling, *flag;
     PyObject *named[4];   /* torch.dtype, device, layout, memory_format */
     PyObject *callables[3], *partial;
     Question any_autocast, grad_enabled, inference, graph_task, function_modes, profiling, transforming;
@@ -192,7 +193,8 @@ int write_call(Rows *rows, PyObject *clock, long long thread, long long flags, c
                uint64_t digest, double value);
 
 /* keys.c */
-PyObject *key_of(PyObject *value, int depth);           /* a new reference; NULL: Python has to make it */
+PyObject *key_of(PyObject *value, int depth);
+int is_object(PyObject *value);           /* a new reference; NULL: Python has to make it */
 PyObject *key_of_arguments(PyObject *const *given, Py_ssize_t count, PyObject *const *named, PyObject *names);
 PyObject *call_key(PyObject *module, PyObject *const *given, Py_ssize_t count);
 int is_single(PyObject *key);                           /* whether a tensor with this key has one element */
@@ -297,6 +299,7 @@ PyObject *same_groups(PyObject *module, PyObject *const *given, Py_ssize_t count
 PyObject *nothing_new(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* steady.c */
+void forget(ThreadState *state, const Call *call);
 int is_unset(const PyObject *field);
 Switches *sampling_of(const Switches *recorder);
 PyObject *attribute(PyObject *object, PyObject *name);  /* a new reference, or NULL without an exception */

@@ -141,13 +141,42 @@ int is_training(PyObject *module, PyObject *info)
     return found == Py_True ? 1 : found == Py_False ? 0 : -1;
 }
 
-/* Whether gradients are recorded; no, where that is not known. */
-static int records_gradients(void)
+/* Whether a call of a whole model is none that is looked at because no gradients are recorded. */
+static int is_plain_call(const Core *core)
 {
-    PyObject *found = ask(&torch.grad_enabled);
-    Py_XDECREF(found);
+    int recorded = asked(&torch.grad_enabled);
+    return recorded == 1 || (recorded == 0 && core->recorder->evaluated);
+}
+
+/* As what `_open` does where values have moved, if nothing is to be seen of it. */
+static int values_settled(Core *core)
+{
+    if (!core->recorder->values_moved || asked(&torch.grad_enabled) == 1) return 1;
+    if (!nothing_changed(core, 1, 0)) return 0;
+    core->recorder->values_moved = 0;
+    return 1;
+}
+
+/* Tells of the line that a model is called from, where no gradients are recorded there for the first time. No, with an
+ * exception of the user's. */
+static int place_told(Hook *self, ThreadState *state, Call *call)
+{
+    PyObject *places, *src, *told = NULL;
+    int known;
+    if (asked(&torch.grad_enabled) == 1) return 1;
+    places = attribute(self->asked, name__places);
+    src = PyLong_FromLongLong(call->src);
+    known = places != NULL && PySet_Check(places) && src != NULL ? PySet_Contains(places, src) : -1;
+    Py_XDECREF(places);
+    Py_XDECREF(src);
     PyErr_Clear();
-    return found == Py_True;
+    if (known == 1) return 1;
+    Py_INCREF(call);
+    told = PyObject_CallMethodObjArgs(self->asked, name_noticed, call, NULL);
+    if (told == NULL) forget(state, call);
+    Py_DECREF(call);
+    Py_XDECREF(told);
+    return told != NULL;
 }
 
 /* Whether a call of a whole model is like the ones before: names are settled, and nothing is asked about it beside. */
@@ -155,7 +184,7 @@ static int enters_as_before(Hook *self, Core *core, ThreadState *state, PyObject
 {
     PyObject *root, *among;
     int settled;
-    if (!records_gradients() || within_backward() || !is_steady(core, state)) return 0;
+    if (!is_plain_call(core) || within_backward() || !is_steady(core, state)) return 0;
     if (((Switches *)self->asked)->opened || (root = attribute(info, name_root)) == NULL) return 0;
     among = root == Py_None ? PyTuple_New(0) : PyTuple_Pack(1, root);
     settled = among != NULL && are_settled(core->modules, core->variables, among);
@@ -170,6 +199,7 @@ static int enters_as_before(Hook *self, Core *core, ThreadState *state, PyObject
         Py_XDECREF(api);
         Py_XDECREF(slots);
     }
+    settled = settled && values_settled(core);
     Py_DECREF(root);
     PyErr_Clear();
     return settled;
@@ -259,7 +289,12 @@ static PyObject *module_enter(Hook *self, PyObject *const *given, Py_ssize_t cou
             PyTuple_SetItem(token, 0, given[0]);
             Py_INCREF(call);
             PyTuple_SetItem(token, 1, (PyObject *)call);
-            if (!inputs_told(core, state, call, given[0], given + 1, count - 1 + others)) Py_CLEAR(token);
+            if (call->flags & ENTRY && !place_told(self, state, call)) {
+                state->modules -= call->opens;
+                Py_CLEAR(token);
+            } else if (!inputs_told(core, state, call, given[0], given + 1, count - 1 + others)) {
+                Py_CLEAR(token);
+            }
             Py_DECREF(core);
             return token;
         }
@@ -280,7 +315,7 @@ static int leaves_as_before(Core *core, ThreadState *state, const Call *call, Py
     if (info == NULL) return 0;
     root = attribute(info, name_root);
     Py_DECREF(info);
-    done = root != NULL && records_gradients() && is_steady(core, state);
+    done = root != NULL && is_plain_call(core) && is_steady(core, state);
     buffered = done && root != Py_None ? truth(root, name_buffered) : 0;
     if (buffered) {
         slots = attribute(root, name_slots);

@@ -102,6 +102,45 @@ static PyObject *key_of_named(PyObject *value, int depth)
     return tuple_of(made, parts);
 }
 
+/* Whether something is an object of a class of somebody's that is none of the kinds that are looked into otherwise. */
+int is_object(PyObject *value)
+{
+    PyTypeObject *kind = Py_TYPE(value), *tensor = (PyTypeObject *)torch.Tensor, *module = (PyTypeObject *)torch.Module;
+    if (Py_TYPE(kind) != &PyType_Type || !(PyType_GetFlags(kind) & Py_TPFLAGS_HEAPTYPE)) return 0;
+    if (PyType_IsSubtype(kind, tensor) || PyType_IsSubtype(kind, module) || PyType_IsSubtype(kind, &PyType_Type)) return 0;
+    return !PyTuple_Check(value) && !PyList_Check(value) && !PyDict_Check(value) && !PyLong_Check(value) &&
+           !PyFloat_Check(value) && !PyUnicode_Check(value);
+}
+
+/* As `_tensors_of`: the tensors that an object holds, as a distribution does; its class, where it holds none. */
+static PyObject *key_of_object(PyObject *value, int depth)
+{
+    PyObject *parts[ITEMS + 1], *entries, *name, *item;
+    PyTypeObject *tensor = (PyTypeObject *)torch.Tensor;
+    Py_ssize_t place = 0, made = 0;
+    entries = depth ? PyObject_GenericGetAttr(value, name___dict__) : NULL;
+    PyErr_Clear(); /* it may have no attributes of its own */
+    parts[made++] = same((PyObject *)&PyDict_Type);
+    while (entries != NULL && PyDict_CheckExact(entries) && made <= ITEMS && PyDict_Next(entries, &place, &name, &item)) {
+        PyObject *pair[2];
+        if (!PyUnicode_CheckExact(name) || !PyType_IsSubtype(Py_TYPE(item), tensor)) continue;
+        pair[0] = key_of_text(name);
+        pair[1] = pair[0] == NULL ? NULL : key_of(item, 0);
+        if (pair[1] != NULL) parts[made] = tuple_of(2, pair);
+        else Py_XDECREF(pair[0]);
+        if (pair[1] == NULL || parts[made] == NULL) {
+            while (made > 0) Py_DECREF(parts[--made]);
+            Py_DECREF(entries);
+            return NULL;
+        }
+        made++;
+    }
+    Py_XDECREF(entries);
+    if (made > 1) return tuple_of(made, parts);
+    Py_DECREF(parts[0]);
+    return same((PyObject *)Py_TYPE(value));
+}
+
 /* Whether something to call holds nothing beside what it calls. */
 static int is_bare(PyObject *value)
 {
@@ -140,7 +179,7 @@ PyObject *key_of(PyObject *value, int depth)
             pair[1] = PyObject_Str(value);
             return tuple_of(2, pair);
         }
-    return NULL;
+    return is_object(value) ? key_of_object(value, depth) : NULL;
 }
 
 /* As `call_key`: arguments by position, then by name with their names, then how many are by position. */

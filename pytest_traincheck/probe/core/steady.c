@@ -144,7 +144,7 @@ int is_in_step(const ThreadState *state)
 }
 
 /* Drops a call that is open, and whatever was opened within it. */
-static void forget(ThreadState *state, const Call *call)
+void forget(ThreadState *state, const Call *call)
 {
     PyObject *kind, *error, *traceback;
     Py_ssize_t index, depth = PyList_Size(state->stack);

@@ -7,7 +7,7 @@ PyTypeObject *SwitchesType;
 
 #define FLAGS(do) \
     do(wanted) do(early) do(waits) do(asleep) do(met) do(unseen) do(gradients_dirty) do(with_norms) do(values_moved) \
-    do(hushed)
+    do(hushed) do(evaluated)
 #define NUMBERS(do) do(entries_left) do(generation)
 #define OBJECTS(do) do(recorder) do(native) do(sampling) do(limit) do(patches) do(step_code)
 #define PRIVATE(do) do(every) do(pending) do(infos) do(roots) do(empty) do(leaves) do(several) do(rate)

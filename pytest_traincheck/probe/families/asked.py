@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..context import Call
+from ..context import Call, unseen
 from ..names import is_user_file
 from ..switches import Switches
 from ..symbols import Api
@@ -59,6 +59,13 @@ class Asked(Switches):
         if self._left and call.src not in self._places and not torch.is_grad_enabled():
             self._places.add(call.src)
             self._look_around(sys._getframe(1))
+
+    def noticed(self, call: Call) -> None:
+        """The same, as the compiled core tells it."""
+        recorder = self._probe.recorder
+        if recorder is not None:
+            with unseen(recorder, "looking for functions around a model"):
+                self.called(call)
 
     def _look_around(self, frame: FrameType | None) -> None:
         found = 0

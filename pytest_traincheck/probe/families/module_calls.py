@@ -136,6 +136,9 @@ def _open(
             call.flags |= ENTRY
             if not torch.is_grad_enabled():
                 recorder.attributes.evaluate(state, call, recorder.measures)
+                recorder.evaluated = (
+                    recorder.evaluations.over and recorder.attributes.evaluated and recorder.sketches.evaluated
+                )
         # A wrapper is not an open module for what it wraps, which stays the entry call with and without it.
         call.opens = 1 - transparent
         state.modules += call.opens
