@@ -13,6 +13,7 @@ from pytest_traincheck.launch import cache
 
 if TYPE_CHECKING:
     from training_story import Recorder
+    from warm_python import WarmPython
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,6 +46,15 @@ def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(cache.VARIABLE, str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def warm_python() -> Iterator[WarmPython]:
+    """Runs scripts without importing torch anew for each."""
+    from warm_python import WarmPython
+
+    with WarmPython() as warm:
+        yield warm
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import textwrap
 from typing import Any
 
 import pytest
+from warm_python import WarmPython
 
 HEAD = """
 import copy, hashlib
@@ -349,9 +350,9 @@ PIPELINES: dict[str, str] = {
     area="Results", tried="training: {name}", happens="losses, parameters and random states equal to the last bit"
 )
 @pytest.mark.parametrize("name", PIPELINES)
-def test_training_is_bit_identical(run: Any, name: str) -> None:
+def test_training_is_bit_identical(run: Any, warm_python: WarmPython, name: str) -> None:
     script = HEAD + textwrap.dedent(PIPELINES[name])
-    plain, observed = run(script, probe=False), run(script)
+    plain, observed = run(script, probe=False, warm=warm_python), run(script)
     assert "parameters" in plain.stdout
     assert observed.stdout == plain.stdout
     for trace in observed.traces:

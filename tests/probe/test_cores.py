@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 
 from core_stories import PREPARED, STORIES  # noqa: E402
 from probe_runs import BOOTSTRAP  # noqa: E402
+from warm_python import WarmPython  # noqa: E402
 
 from pytest_traincheck.looks import EVERYTHING, NOTHING, NUMBER_SORTS, Looks, to_text  # noqa: E402
 from pytest_traincheck.looks import VARIABLE as NOT_NEEDED  # noqa: E402
@@ -39,7 +40,7 @@ def compiled() -> None:
     assert built.returncode == 0, built.stderr
 
 
-def record(story: str, home: Path, core: str, not_needed: Looks = NOTHING) -> list[Path]:
+def record(python: WarmPython, story: str, home: Path, core: str, not_needed: Looks) -> list[Path]:
     """The directories of the processes of one run, in the order in which they were made. Where later steps are not
     needed, they are measured no more behind the first eight.
     """
@@ -47,12 +48,10 @@ def record(story: str, home: Path, core: str, not_needed: Looks = NOTHING) -> li
     run_dir = home.parent / f"{core} run"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRAINCHECK_")}
     environment |= {"TRAINCHECK_TRACE_DIR": str(run_dir), "TRAINCHECK_CORE": core, "PYTHONPATH": str(BOOTSTRAP)}
-    environment |= {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     environment[NOT_NEEDED] = to_text(not_needed)
     if story == STORIES["one step in four"]:
         environment[SAMPLING] = json.dumps({"every": 4, "head": 10})
-    words = [sys.executable, "train.py"]
-    done = subprocess.run(words, cwd=home, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = python.run(["train.py"], cwd=home, env=environment)
     assert done.returncode == 0, done.stderr
     return sorted(run_dir.iterdir(), key=lambda path: int(path.name.rpartition("-")[2]))
 
@@ -69,10 +68,12 @@ def record(story: str, home: Path, core: str, not_needed: Looks = NOTHING) -> li
         pytest.param("a model of one result", EVERYTHING - {NUMBER_SORTS}, id="one result, sorts of numbers"),
     ],
 )
-def test_both_cores_write_the_same_bytes(story: str, not_needed: Looks, tmp_path: Path) -> None:
+def test_both_cores_write_the_same_bytes(
+    warm_python: WarmPython, story: str, not_needed: Looks, tmp_path: Path
+) -> None:
     home = tmp_path / "project"
     home.mkdir()
-    mine, others = (record(STORIES[story], home, core, not_needed) for core in ("c", "python"))
+    mine, others = (record(warm_python, STORIES[story], home, core, not_needed) for core in ("c", "python"))
     assert len(mine) == len(others) > 0
     for directory, other in zip(mine, others, strict=True):
         facts, known = (json.loads((path / "meta.json").read_text()) for path in (directory, other))
