@@ -76,6 +76,7 @@ python = "{sys.executable}"
 [pipelines.tiny]
 run = "python train.py --steps 6"
 seed_arg = "--seed {{seed}}"
+seeds = [0]
 """
 
 

@@ -1,8 +1,9 @@
-"""A script that takes neither a seed nor a number of steps, compared without a change of it."""
+"""A script that takes neither a seed nor a number of steps, compared and checked without a change of it."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,31 +64,60 @@ for number, (x, y) in enumerate(batches()):
 """
 
 
-def compared(tmp_path: Path, candidate: str, steps: int) -> dict[str, Any]:
-    for side, loop in (("golden", LOOP), ("candidate", candidate)):
+CONFIGURATION = """\
+[pipelines.net]
+run = "python train.py"
+seeds = [0, 1]
+seed_by = "probe"
+steps = 6
+"""
+
+
+def traincheck(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest_traincheck", *words]
+    return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+
+
+def result_of(place: Path) -> dict[str, Any]:
+    return json.loads((place / "result.json").read_text())  # type: ignore[no-any-return]
+
+
+def test_a_refactored_script_passes_in_a_comparison(tmp_path: Path) -> None:
+    """Eight steps are two epochs: the evaluation behind the second is not reached."""
+    for side, loop in (("golden", LOOP), ("candidate", TIDY)):
         (tmp_path / side).mkdir()
         (tmp_path / side / "train.py").write_text(TRAIN + loop)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest_traincheck",
-        "compare",
-        "--golden",
-        "golden",
-        "--candidate",
-        "candidate",
-    ]
-    command += ["--run", "python train.py", "--seeds", "0,1", "--seed-by", "probe", "--steps", str(steps)]
-    subprocess.run([*command, "--json", "result.json"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    return json.loads((tmp_path / "result.json").read_text())  # type: ignore[no-any-return]
+    sides = ("--golden", "golden", "--candidate", "candidate")
+    words = ("--run", "python train.py", "--seeds", "0,1", "--seed-by", "probe", "--steps", "8")
+    traincheck(tmp_path, "compare", *sides, *words, "--json", "result.json")
+    passes(result_of(tmp_path))
 
 
-# Eight steps are two epochs: the evaluation behind the second is not reached.
-@pytest.mark.parametrize("steps", [6, 8])
-def test_a_refactored_script_passes(tmp_path: Path, steps: int) -> None:
-    result = compared(tmp_path, TIDY, steps)
+def passes(result: dict[str, Any]) -> None:
     assert (result["verdict"], result["incidents"], result["errors"]) == ("pass", [], [])
     assert result["coverage"]["share"] == 1
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The script with the golden of its first six steps."""
+    place = tmp_path_factory.mktemp("learned")
+    (place / "train.py").write_text(TRAIN + LOOP)
+    (place / "traincheck.toml").write_text(CONFIGURATION)
+    done = traincheck(place, "refresh")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return place
+
+
+def checked(learned: Path, tmp_path: Path, loop: str) -> dict[str, Any]:
+    place = shutil.copytree(learned, tmp_path / "changed")
+    (place / "train.py").write_text(TRAIN + loop)
+    traincheck(place, "check", "--json", "result.json")
+    return result_of(place)
+
+
+def test_a_refactored_script_passes(learned: Path, tmp_path: Path) -> None:
+    passes(checked(learned, tmp_path, TIDY))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +129,7 @@ def test_a_refactored_script_passes(tmp_path: Path, steps: int) -> None:
         ("        optimizer.step()\n", "torch.optim.AdamW.step"),
     ],
 )
-def test_a_mistake_is_told(tmp_path: Path, lost: str, subject: str) -> None:
-    result = compared(tmp_path, LOOP.replace(lost, ""), steps=6)
+def test_a_mistake_is_told(learned: Path, tmp_path: Path, lost: str, subject: str) -> None:
+    result = checked(learned, tmp_path, LOOP.replace(lost, ""))
     assert result["verdict"] == "fail"
     assert [incident["subject"] for incident in result["incidents"]] == [subject]

@@ -66,6 +66,7 @@ python = "{sys.executable}"
 [pipelines.tiny]
 run = "python train.py --steps 6"
 seed_arg = "--seed {{seed}}"
+seeds = [0]
 """
 
 
@@ -273,7 +274,7 @@ def test_a_check_ends_at_the_first_incident(project: Path, tmp_path: Path) -> No
     """So does one under pytest. The command is the golden's, only slower; without the option it comes to its end."""
     slow = tmp_path / "slow"
     shutil.copytree(project, slow)
-    (slow / "traincheck.toml").write_text(CONFIGURATION.replace("--steps 6", "--steps 40") + "seeds = [0]\n")
+    (slow / "traincheck.toml").write_text(CONFIGURATION.replace("--steps 6", "--steps 40"))
     done = traincheck(slow, "refresh", "tiny", "--reason", "longer")
     assert done.returncode == 0, done.stderr
     late = {"MISTAKE": "eval@4", "PAUSE": "0.3"}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
-from training_repository import TrainingRepository
+from training_repository import CONFIG, TrainingRepository
 
 from pytest_traincheck.check.marks import LAYERS
 from pytest_traincheck.check.ran import ran_of
@@ -111,15 +113,25 @@ SETUP = 'from setuptools import setup\n\nsetup(name="nets", version="0.1.0")\n'
 
 
 class Project(TrainingRepository):
-    """Two nets and two optimizers, of which the settings choose one each."""
+    """Two nets and two optimizers, of which the settings choose one each, and the golden of that."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         texts = {"nets.py": NETS, "data.py": DATA, "train.py": TRAIN, "setup.py": SETUP, "rate.txt": "0.01\n"}
+        texts["../pyproject.toml"] = CONFIG.replace(" --steps 6", "")
         texts["settings.json"] = json.dumps({"net": "dense", "optimizer": "adamw"}, indent=2)
         for name, text in texts.items():
             (path / "training" / name).write_text(text)
         self.commit("Two nets")
+        learned = self.call("pytest_traincheck", "refresh")
+        assert learned.returncode == 0, learned.stdout + learned.stderr
+        self.commit("The golden")
+
+    def copied(self, path: Path) -> Project:
+        """One of its own for a test."""
+        project = copy(self)
+        project.path = shutil.copytree(self.path, path)
+        return project
 
     def edit(self, name: str, old: str, new: str) -> None:
         path = self.path / "training" / name
@@ -130,17 +142,19 @@ class Project(TrainingRepository):
     def diffs(self) -> list[dict[str, Any] | None]:
         """The changed lines beside each incident of the working tree."""
         document = self.path.parent / "result.json"
-        done = self.call(
-            "pytest_traincheck", "compare", "--golden", "HEAD", "--candidate", ".", "--run", "python train.py",
-            "--seed-arg", "--seed {seed}", "--seeds", "0", "--json", str(document), cwd=self.path / "training",
-        )  # fmt: skip
+        done = self.call("pytest_traincheck", "check", "--json", str(document))
         assert done.returncode == 1, done.stdout + done.stderr
         return [incident["diff"] for incident in json.loads(document.read_text())["incidents"]]
 
 
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return Project(tmp_path_factory.mktemp("learned") / "repository")
+
+
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path / "repository")
+def project(learned: Project, tmp_path: Path) -> Project:
+    return learned.copied(tmp_path / "repository")
 
 
 def test_a_net_and_a_branch_that_never_ran_are_not_shown(project: Project) -> None:

@@ -48,7 +48,7 @@ for step in range(4):
     optimizer.step()
 """
 
-CONFIG = "[pipelines.net]\nrun = 'python train.py'\nseed_env = 'SEED'\nseeds = [0, 1]\n"
+CONFIG = "[pipelines.net]\nrun = 'python train.py'\nseed_env = 'SEED'\nseeds = [0]\n"
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

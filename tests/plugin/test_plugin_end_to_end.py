@@ -52,7 +52,7 @@ CONFIG = """
 [tool.traincheck.pipelines.net]
 run = "python train.py"
 seed_env = "SEED"
-seeds = [0, 1]
+seeds = [0]
 """
 
 SCRIPT = "import os, torch\nfrom net import train\ntorch.manual_seed(int(os.environ['SEED']))\ntrain(4)\n"

@@ -65,7 +65,7 @@ CONFIG = """
 [tool.traincheck.pipelines.net]
 run = "python train.py"
 seed_env = "SEED"
-seeds = [0, 1]
+seeds = [0]
 """
 
 
