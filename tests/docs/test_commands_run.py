@@ -35,13 +35,15 @@ def test_commands_of_a_page_work(page: Path, repository: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "command",
-    [command for command in COMMANDS if command.mark == "parsed" and command.program == "traincheck"],
+    [command for command in COMMANDS if command.program == "traincheck" and command.mark != "not run"],
     ids=lambda command: f"{command.page.stem}-{command.line}",
 )
-def test_what_is_not_run_parses(command: Shown) -> None:
+def test_what_is_shown_parses(command: Shown) -> None:
     words = shlex.split(command.command.partition(" > ")[0], comments=True)[1:]
-    assert not READ_ONLY & set(words), "this is quick enough to be run"
-    parse(words)
+    if READ_ONLY & set(words):
+        assert not command.mark, "this is quick enough to be run"
+    else:
+        parse(words)
 
 
 def test_each_page_with_commands_is_looked_at() -> None:
