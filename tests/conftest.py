@@ -34,10 +34,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    path = session.config.getoption("--write-faults")
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Before any are left out."""
+    # `-m "not slow"` on the command line replaces `-m "not sweep"` of the configuration.
+    quick = [item.nodeid for item in items if item.get_closest_marker("sweep") and not item.get_closest_marker("slow")]
+    if quick:
+        raise pytest.UsageError(f"what is for the sweep is slow too; mark it so: {', '.join(quick)}")
+    path = config.getoption("--write-faults")
     if path is not None:
-        write_page(path, session.items)
+        write_page(path, items)
 
 
 @pytest.fixture(scope="session", autouse=True)

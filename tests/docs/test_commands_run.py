@@ -14,6 +14,9 @@ from pytest_traincheck.cli.main import parse
 
 COMMANDS = [command for page in PAGES for command in shown(page) if command.program in PROGRAMS]
 RUN = {page: [c for c in COMMANDS if c.page == page and not c.mark] for page in PAGES}
+ALWAYS = {ROOT / "README.md", ROOT / "docs" / "tutorial.md"}
+"""Pages that newcomers follow. The commands of the others are run by the sweep, and parsed always."""
+
 READ_ONLY = frozenset({"--help", "--completion", "--version"})
 
 
@@ -23,7 +26,11 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if RUN[page]], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[] if page in ALWAYS else pytest.mark.sweep) for page in PAGES if RUN[page]],
+    ids=lambda page: page.stem,
+)
 def test_commands_of_a_page_work(page: Path, repository: Path, tmp_path: Path) -> None:
     """In order, in one repository: what one command writes another may read. Incidents are no failure here."""
     mine = scratch_repository.copy(repository, tmp_path / "mine")

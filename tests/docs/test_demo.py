@@ -44,6 +44,7 @@ def _without_numbers(text: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.sweep
 def test_demo_fails_when_nothing_is_found(tmp_path: Path) -> None:
     """The same story with a patch that breaks nothing must not be told as a success."""
     fixtures = tmp_path / "fixtures"

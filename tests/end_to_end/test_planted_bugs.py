@@ -29,6 +29,8 @@ ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "fixtures"
 PIPELINES = tomllib.loads((ROOT / "traincheck.toml").read_text(encoding="utf-8"))["pipelines"]
 BUGS = tomllib.loads((FIXTURES / "bugs" / "bugs.toml").read_text(encoding="utf-8"))
+ALWAYS = {"finetune", "gan"}
+"""A model of which a part is frozen, and two that train against each other. The others are for the sweep."""
 
 
 class Repository:
@@ -120,7 +122,9 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Reposit
     return learn
 
 
-@pytest.mark.parametrize("pipeline", sorted(PIPELINES))
+@pytest.mark.parametrize(
+    "pipeline", [pytest.param(name, marks=[] if name in ALWAYS else pytest.mark.sweep) for name in sorted(PIPELINES)]
+)
 def test_reference_pipeline(pipeline: str, learned: Callable[[str], Repository], tmp_path: Path) -> None:
     repository = Repository.copied(learned(pipeline), tmp_path / "repository")
 
@@ -180,6 +184,7 @@ def test_second_refresh_writes_the_identical_file(learned: Callable[[str], Repos
     assert repository.golden.read_bytes() == first.golden.read_bytes()
 
 
+@pytest.mark.sweep
 def test_hugging_face_trainer(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
@@ -197,7 +202,7 @@ def test_hugging_face_trainer(tmp_path: Path) -> None:
         _is_found(repository, bug)
 
 
-@pytest.mark.parametrize("name", ["01-missing-zero-grad", "03-raw-module"])
+@pytest.mark.parametrize("name", [pytest.param("01-missing-zero-grad", marks=pytest.mark.sweep), "03-raw-module"])
 def test_compare_between_two_refs(name: str, tmp_path: Path) -> None:
     bug = next(bug for bug in BUGS["bug"] if bug["id"] == name)
     repository = Repository(tmp_path / "repository", bug["pipeline"], PIPELINES[bug["pipeline"]]["run"])

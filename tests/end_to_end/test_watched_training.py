@@ -121,8 +121,8 @@ def test_a_right_training_of_any_length_passes_and_prints_what_it_prints(project
     [
         ("zero_grad", "zero_grad"),
         ("frozen", "`Sequential.0.weight`"),
-        ("eval", "eval mode"),
-        ("scheduler", "scheduler"),
+        pytest.param("eval", "eval mode", marks=pytest.mark.sweep),
+        pytest.param("scheduler", "scheduler", marks=pytest.mark.sweep),
     ],
 )
 def test_what_goes_wrong_late_is_told_while_it_happens(project: Path, tmp_path: Path, mistake: str, says: str) -> None:
@@ -137,7 +137,7 @@ def test_what_goes_wrong_late_is_told_while_it_happens(project: Path, tmp_path: 
     assert (document["verdict"], document["format"]) == ("fail", 1)
 
 
-@pytest.mark.parametrize("every", ["7", "auto"])
+@pytest.mark.parametrize("every", [pytest.param("7", marks=pytest.mark.sweep), "auto"])
 def test_a_right_training_of_which_few_steps_are_observed_passes(project: Path, tmp_path: Path, every: str) -> None:
     out = tmp_path / "out.json"
     done = traincheck(project, "run", "tiny", "--every", every, "--json", str(out), *command(300))
@@ -151,7 +151,10 @@ def test_a_right_training_of_which_few_steps_are_observed_passes(project: Path, 
     assert document["verdict"] == "pass"
 
 
-@pytest.mark.parametrize(("mistake", "says"), [("zero_grad", "zero_grad"), ("frozen", "`Sequential.0.weight`")])
+@pytest.mark.parametrize(
+    ("mistake", "says"),
+    [pytest.param("zero_grad", "zero_grad", marks=pytest.mark.sweep), ("frozen", "`Sequential.0.weight`")],
+)
 def test_what_goes_wrong_late_is_told_at_the_next_step_that_is_observed(
     project: Path, tmp_path: Path, mistake: str, says: str
 ) -> None:

@@ -5,16 +5,28 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from farm import Outcome, Program, differences, has_gpu, look_at, missing_module, read_programs, trace_faults
+
+LARGER = {
+    "descriptors_closed", "frames_of_callers", "freed_storage", "odd_dtypes", "signals", "swap_tensors",
+    "table_of_functions",
+}  # fmt: skip
+"""Programs that do more of what a script of `tests/probe/test_undisturbed.py` does, and are for the sweep."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "program" in metafunc.fixturenames:
         whole = metafunc.config.getoption("identity") == "all"
         programs = [program for program in read_programs() if whole or program.sample]
-        metafunc.parametrize("program", programs, ids=[program.name for program in programs])
+        metafunc.parametrize("program", [_param(program, whole) for program in programs])
+
+
+def _param(program: Program, whole: bool) -> Any:
+    swept = not whole and program.name in LARGER
+    return pytest.param(program, id=program.name, marks=[pytest.mark.sweep] if swept else [])
 
 
 @pytest.mark.slow

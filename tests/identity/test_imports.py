@@ -13,7 +13,10 @@ from farm import BOOTSTRAP, trace_faults
 
 WALKER = Path(__file__).parent / "walk_modules.py"
 
-LIBRARIES = ("torch", "transformers", "accelerate", "lightning", "peft")
+LIBRARIES = (
+    "torch",
+    *(pytest.param(name, marks=pytest.mark.sweep) for name in ("transformers", "accelerate", "lightning", "peft")),
+)
 
 LIMIT_S = 580
 """Seconds for all modules of a library; an import that takes as long by itself is left out."""

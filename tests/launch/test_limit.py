@@ -83,8 +83,14 @@ def test_loops_of_every_sort(ended: Ended, story: str, last: list[str], status: 
         assert taken(outcome) == 4
 
 
-@pytest.mark.parametrize("story", [stories.TRAINER, stories.LIGHTNING, stories.ACCELERATE],
-                         ids=["transformers", "lightning", "accelerate"])  # fmt: skip
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(stories.TRAINER, id="transformers"),
+        pytest.param(stories.LIGHTNING, id="lightning", marks=pytest.mark.sweep),
+        pytest.param(stories.ACCELERATE, id="accelerate", marks=pytest.mark.sweep),
+    ],
+)
 def test_loops_of_libraries(ended: Ended, story: str) -> None:
     outcome, said = ended(story, Limit(steps=4))
     assert (outcome.status, outcome.exit_code, outcome.notes) == (RunStatus.OK, 0, ())
