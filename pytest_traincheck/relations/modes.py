@@ -191,6 +191,10 @@ def _calls(process: Process) -> Mapping[Moment, Ints]:
         before_step = np.zeros(len(rows), dtype=bool)
         before_step[order] = last
         before_step &= windows < process.windows
+        if process.raw.joins and process.windows:
+            # What one process does behind its last step comes before no step of the models that the next one makes.
+            step = process.step_ends[np.minimum(windows, process.windows - 1)]
+            before_step &= process.era(process.events["seq"][rows]) == process.era(step)
         return {"step": rows[before_step], "evaluation": rows[~before_step & (process.stage[rows] == EVAL)]}
 
     return process.memo("calls of modules by moment", compute)
