@@ -17,6 +17,7 @@ from pytest_traincheck.cli.status_of_results import status_of
 from pytest_traincheck.cli.streams import complain
 from pytest_traincheck.config import ConfigError
 from pytest_traincheck.launch import run_directory
+from pytest_traincheck.workflow import states
 from pytest_traincheck.workflow.meant import against, meant
 from pytest_traincheck.workflow.runs import RunFailed
 from pytest_traincheck.workflow.train import Reaction, TrainRequest, run_watched
@@ -174,7 +175,10 @@ def _request(arguments: argparse.Namespace) -> TrainRequest:
     words = tuple(shlex.split(spec.run)) if own and spec is not None else tuple(arguments.command_words)
     if not words:
         raise ConfigError("there is no command to run. Write it as you type it, behind --: -- python train.py")
+    continues = _continued(arguments.continues)
     held = against(words, found, arguments.golden, streams.progress())
+    if continues is not None:
+        held = states.gone_on_with(continues, held)
     common = TrainRequest(
         words,
         Path.cwd(),
@@ -185,7 +189,7 @@ def _request(arguments: argparse.Namespace) -> TrainRequest:
         touches=arguments.checkpoint_file,
         calls=arguments.checkpoint_command or "",
         keep=keep,
-        continues=_continued(arguments.continues),
+        continues=continues,
         keep_bytes=_kept(arguments.keep, keep),
         every=None if arguments.share is not None else arguments.every,
         share=(arguments.share if arguments.share is not None else DEFAULT_SHARE) / 100,

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,19 @@ def told(path: Path, against: Against) -> Ending:
     if ending is None:
         raise TraceError(f"no training has left anything in {path}: it holds no step of an optimizer")
     return ending
+
+
+def gone_on_with(path: Path, against: Against) -> Against:
+    """What a training is held against that goes on with what is in a file, or in the directory of a trace: by all of
+    golden's rules where that was. That its command says what it goes on with makes it no other one.
+    """
+    from pytest_traincheck.online.ending_file import read
+
+    file = path / END_STATE_FILE if path.is_dir() else path
+    with suppress(TraceError, OSError):  # which is said when it is needed
+        if file.exists() and read(file).same_spec:
+            return replace(against, same_spec=True)
+    return against
 
 
 def _files(against: Against) -> list[Path]:

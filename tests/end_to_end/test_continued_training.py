@@ -23,7 +23,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--steps", type=int, default=6)
 parser.add_argument("--save", default="")
-parser.add_argument("--resume", default="")
+parser.add_argument("--resume", "--init-from", default="")
 args = parser.parse_args()
 lost = os.environ.get("LOST", "")
 torch.manual_seed(args.seed)
@@ -111,12 +111,15 @@ def traincheck(root: Path, *words: str, **env: str) -> subprocess.CompletedProce
     )  # fmt: skip
 
 
-def go_on(project: Path, file: Path, *words: str, steps: int = 60, **env: str) -> list[dict[str, Any]]:
-    command = ("--", "python", "train.py", "--steps", str(steps), "--seed", "3", "--resume", "c.pt")
+def go_on(
+    project: Path, file: Path, *words: str, steps: int = 60, option: str = "--resume", **env: str
+) -> list[dict[str, Any]]:
+    command = ("--", "python", "train.py", "--steps", str(steps), "--seed", "3", option, "c.pt")
     done = traincheck(project, "run", "tiny", "--json", str(file), *words, *command, **env)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     said = " ".join(done.stdout.split())
     assert "another process goes on at step 40 with what the training before it has left" in said
+    assert ("the command is another one" in said) == (option != "--resume" and "--continues" not in words)
     found: list[dict[str, Any]] = json.loads(file.read_text().splitlines()[-1])["incidents"]
     return found
 
@@ -124,6 +127,13 @@ def go_on(project: Path, file: Path, *words: str, steps: int = 60, **env: str) -
 @pytest.mark.parametrize("words", [(), ("--continues", "first"), ("--continues", "first/end-state.npz")])
 def test_a_right_resume_is_silent(project: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     assert not go_on(project, tmp_path / "out.json", *words)
+
+
+@pytest.mark.parametrize("words", [(), ("--continues", "first")])
+def test_the_option_that_says_what_is_gone_on_with_may_have_any_name(
+    project: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    assert not go_on(project, tmp_path / "out.json", *words, option="--init-from")
 
 
 def test_a_right_resume_stays_silent_long_behind_it(project: Path, tmp_path: Path) -> None:
