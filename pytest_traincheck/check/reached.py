@@ -3,13 +3,15 @@
 The first validation, or the first samples that are drawn from a model, may come in step 80. Golden's rules about
 evaluation are then about something else that it does without gradients, such as what a generator makes for its critic,
 and say nothing about this. By what it does in the first steps, as many as golden's, the training itself shows what
-golden knows: calls that come from the same lines, and in the same stage.
+golden knows: calls that come from the same lines, and in the same stage. A model that is not called so in its first
+steps is one that golden's shorter runs have evaluated at their end, and the rules are about that.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from pytest_traincheck.relations.context import module_roots
 from pytest_traincheck.trace import Process
 from pytest_traincheck.trace.labels import Bools, Ints
 from pytest_traincheck.trace.stages import EVAL
@@ -29,8 +31,9 @@ def _found(process: Process) -> Bools:
         return found
     calls = np.flatnonzero(process.is_call & (process.stage == EVAL))
     first = process.events["seq"][calls] <= stretch.head_end
-    ways = _ways(process, calls)
-    found[calls] = ~first & ~np.isin(ways, np.unique(ways[first]))
+    ways, roots = _ways(process, calls), module_roots(process)[process.events["mod"][calls]]
+    known = np.isin(roots, np.unique(roots[first]))
+    found[calls] = known & ~first & ~np.isin(ways, np.unique(ways[first]))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from judgements import sentences
@@ -18,6 +18,9 @@ class Phases:
 
     steps: int = GOLDEN_STEPS
     evaluates: Sequence[int] = ()
+    plays: bool = True
+    forgets_eval: Sequence[int] = ()
+    """Steps behind which it is evaluated in train mode."""
     plays_in_eval: int = -1
     """A step before which it is in eval mode when it plays."""
     thaws: int = -1
@@ -37,7 +40,8 @@ class Phases:
                 self._thaw(t, model, optimizer)
             if step == self.freezes:
                 t.change(model.parameters["fc2.weight"].flag, FALSE, 0)
-            self._play(t, model, training=step != self.plays_in_eval)
+            if self.plays:
+                self._play(t, model, training=step != self.plays_in_eval)
             t.zero_grad(optimizer)
             t.batch()
             t.forward(model)
@@ -46,7 +50,7 @@ class Phases:
             t.clip(optimizer, 1.0)
             t.step(optimizer)
             if step in self.evaluates:
-                t.mode(model, False)
+                t.mode(model, step in self.forgets_eval)
                 with t.context(grad=False):
                     t.forward(model, line="evaluate")
                 t.mode(model, True)
@@ -77,9 +81,9 @@ class Phases:
         t.symbol("group", opt=first.number, index=1, params=[parameter.variable], hyper=hyper, seq=t._clock)
 
 
-def told(recorder: Recorder, story: Phases) -> dict[str, int]:
-    """The first step of each incident, by its title."""
-    golden = recorder.learn(Phases())
+def told(recorder: Recorder, story: Phases, known: Phases | None = None) -> dict[str, int]:
+    """The first step of each incident, by its title; `known`: what golden does."""
+    golden = recorder.learn(known or Phases())
     assert sentences(golden, "Modes")
     assert sentences(golden, "Covered")
     path = recorder.path()
@@ -98,6 +102,15 @@ def test_what_golden_does_without_gradients_is_still_held_against_it(recorder: R
     found = told(recorder, Phases(steps=40, evaluates=[20, 30], plays_in_eval=25))
     assert list(found.values()) == [25]
     assert "eval mode" in next(iter(found))
+
+
+def test_an_evaluation_that_golden_has_at_its_end_is_held_against_it(recorder: Recorder) -> None:
+    known = Phases(plays=False, evaluates=[GOLDEN_STEPS - 1])
+    later = Phases(steps=90, plays=False, evaluates=[20, 50, 80])
+    assert told(recorder, later, known) == {}
+    found = told(recorder, replace(later, forgets_eval=[50]), known)
+    assert list(found.values()) == [51]
+    assert "train mode" in next(iter(found))
 
 
 def test_parameters_that_are_set_free_for_an_optimizer_are_silent(recorder: Recorder) -> None:
