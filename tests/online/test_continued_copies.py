@@ -19,17 +19,17 @@ def values_of(t: Training, model: Model) -> dict[str, tuple[int, int]]:
 def train(t: Training, begin: int, end: int, left: Values, *, swaps: bool = False) -> None:
     """Steps of a model whose copy follows it and is evaluated after each; what both are in the end is left.
 
-    `swaps`: a resume loads the copy first.
+    `swaps`: a resume makes the copy first, and the model of it.
     """
-    model = t.model("Net", PARAMETERS, frozen=FROZEN)
-    copy = t.model("Net", PARAMETERS, frozen=tuple(PARAMETERS))
+    made = [(PARAMETERS, FROZEN), (PARAMETERS, tuple(PARAMETERS))][:: -1 if swaps else 1]
+    model, copy = [t.model("Net", each, frozen=frozen) for each, frozen in made][:: -1 if swaps else 1]
     optimizer = t.adamw([one for name, one in model.parameters.items() if name not in FROZEN])
     t.mode(copy, False)
     if begin:
         with t.call("torch.load", type="io"):
             pass
-        for name, one in [("copy", copy), ("model", model)][:: 1 if swaps else -1]:
-            load(t, one, left[name], ())
+        load(t, model, left["model"], ())
+        load(t, copy, left["copy"], ())
         with t.call("torch.optim.AdamW.load_state_dict", type="mode", optimizer=optimizer.number):
             pass
     t.mode(model, True)

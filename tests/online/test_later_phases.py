@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 from judgements import sentences
-from late_story import FROZEN, GOLDEN_STEPS, PARAMETERS, follow
+from late_story import GOLDEN_STEPS, follow
 from trace_builder import FALSE, TRUE, Model, Optimizer
 from training_story import Recorder, Training
+
+FROZEN = ("base.0.weight", "base.0.bias", "base.2.weight", "base.2.bias")
+PARAMETERS = {**dict.fromkeys(FROZEN, (4, 3)), "fc1.weight": (4, 3), "fc2.weight": (5, 4)}
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,17 @@ class Phases:
     """A step before which what is frozen is set free."""
     held: bool = True
     """Whether it is put into a group of the optimizer then."""
+    holds_frozen: bool = False
+    """Whether the optimizer holds what is frozen, too."""
+    beside: int = -1
+    """A step from which a second optimizer steps the same parameters."""
     freezes: int = -1
     """A step before which a trained parameter is frozen."""
 
     def __call__(self, t: Training) -> None:
         model = t.model("Net", PARAMETERS, frozen=FROZEN)
-        held = [parameter for name, parameter in model.parameters.items() if name not in FROZEN]
-        optimizer = t.adamw(held)
+        held = [one for name, one in model.parameters.items() if name not in FROZEN or self.holds_frozen]
+        optimizer, second = t.adamw(held), None
         t.mode(model, True)
         for step in range(self.steps):
             if step == self.thaws:
@@ -49,6 +56,10 @@ class Phases:
             t.backward(model)
             t.clip(optimizer, 1.0)
             t.step(optimizer)
+            if step == self.beside:
+                second = t.adamw(held)
+            if second is not None:
+                t.step(second)
             if step in self.evaluates:
                 t.mode(model, step in self.forgets_eval)
                 with t.context(grad=False):
@@ -64,12 +75,13 @@ class Phases:
             t.mode(model, True)
 
     def _thaw(self, t: Training, model: Model, first: Optimizer) -> None:
-        parameter = model.parameters[FROZEN[0]]
-        t.change(parameter.flag, TRUE, 1)
-        parameter.requires_grad = True
+        thawed = [model.parameters[name] for name in FROZEN]
+        for parameter in thawed:
+            t.change(parameter.flag, TRUE, 1)
+            parameter.requires_grad = True
         if not self.held:
             return
-        first.groups.append([parameter])
+        first.groups.append(thawed)
         first.rates.append(0.001)
         first.rate_variables.append(
             t.symbol(
@@ -78,14 +90,15 @@ class Phases:
             )
         )  # fmt: skip
         hyper = {"lr": 0.001, "betas": {"tuple": [0.9, 0.999]}, "eps": 1e-8, "weight_decay": 0.01, "foreach": None}
-        t.symbol("group", opt=first.number, index=1, params=[parameter.variable], hyper=hyper, seq=t._clock)
+        params = [parameter.variable for parameter in thawed]
+        t.symbol("group", opt=first.number, index=1, params=params, hyper=hyper, seq=t._clock)
 
 
 def told(recorder: Recorder, story: Phases, known: Phases | None = None) -> dict[str, int]:
     """The first step of each incident, by its title; `known`: what golden does."""
     golden = recorder.learn(known or Phases())
     assert sentences(golden, "Modes")
-    assert sentences(golden, "Covered")
+    assert any(text.startswith("Parameters are frozen") for text in sentences(golden, "Covered"))
     path = recorder.path()
     t = Training(path, seed=5)
     story(t)
@@ -122,6 +135,19 @@ def test_parameters_that_are_set_free_for_nobody_are_told_at_that_step(recorder:
     found = told(recorder, Phases(steps=steps, thaws=30, held=False))
     assert list(found.values()) == [30]
     assert "in no optimizer" in next(iter(found))
+
+
+def test_a_parameter_that_an_optimizer_has_held_is_not_set_free_for_it(recorder: Recorder) -> None:
+    known = Phases(holds_frozen=True)
+    assert told(recorder, replace(known, steps=90), known) == {}
+    found = told(recorder, replace(known, steps=90, thaws=30, held=False), known)
+    assert set(found.values()) == {30}
+    assert any("were frozen" in title or "was frozen" in title for title in found), [*found]
+
+
+def test_an_optimizer_that_is_made_later_held_nothing_before(recorder: Recorder) -> None:
+    found = told(recorder, Phases(steps=200, beside=120))
+    assert set(found.values()) == {120}, found
 
 
 @pytest.mark.parametrize("steps", [35, 90])
