@@ -13,7 +13,7 @@ import numpy as np
 
 from pytest_traincheck.relations.context import module_roots
 from pytest_traincheck.trace import Process
-from pytest_traincheck.trace.labels import Bools, Ints
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import EVAL
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -31,8 +31,10 @@ def _found(process: Process) -> Bools:
         return found
     calls = np.flatnonzero(process.is_call & (process.stage == EVAL))
     first = process.events["seq"][calls] <= stretch.head_end
-    ways, roots = _ways(process, calls), module_roots(process)[process.events["mod"][calls]]
-    known = np.isin(roots, np.unique(roots[first]))
+    # By name: a resume makes models anew, each in the place of one.
+    roots = Labels.of(module_roots(process)[process.events["mod"][calls]], process.names.roots)
+    known = roots.isin(roots.groups(np.flatnonzero(first)))
+    ways = _ways(process, calls)
     found[calls] = known & ~first & ~np.isin(ways, np.unique(ways[first]))
     return found
 

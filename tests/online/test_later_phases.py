@@ -33,7 +33,7 @@ class Phases:
     holds_frozen: bool = False
     """Whether the optimizer holds what is frozen, too."""
     beside: int = -1
-    """A step from which a second optimizer steps the same parameters."""
+    """A step from which a second optimizer steps all parameters."""
     freezes: int = -1
     """A step before which a trained parameter is frozen."""
 
@@ -57,7 +57,7 @@ class Phases:
             t.clip(optimizer, 1.0)
             t.step(optimizer)
             if step == self.beside:
-                second = t.adamw(held)
+                second = t.adamw([*model.parameters.values()])
             if second is not None:
                 t.step(second)
             if step in self.evaluates:
@@ -146,7 +146,7 @@ def test_a_parameter_that_an_optimizer_has_held_is_not_set_free_for_it(recorder:
 
 
 def test_an_optimizer_that_is_made_later_held_nothing_before(recorder: Recorder) -> None:
-    found = told(recorder, Phases(steps=200, beside=120))
+    found = told(recorder, Phases(steps=200, beside=120, thaws=120, held=False))
     assert set(found.values()) == {120}, found
 
 
