@@ -282,14 +282,15 @@ def _became(process: Process, rows: Ints, last: int) -> Ints:
     """The step in which each parameter became what it is in the last one, of steps that golden's runs never came to;
     that it is so is no news of the last.
     """
-    stretch, steps = process.raw.stretch, [step for step in process.steps if process.judged(np.array([step.row]))[0]]
-    if stretch is None or not steps or not len(rows):
+    anchors = np.array([step.row for step in process.steps], dtype=np.int64)
+    ends = np.array([step.end for step in process.steps], dtype=np.int64)
+    judged = process.judged(anchors)
+    anchors, ends = anchors[judged], ends[judged]
+    if process.raw.stretch is None or not len(anchors) or not len(rows):
         return np.full(len(rows), last)
-    ends = np.array([step.end for step in steps], dtype=np.int64)
     times = np.maximum(since(process, rows, int(ends[-1])), _held_since(process)[rows])
     times = np.maximum(times, _trained_since(process)[rows])
-    place = np.searchsorted(ends, times, side="right")
-    return np.array([step.row for step in steps], dtype=np.int64)[np.minimum(place, len(steps) - 1)]
+    return anchors[np.minimum(np.searchsorted(ends, times, side="right"), len(anchors) - 1)]
 
 
 def _held_since(process: Process) -> Ints:
