@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,8 @@ else:
 CORPUS = FIXTURES / "watched"
 SEEDS = (0, 1, 2)
 OTHER_SEED = 5
+HALF = 120
+"""Length of the first process where another one goes on."""
 _TITLE = """# Bugs in trainings that are watched
 
 What `traincheck run` tells of the programs of [fixtures/watched](../fixtures/watched/README.md), made by
@@ -56,9 +59,18 @@ def tree(program: str, into: Path, patch: Path | None = None) -> Path:
     return into
 
 
+def prepared(name: str, table: Mapping[str, Any], into: Path, patch: Path | None = None) -> Path:
+    """The same, in which what has to run before was run."""
+    where = tree(name, into, patch)
+    if "prepare" in table:
+        words = [sys.executable if word == "python" else word for word in shlex.split(table["prepare"])]
+        subprocess.run(words, cwd=where, env=environment(own_package()), check=True)
+    return where
+
+
 def learn(name: str, table: Mapping[str, Any], home: Path) -> Path:
     """The golden of a program, learned in a repository of its own."""
-    repository = tree(name, home / "golden")
+    repository = prepared(name, table, home / "golden")
     settings = {"run": table["golden"], "seed_arg": "--seed {seed}", "seeds": [*SEEDS], "timeout": 600}
     lines = [f"[pipelines.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
     (repository / "traincheck.toml").write_text("\n".join(lines) + "\n")
@@ -85,7 +97,7 @@ def call(cwd: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
 def watch(where: Path, golden: Path, words: Sequence[str], *options: str) -> Watched:
     """Watches one training in a folder of its own."""
     told = where / "told.jsonl"
-    done = call(where, "run", "--golden", golden, "--json", told, *options, "--", "python", "train.py", *words)
+    done = call(where, "run", "--golden", golden, "--json", told, *options, "--", *words)
     lines = told.read_text().splitlines() if told.exists() else []
     document = json.loads(lines[-1]) if lines else {}
     incidents = document.get("incidents") or []
@@ -109,7 +121,7 @@ def main() -> None:
             wanted = not arguments.only or name in arguments.only
             if wanted and ("needs" not in table or importlib.util.find_spec(table["needs"])):
                 of_program = [bug for bug in corpus["bug"] if bug["program"] == name]
-                found = judge(name, table, of_program, corpus["half"], scratch / name)
+                found = judge(name, table, of_program, scratch / name)
                 bugs += found[0]
                 clean.append(found[1])
                 print(f"{name}: done", file=sys.stderr)
@@ -121,44 +133,42 @@ def main() -> None:
 
 
 def judge(
-    name: str, table: Mapping[str, Any], bugs: Sequence[Mapping[str, Any]], half: int, home: Path
+    name: str, table: Mapping[str, Any], bugs: Sequence[Mapping[str, Any]], home: Path
 ) -> tuple[list[tuple[Mapping[str, Any], Watched]], tuple[str, str, list[tuple[str, Watched]]]]:
     """All trainings of one program: its bugs, and what is right."""
     golden = learn(name, table, home)
 
     def words(seed: int = 0, steps: int = table["steps"]) -> list[str]:
-        return [
-            "--steps",
-            str(steps),
-            "--seed",
-            str(seed),
-            table["writes"],
-            "out" if table["writes"] == "--out" else "out.pt",
-        ]
+        return shlex.split(table["run"].format(steps=steps, seed=seed))
 
-    plain = tree(name, home / "clean")
+    plain = prepared(name, table, home / "clean")
+    refactored = prepared(name, table, home / "refactor", CORPUS / "refactors" / f"{name}.patch")
     clean = [
         ("seed 0", watch(plain, golden, words())),
         (f"seed {OTHER_SEED}", watch(plain, golden, words(OTHER_SEED))),
         ("one step in ten", watch(plain, golden, words(), "--every", "10")),
-        (
-            "refactoring",
-            watch(tree(name, home / "refactor", CORPUS / "refactors" / f"{name}.patch"), golden, words()),
-        ),
+        ("refactoring", watch(refactored, golden, words())),
     ]
     goes_on: list[str] = []
     continues = ("--continues", str(home / "half-trace"))
     if "resume" in table:
-        first = tree(name, home / "half")
-        clean.append(("the first half", watch(first, golden, words(steps=half), "--keep-trace", continues[1])))
+        first, half = prepared(name, table, home / "half"), words(steps=table.get("half", HALF))
+        clean.append(("the first half", watch(first, golden, half, "--keep-trace", continues[1])))
         goes_on = [table["resume"], str(first / "out" / table["saved"])]
-        second = tree(name, home / "second")
+        second = prepared(name, table, home / "second")
         clean.append(("resumed", watch(second, golden, [*words(), *goes_on], *continues)))
         clean.append(("resumed, found by itself", watch(second, golden, [*words(), *goes_on])))
     found = []
     for bug in bugs:
-        where = tree(name, home / bug["id"], CORPUS / "bugs" / f"{bug['id']}.patch")
+        where = prepared(name, table, home / bug["id"], CORPUS / "bugs" / f"{bug['id']}.patch")
         resumed = bug.get("resumed", False)
+        # What is wrong in saving shows in what goes on with it.
+        if resumed and bug.get("saves"):
+            trace = str(home / f"{bug['id']}-trace")
+            watch(where, golden, half, "--keep-trace", trace)
+            goes_on_there = [table["resume"], str(where / "out" / table["saved"])]
+            found.append((bug, watch(where, golden, [*words(), *goes_on_there], "--continues", trace)))
+            continue
         found.append(
             (bug, watch(where, golden, [*words(), *(goes_on if resumed else [])], *(continues if resumed else ())))
         )
