@@ -21,7 +21,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 def out_of_reach(process: Process) -> Bools:
     """Which events are calls in evaluation from where none came in the first steps; none where all steps are there."""
-    return process.memo("evaluation out of golden's reach", lambda: _found(process))
+    return process.memo("later evaluation", lambda: _found(process))
 
 
 def _found(process: Process) -> Bools:
