@@ -124,11 +124,12 @@ class Sketches(Switches):
     def loaded(self) -> None:
         """A model was loaded: what it computes with these values is sketched."""
         self._evaluates = True
+        self._recorder.evaluated = False
 
     @property
     def evaluated(self) -> bool:
-        """Whether no evaluation is sketched any more."""
-        return not (self._evaluations_left and self._steps)
+        """Whether no evaluation is sketched until something is loaded."""
+        return not (self._evaluates and self._evaluations_left and self._steps)
 
     def enter(self, state: ThreadState) -> None:
         """A whole model is called: an evaluation may begin here, or training go on."""

@@ -149,10 +149,15 @@ STORIES = {
         def look(x):
             with torch.no_grad():
                 return play(x) + actor(x)
+        def both(x, rounds):
+            return [actor(x) for _ in range(rounds)]
         kept = {name: value.clone() for name, value in actor.state_dict().items()}
         for number in range(44):
-            for _ in range(3):
+            for _ in range(9):  # behind some hundred results nothing is looked at any more
                 play(torch.randn(4, 8))
+            # A line that is known with gradients is one to look around when it comes without.
+            with torch.set_grad_enabled(number < 35):
+                both(torch.randn(4, 8), 2)
             if number == 36:
                 actor[0].weight.data.fill_(0.5)
                 play(torch.randn(4, 8))
@@ -216,12 +221,12 @@ STORIES = {
                 super().__init__()
                 self.inner = nn.Linear(8, 3)
                 self.shown = nn.Identity()
-            def forward(self, x, kind):
+            def forward(self, x, kind, beside=None):
                 return self.shown(kinds[kind](self.inner(x)))
         several = Model()
         optimizer = torch.optim.SGD(several.parameters(), lr=0.01)
         for number in range(30):
-            several(torch.ones(4, 8), number % len(kinds))
+            several(torch.ones(4, 8), number % len(kinds), kinds[(number + 3) % len(kinds)](torch.ones(3)))
             optimizer.zero_grad()
             several(torch.ones(4, 8), 1)[1].backward()
             optimizer.step()

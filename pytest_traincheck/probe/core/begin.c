@@ -286,7 +286,7 @@ static int finite_within(PyObject *result, int depth)
         while (depth && found == 1 && PyDict_Next(result, &place, &name, &item)) found = finite_within(item, depth - 1);
         return found;
     }
-    if (is_object(result) && !PyType_IsSubtype(Py_TYPE(result), (PyTypeObject *)torch.UserDict)) return 1;
+    if (is_object(result)) return 1;
     if (!list && !PyTuple_CheckExact(result)) return -1;
     count = !depth ? 0 : list ? PyList_Size(result) : PyTuple_Size(result);
     for (index = 0; found == 1 && index < count; index++)

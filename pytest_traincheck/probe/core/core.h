@@ -164,7 +164,7 @@ typedef struct {
 } Question;
 
 typedef struct {
-    PyObject *Tensor, *Parameter, *Size, *Module, *UserDict, *no_kwargs, *compiling, *flag;
+    PyObject *Tensor, *Parameter, *Size, *Module, *no_kwargs, *compiling, *flag;
     PyObject *named[4];   /* torch.dtype, device, layout, memory_format */
     PyObject *callables[3], *partial;
     Question any_autocast, grad_enabled, inference, graph_task, function_modes, profiling, transforming;
@@ -193,8 +193,8 @@ int write_call(Rows *rows, PyObject *clock, long long thread, long long flags, c
                uint64_t digest, double value);
 
 /* keys.c */
-PyObject *key_of(PyObject *value, int depth);
-int is_object(PyObject *value);           /* a new reference; NULL: Python has to make it */
+PyObject *key_of(PyObject *value, int depth);           /* a new reference; NULL: Python has to make it */
+int is_object(PyObject *value);
 PyObject *key_of_arguments(PyObject *const *given, Py_ssize_t count, PyObject *const *named, PyObject *names);
 PyObject *call_key(PyObject *module, PyObject *const *given, Py_ssize_t count);
 int is_single(PyObject *key);                           /* whether a tensor with this key has one element */

@@ -157,13 +157,12 @@ static int values_settled(Core *core)
     return 1;
 }
 
-/* Tells of the line that a model is called from, where no gradients are recorded there for the first time. No, with an
+/* Tells of the line that a model is called from, where that is the first call from there without gradients. No, with an
  * exception of the user's. */
 static int place_told(Hook *self, ThreadState *state, Call *call)
 {
     PyObject *places, *src, *told = NULL;
     int known;
-    if (asked(&torch.grad_enabled) == 1) return 1;
     places = attribute(self->asked, name__places);
     src = PyLong_FromLongLong(call->src);
     known = places != NULL && PySet_Check(places) && src != NULL ? PySet_Contains(places, src) : -1;
@@ -260,14 +259,13 @@ static int inputs_told(Core *core, ThreadState *state, Call *call, PyObject *mod
     PyObject *inputs;
     Py_ssize_t index;
     int told;
-    if (!core->following->wanted || call->flags != (TRAINING | ENTRY) || !is_model(core, module)) return 1;
+    if (!core->following->wanted || !(call->flags & TRAINING) || !is_model(core, module)) return 1;
     inputs = PyTuple_New(count);
     for (index = 0; inputs != NULL && index < count; index++) {
         Py_INCREF(given[index]);
         PyTuple_SetItem(inputs, index, given[index]);
     }
     told = inputs != NULL && follow(core, name_called, state, call, inputs);
-    if (!told) state->modules -= call->opens;
     Py_XDECREF(inputs);
     return told;
 }
@@ -289,10 +287,12 @@ static PyObject *module_enter(Hook *self, PyObject *const *given, Py_ssize_t cou
             PyTuple_SetItem(token, 0, given[0]);
             Py_INCREF(call);
             PyTuple_SetItem(token, 1, (PyObject *)call);
-            if (call->flags & ENTRY && !place_told(self, state, call)) {
+            int told = !(call->flags & ENTRY) ? 1
+                       : asked(&torch.grad_enabled) == 1
+                           ? inputs_told(core, state, call, given[0], given + 1, count - 1 + others)
+                           : place_told(self, state, call);
+            if (!told) {
                 state->modules -= call->opens;
-                Py_CLEAR(token);
-            } else if (!inputs_told(core, state, call, given[0], given + 1, count - 1 + others)) {
                 Py_CLEAR(token);
             }
             Py_DECREF(core);

@@ -102,7 +102,8 @@ static PyObject *key_of_named(PyObject *value, int depth)
     return tuple_of(made, parts);
 }
 
-/* Whether something is an object of a class of somebody's that is none of the kinds that are looked into otherwise. */
+/* Whether something is an object of a class of somebody's that is none of the kinds that are looked into otherwise; what
+ * has a metaclass, as a `UserDict`, is left to Python. */
 int is_object(PyObject *value)
 {
     PyTypeObject *kind = Py_TYPE(value), *tensor = (PyTypeObject *)torch.Tensor, *module = (PyTypeObject *)torch.Module;

@@ -33,7 +33,6 @@ static int ask_torch(void)
     FIND(Parameter, "torch", "nn.Parameter");
     FIND(Size, "torch", "Size");
     FIND(Module, "torch", "nn.Module");
-    FIND(UserDict, "collections", "UserDict");
     FIND(named[0], "torch", "dtype");
     FIND(named[1], "torch", "device");
     FIND(named[2], "torch", "layout");
