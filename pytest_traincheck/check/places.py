@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_traincheck.check.reached import out_of_reach
+from pytest_traincheck.check.later_evaluation import out_of_reach
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.relations import Examples, Relation, meaning_of
 from pytest_traincheck.relations.base import in_set_up, variable_names
