@@ -1,0 +1,385 @@
+"""Trainings that both recorders tell of, for what their steps do."""
+
+STEPS = {
+    "long": """
+        for _ in range(14):
+            step()
+        model.eval()
+        with torch.no_grad():
+            for _ in range(3):
+                model(torch.ones(4, 5, 8))
+    """,
+    "two players": """
+        maker = nn.Sequential(nn.Embedding(30, 16), nn.Linear(16, 8), nn.BatchNorm1d(8))
+        judge = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.1), nn.Linear(16, 1))
+        criterion = nn.BCEWithLogitsLoss()
+        first = torch.optim.Adam(maker.parameters(), lr=0.01)
+        second = torch.optim.SGD(judge.parameters(), lr=0.01, momentum=0.9)
+        halved = torch.optim.lr_scheduler.StepLR(second, step_size=5)
+        for number in range(20):
+            words = torch.randint(1 if number % 2 else 0, 20, (6,))
+            judge.zero_grad()
+            criterion(judge(maker(words).detach()), torch.ones(6, 1)).backward()
+            torch.nn.utils.clip_grad_norm_(judge.parameters(), 0.1)
+            second.step()
+            halved.step()
+            first.zero_grad(set_to_none=number % 3 > 0)
+            for _ in range(2):
+                (criterion(judge(maker(words)), torch.zeros(6, 1)) / 2).backward()
+            if number % 4 == 0:
+                maker[1].weight.grad.mul_(0.5)
+            first.step()
+            if number == 12:
+                second = torch.optim.SGD(judge.parameters(), lr=0.01)
+    """,
+    "closures and transforms": """
+        from torch.func import functional_call, grad, vmap
+        small = nn.Linear(4, 2)
+        unused = nn.Linear(2, 2)
+        optimizer = torch.optim.LBFGS([*small.parameters(), *unused.parameters()], lr=0.1, max_iter=2)
+        others = torch.optim.AdamW(small.parameters(), lr=0.01)
+        averaged = {name: value.detach().clone() for name, value in small.named_parameters()}
+        data = torch.randn(5, 4)
+        def closure():
+            optimizer.zero_grad()
+            loss = F.mse_loss(small(data), torch.ones(5, 2))
+            loss.backward()
+            return loss
+        def loss_of(values, row):
+            return functional_call(small, values, row).sum()
+        for number in range(16):
+            optimizer.step(closure)
+            others.zero_grad()
+            out = small(data)
+            slope = torch.autograd.grad(out.sum(), small.weight, create_graph=True)[0]
+            (F.smooth_l1_loss(out, torch.ones(5, 2)) + slope.pow(2).sum()).backward()
+            vmap(grad(loss_of), (None, 0))(dict(small.named_parameters()), data)
+            others.step()
+            with torch.no_grad():
+                for name, value in small.named_parameters():
+                    averaged[name].lerp_(value, 0.1)
+            if number == 11:
+                try:
+                    others.step(lambda: 1 / 0)
+                except ZeroDivisionError:
+                    pass
+    """,
+    "rollouts": """
+        actor = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
+        optimizer = torch.optim.SGD(actor.parameters(), lr=0.01)
+        def play(x):
+            with torch.no_grad():
+                return actor(x)
+        def look(x):
+            with torch.no_grad():
+                return play(x) + actor(x)
+        def both(x, rounds):
+            return [actor(x) for _ in range(rounds)]
+        kept = {name: value.clone() for name, value in actor.state_dict().items()}
+        for number in range(44):
+            for _ in range(9):  # behind some hundred results nothing is looked at any more
+                play(torch.randn(4, 8))
+            # A line that is known with gradients is one to look around when it comes without.
+            with torch.set_grad_enabled(number < 35):
+                both(torch.randn(4, 8), 2)
+            if number == 36:
+                actor[0].weight.data.fill_(0.5)
+                play(torch.randn(4, 8))
+            if number > 36:
+                with torch.inference_mode():
+                    actor(torch.randn(4, 8))
+            if number == 38:
+                look(torch.randn(4, 8))
+                actor.load_state_dict(kept)
+                look(torch.randn(4, 8))
+            if number == 40:
+                actor.eval()
+                play(torch.full((4, 8), math.inf))
+                actor.train()
+            if number == 41:
+                try:
+                    play(torch.randn(4, 7))
+                except RuntimeError:
+                    pass
+            if number == 42:
+                actor[2] = nn.Linear(6, 3)
+                play(torch.randn(4, 8))
+            optimizer.zero_grad()
+            F.cross_entropy(actor(play(torch.randn(4, 8))[:, :1].expand(4, 8)), torch.tensor([0, 1, 2, 0])).backward()
+            optimizer.step()
+    """,
+    "two that train": """
+        kept = []  # no other tensor gets the address of one of theirs
+        def train(rate):
+            mine = nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 2))
+            kept.append(mine)
+            optimizer = torch.optim.SGD(mine.parameters(), lr=rate)
+            for _ in range(6):
+                optimizer.zero_grad()
+                F.l1_loss(mine(torch.ones(3, 8)), torch.ones(3, 2)).backward()
+                optimizer.step()
+        for number in range(12):
+            step()
+            if number % 4 == 3:
+                thread = threading.Thread(target=train, args=(0.1,))
+                thread.start()
+                thread.join()
+    """,
+    "one step in four": """
+        small = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
+        frozen = nn.Linear(3, 3).requires_grad_(False)
+        optimizer = torch.optim.SGD([*small.parameters(), *frozen.parameters()], lr=0.01, momentum=0.9)
+        for number in range(60):
+            optimizer.zero_grad()
+            F.cross_entropy(frozen(small(torch.randn(4, 8))), torch.tensor([0, 1, 2, 0])).backward()
+            optimizer.step()
+            if number == 30:
+                small.eval()
+                with torch.no_grad():
+                    small(torch.randn(4, 8))
+                small.train()
+            if number == 40:
+                small[0].weight.data.fill_(0.0)
+            if number > 48:
+                small.train()
+            if number == 53:
+                small[1].training = False  # which `train` of the whole will change, and of no other
+    """,
+    "modes": """
+        class Frozen(nn.Sequential):
+            def train(self, mode=True):
+                super().train(mode)
+                self[1].eval()
+                return self
+        class Refusing(nn.Module):
+            refuses = False
+            def train(self, mode=True):
+                if self.refuses:
+                    raise ValueError("not now")
+                F.relu(torch.ones(2))
+                return super().train(mode)
+        class Waiting(nn.Module):
+            def train(self, mode=True):
+                thread = threading.Thread(target=model.train, args=(not mode,))
+                thread.start()
+                thread.join()
+                return super().train(mode)
+        class Switching(nn.Module):
+            def forward(self, x):
+                self.train(not self.training)
+                return x
+        frozen = Frozen(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Sequential(nn.Dropout(0.1), nn.Linear(6, 3)))
+        refusing, waiting = Refusing(), nn.Sequential(nn.Linear(2, 2), Waiting(), nn.Linear(2, 2))
+        switching = nn.Sequential(Switching(), nn.Linear(3, 3))
+        whole = nn.ModuleList([nn.ModuleList([nn.ReLU(), refusing]), frozen, model])
+        for number in range(14):
+            whole.train()
+            frozen.train()
+            step()
+            F.cross_entropy(switching(frozen(torch.randn(4, 8))), torch.tensor([0, 1, 2, 0])).backward()
+            refusing.refuses = number % 3 == 2
+            try:
+                whole.train(False)
+            except ValueError:
+                pass
+            refusing.refuses = False
+            frozen.train(False).train(mode=True)
+            whole[0].eval()
+            try:
+                model.train("no mode")
+            except ValueError:
+                pass
+            waiting.train(number % 2 == 0)
+    """,
+    "mixed precision": """
+        for _ in range(11):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = model(torch.ones(4, 5, 8))[0].sum()
+            loss.backward()
+            optimizer.step()
+        with torch.device("cpu"), torch.inference_mode():
+            model(torch.ones(4, 5, 8))
+    """,
+    "two precisions": """
+        for number in range(16):
+            with torch.autocast("cpu", torch.float16 if number % 3 == 2 else torch.bfloat16, enabled=number % 5 > 0):
+                F.linear(torch.ones(2, 3), torch.ones(4, 3))
+            step()
+    """,
+    "a rate that moves in every step": """
+        class Told(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner, self.shape = nn.Linear(8, 3), (4, 8)
+            def forward(self, ids, *, mask=None, labels=None, sizes=()):
+                found = self.inner(ids * mask).sum() * 0.5
+                return found if labels is None else found - self.inner(labels["more"][0]).sum()
+        told, guide = Told(), nn.Linear(8, 8)
+        optimizer = torch.optim.SGD([{"params": told.parameters()}, {"params": guide.parameters(), "lr": 0.5}], lr=0.01)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, [lambda done: 1 / (1 + done), lambda done: 1.0])
+        for number in range(135):
+            given = {"mask": torch.rand(4, 8), "sizes": (number, "few")}
+            if number % 4 == 1:
+                given["labels"] = {"more": [torch.rand(4, 8)]}
+            optimizer.zero_grad()
+            with torch.no_grad():
+                guided = guide(torch.randn(4, 8))
+            told(guided, **given).backward()
+            if number % 5 == 0:
+                nn.utils.clip_grad_norm_(told.parameters(), 0.1)
+            if number % 4 == 2:
+                optimizer.param_groups[1]["lr"] = 1 / (2 + number)
+            optimizer.step(None) if number % 3 else optimizer.step()
+            schedule.step()
+        tensor_rate = torch.optim.Adam(guide.parameters(), lr=torch.tensor(0.1))
+        for number in range(3):
+            guide(torch.ones(2, 8)).sum().backward()
+            tensor_rate.param_groups[0]["lr"].mul_(0.5)
+            tensor_rate.step()
+    """,
+    "a closure that does everything": """
+        from functools import partial
+        class Output(dict):
+            def items(self):
+                raise RuntimeError("nobody asks")
+        class Meta(type):
+            def __hash__(cls):
+                return 1
+        class Odd(dict, metaclass=Meta):
+            pass
+        class Telling(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner, self.acts = nn.Linear(8, 3), nn.ReLU()
+            def forward(self, batch, act, *, then=None, deep=None):
+                found = act(self.inner(batch["x"]))
+                return Output(found=found, loss=found.sum(), more={"x" * 90: [found], 3: 1} if then else None)
+        class Strategy(nn.Module):
+            def forward(self, *given, **named):
+                return told(*given, **named)
+        told, strategy = Telling(), Strategy()
+        optimizer = torch.optim.SGD(told.parameters(), lr=0.01)
+        class Bare:
+            def __call__(self):
+                return everything(1)
+        def everything(number, scale=1.0):
+            nested = {"x": torch.randn(4, 8), "meta": {"a": {"b": Odd(c=1)}}}
+            nested["many"] = dict.fromkeys(map(str, range(20)))
+            if number % 5 == 4:
+                nested["x"][0, 0] = float("inf")
+            kinds = [told.acts, F.relu, torch.sigmoid, torch.Tensor.tanh, lambda x: x]
+            then = [partial(F.relu), len, [].append][number % 3]
+            loss = strategy(nested, kinds[number % 5], then=then, deep=Odd())["loss"]
+            optimizer.zero_grad()
+            F.softmax(torch.ones(3), 0)
+            if number in (20, 29):
+                raise ValueError
+            (loss * scale).backward()
+            return loss
+        noted = partial(everything, 3, scale=0.5)
+        noted.by = torch.ones(2)
+        for number in range(40):
+            for size in range(4):
+                told(dict(x=torch.full((2, 8), math.inf if number % 6 == size else 1.0)), torch.relu)
+            try:
+                if number % 4 == 0:
+                    optimizer.step(partial(everything, number))
+                elif number % 4 == 1:
+                    optimizer.step(closure=partial(everything, number, scale=0.1))
+                elif number % 4 == 2:
+                    optimizer.step(closure=lambda: everything(number))
+                else:
+                    optimizer.step(Bare() if number % 8 == 3 else noted)
+            except ValueError:
+                pass
+    """,
+    "interruptions while training is followed": """
+        following = next(module for name, module in sys.modules.items() if name.endswith("probe.following")).Following
+        class Interrupted(BaseException):
+            pass
+        def interrupted(name, method):
+            def instead(*args):
+                if armed == name:
+                    raise Interrupted
+                return method(*args)
+            setattr(following, name, instead)
+        armed = ""
+        for name in ("given", "loss", "look"):
+            interrupted(name, getattr(following, name))
+        for number in range(40):
+            armed = ("", "given", "", "loss", "look")[number % 5] if number > 12 else ""
+            optimizer.zero_grad()
+            try:
+                loss = model(torch.ones(4, 5, 8))[0].sum()
+                loss.backward()
+                optimizer.step()
+            except Interrupted:
+                assert armed
+                continue
+            assert not armed or os.environ["TRAINCHECK_NOT_NEEDED"]  # in check mode nothing is followed
+    """,
+    "what changes late": """
+        class Empty(nn.Module):
+            def forward(self, x):
+                return x
+        small = nn.Sequential(nn.Linear(8, 6), nn.Linear(6, 3))
+        empty = Empty()
+        optimizer = torch.optim.SGD(small.parameters(), lr=0.01, momentum=0.9)
+        def changed(number):
+            if number == 11:
+                optimizer.param_groups[0]["params"].reverse()
+            elif number == 12:
+                optimizer.param_groups[0]["momentum"] = 0.5
+            elif number == 13:
+                optimizer.param_groups[0]["betas"] = [0.9, 0.99]
+            elif number == 14:
+                optimizer.param_groups[0]["betas"][0] = 0.8
+            elif number == 15:
+                optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3))], "lr": 0.1})
+            elif number == 16:
+                small.append(nn.Linear(3, 3))
+                optimizer.add_param_group({"params": small[2].parameters()})
+            elif number == 17:
+                small[0].weight = nn.Parameter(torch.ones(6, 8))
+            elif number == 18:
+                del optimizer.param_groups[1], small[2]
+            elif number == 19:
+                empty.weight = nn.Parameter(torch.ones(2))
+            elif number == 20:
+                small[0].weight.grad = torch.ones(6, 8)
+            elif number == 21:
+                small[1].bias.data.add_(1)
+            elif number == 22:
+                small[0].requires_grad_(False)
+            elif number == 24:
+                small[0].register_buffer("mask", torch.ones(2))
+        for number in range(28):
+            optimizer.zero_grad(set_to_none=number % 2 == 0)
+            changed(number)
+            F.mse_loss(empty(small(torch.randn(4, 8))), torch.ones(4, 3)).backward()
+            optimizer.step()
+    """,
+    "what changes right before a step": """
+        small = nn.Sequential(nn.Linear(8, 6), nn.Linear(6, 3))
+        optimizer = torch.optim.SGD(small.parameters(), lr=0.01, momentum=0.9)
+        def changed(number):
+            if number == 11:
+                optimizer.param_groups[0]["lr"] = 0.02
+            elif number == 14:
+                small[1].weight.grad.mul_(2)
+            elif number == 17:
+                small[0].bias.data.add_(1)
+            elif number == 20:
+                small[1].register_buffer("mask", torch.ones(2))
+            elif number == 23:
+                small[0].weight.requires_grad_(False)
+            elif number == 26:
+                optimizer.param_groups[0]["momentum"] = 0.5
+        for number in range(29):
+            optimizer.zero_grad()
+            F.mse_loss(small(torch.randn(4, 8)), torch.ones(4, 3)).backward()
+            changed(number)
+            optimizer.step()
+    """,
+}
