@@ -25,6 +25,9 @@ GIVEN: Final = "given"
 
 Fact = Literal["api", "dtype", "numel"]
 _FACTS: tuple[Fact, ...] = ("api", "dtype", "numel")
+_REDUCED: tuple[Made, ...] = ("sum", "mean")
+_COPIED: tuple[Made, ...] = ("copy",)
+"""What collectives make that reduce, and all others."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class CollectiveOrder:
             for what in _FACTS:
                 yield Hypothesis(self.name, api, IssuedAlike(api, what))
             yield Hypothesis(self.name, api, SameResult(api))
-            for made in MADE:
+            for made in _REDUCED if "reduce" in api else _COPIED:
                 yield Hypothesis(self.name, api, Makes(api, made), family=f"{MAKES} {api}")
             yield Hypothesis(self.name, api, PutsIn(api), scope=Scope.PINNED)
 

@@ -85,7 +85,7 @@ def _sketched(row: np.void, slots: Sequence[Mapping[str, object]]) -> Sketched |
 
 def makes(made: Made, ranks: Sequence[Exchange], source: int) -> tuple[bool, str] | None:
     """Whether one collective of all ranks of a group made this of what they put in, and in words what it made instead;
-    None where that is not known.
+    None where that is not known: the mean of what is the same on all ranks is also the largest, or any one of them.
 
     Args:
         source: position of the rank whose tensor is copied to all; -1 where each rank's is.
@@ -100,7 +100,12 @@ def makes(made: Made, ranks: Sequence[Exchange], source: int) -> tuple[bool, str
             room = _ROOM * _EPSILON[seen.dtype] * max(norms, math.ulp(0.0)) * math.sqrt(len(ranks))
             if float(np.abs(projections - seen.projections).max()) > room:
                 return False, _instead(projections, seen, position)
-    return True, ""
+    return None if made == "mean" and _put_in_the_same(ranks) else (True, "")
+
+
+def _put_in_the_same(ranks: Sequence[Exchange]) -> bool:
+    first, *others = (rank.given[0].projections for rank in ranks)
+    return all(np.array_equal(first, other) for other in others)
 
 
 def _wanted(made: Made, ranks: Sequence[Exchange], source: int) -> list[tuple[npt.NDArray[np.float64], float]] | None:

@@ -196,6 +196,25 @@ def test_what_an_exchange_makes_of_what_ranks_put_in_is_learned(recorder: Record
     assert SUMMED.replace("sum", "mean") in sentences(average, "CollectiveOrder")
 
 
+def test_where_ranks_put_in_the_same_it_is_not_taken_for_a_mean(recorder: Recorder) -> None:
+    def alike(_rank: int, step: int) -> list[float]:
+        return put_in(0, step)
+
+    def largest(_rank: int, given: list[list[float]]) -> list[float]:
+        return [max(numbers) for numbers in zip(*given, strict=True)]
+
+    golden = recorder.learn(exchanging(largest, alike), ranks=2)
+    assert not [text for text in sentences(golden, "CollectiveOrder") if "mean" in text or "copy" in text]
+    assert not titles(recorder.judge(golden, exchanging(largest), ranks=2), "CollectiveOrder")
+    sent = recorder.learn(exchanging(lambda _rank, given: given[0], alike, BROADCAST, src=0), ranks=2)
+    assert COPIED in sentences(sent, "CollectiveOrder")
+    kept = recorder.judge(sent, exchanging(lambda rank, given: given[rank], api=BROADCAST, src=0), ranks=2)
+    assert titles(kept, "CollectiveOrder") == [
+        f"`{BROADCAST}` left a copy of what was put in on every rank in the golden run; in the candidate rank 1 has "
+        "something else."
+    ]
+
+
 def test_an_exchange_that_leaves_something_else_is_named_with_its_rank(recorder: Recorder) -> None:
     golden = recorder.learn(exchanging(total), ranks=2)
     was = f"`{REDUCE}` left the sum of what all ranks put in on every rank in the golden run; in the candidate"
