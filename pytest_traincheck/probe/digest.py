@@ -79,6 +79,11 @@ def local(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor if tensor.layout in _SPARSE else None
 
 
+def is_sharded(tensor: torch.Tensor) -> bool:
+    """Whether it is a `DTensor`, of which every rank holds its own part."""
+    return type(tensor) not in PLAIN and isinstance(getattr(tensor, "_local_tensor", None), torch.Tensor)
+
+
 def has_address(readable: torch.Tensor) -> bool:
     """Whether the address of a tensor, as `local` returns it, is one that no other tensor has at the same time."""
     return readable.is_cpu or readable.is_cuda

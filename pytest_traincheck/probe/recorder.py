@@ -44,6 +44,7 @@ from .optimizers import Optimizers
 from .sampling import Sampling
 from .sketches import Sketches
 from .source import SourceLines
+from .storages import Counts
 from .switches import Switches
 from .symbols import Api, Bind, Symbols
 from .theirs import is_of_an_object, is_theirs
@@ -76,6 +77,8 @@ class Recorder(Switches):
         self.sketches = Sketches(self, wanted=SKETCHES not in not_needed)
         self.evaluations = Evaluations(self)
         self.by_hand = ByHand(self)
+        self.filled = Counts()
+        """The version, plus one, that each tensor had when a function read a file into it."""
         self.native = short_ways(self)
         """Records what is like something that has been before, see `core`."""
         self.sources.native = self.native

@@ -33,6 +33,8 @@ class Tracked(Switches):
         self._orphan_names: dict[tuple[int, str], tuple[Var, Var, Var]] = {}
         self._copies: dict[tuple[int, str], Slot] = {}
         self._loose: list[Root] = []
+        self._shards: set[Var] = set()
+        """Parameters that were one rank's shard when their names were given."""
         self._every: list[Slot] | None = None
         self.unseen = False
         """Whether there may be places that have not been looked at."""
@@ -78,6 +80,10 @@ class Tracked(Switches):
         of_first = (first.var, first.grad, first.flag) if first is not None else (None, None, None)
         var, *others = (self._var(root, kind, name, tied) for kind, tied in zip(kinds, of_first, strict=False))
         slot = Slot(ref, key, var, *(others or (None, None)))
+        if kind == "parameter" and content.is_sharded(tensor):
+            self._shards.add(var)
+        if var in self._shards:
+            slot.is_of_shards()
         if first is None:
             self._by_tensor[id(tensor)] = slot
         return slot

@@ -23,7 +23,7 @@ class Fields:
 class Place:
     """What a place consists of."""
 
-    __slots__ = ("_key", "_owner", "_parameter", "flag", "grad", "var")
+    __slots__ = ("_key", "_owner", "_parameter", "_sharded", "flag", "grad", "var")
 
 
 if native is not None:
@@ -127,6 +127,7 @@ class Slot(Place):
         self._owner = owner
         self._key = key
         self._parameter = grad is not None
+        self._sharded = False
         self.var = var
         self.grad = grad
         self.flag = flag
@@ -142,6 +143,12 @@ class Slot(Place):
         owner = self._owner()
         return self._key is not None and owner is not None and self._key not in owner._non_persistent_buffers_set
 
+    def is_of_shards(self) -> None:
+        """The parameter is one rank's shard: another one here is the whole, put together for a pass. It is no change,
+        and has no gradient for the optimizer.
+        """
+        self._sharded = True
+
     def tensor(self) -> torch.Tensor | None:
         """What the place holds now."""
         owner = self._owner()
@@ -150,7 +157,7 @@ class Slot(Place):
         found: Any = (owner._parameters if self._parameter else owner._buffers).get(self._key)
         # A lazy parameter has neither shape nor content before its module's first call.
         if type(found) is torch.nn.Parameter:
-            return found  # nearly always, and its metaclass makes `isinstance` slow
+            return None if self._sharded else found  # nearly always, and its metaclass makes `isinstance` slow
         if self._parameter and not isinstance(found, torch.nn.Parameter):
             return None  # `torch.func.functional_call` has put something else in its place for a while
         return found if isinstance(found, torch.Tensor) and not isinstance(found, content.Lazy) else None

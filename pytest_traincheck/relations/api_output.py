@@ -34,6 +34,15 @@ class Returns(Claim):
 
 
 @dataclass(frozen=True)
+class Reduces(Claim):
+    """In the backward pass a collective reduces floating-point numbers of one dtype."""
+
+    reduced: Literal[True] = field(default=True, init=False)
+    api: str
+    dtype: str
+
+
+@dataclass(frozen=True)
 class PositiveNorm(Claim):
     """What clipping returns is not zero."""
 
@@ -48,17 +57,22 @@ class FiniteLoss(Claim):
     finite: Literal[True] = field(default=True, init=False)
 
 
+_Claim = Returns | Reduces | PositiveNorm | FiniteLoss
+
+
 class APIOutput:
-    """A function returns tensors of one dtype in a context (under autocast, in training); a loss is finite."""
+    """A function returns tensors of one dtype in a context (under autocast, in training), and ranks reduce gradients in
+    one; a loss is finite.
+    """
 
     name = "APIOutput"
     looks: ClassVar[Looks] = NOTHING
-    claims: ClassVar[tuple[type[Claim], ...]] = (Returns, PositiveNorm, FiniteLoss)
+    claims: ClassVar[tuple[type[Claim], ...]] = (Returns, Reduces, PositiveNorm, FiniteLoss)
 
-    def layer(self, claim: Returns | PositiveNorm | FiniteLoss) -> int:
+    def layer(self, claim: _Claim) -> int:
         return 3
 
-    def meaning(self, rule: Invariant[Returns | PositiveNorm | FiniteLoss]) -> Meaning:
+    def meaning(self, rule: Invariant[_Claim]) -> Meaning:
         if isinstance(rule.claim, FiniteLoss):
             return Meaning(Place.DIVERGED, general=True)
         return Meaning(place_of_call(rule.subject))
@@ -72,6 +86,8 @@ class APIOutput:
                 pairs = {(process.api.values[api], _dtype(process)[result]) for api, result in numbers}
                 for api, dtype in sorted(pair for pair in pairs if pair[1]):
                     yield Hypothesis(self.name, api, Returns(api, dtype), Kind.BEHAVIOUR, Scope.TRANSFERABLE)
+            for api, dtype in sorted(_reduced(process)):
+                yield Hypothesis(self.name, api, Reduces(api, dtype), scope=Scope.PINNED)
             for api, dtype in sorted(_compiled(process)):
                 claim = Returns(api, dtype, compiled=True)
                 yield Hypothesis(self.name, api, claim, Kind.BEHAVIOUR, Scope.PINNED)
@@ -80,20 +96,20 @@ class APIOutput:
             if len(_loss_rows(process)):
                 yield Hypothesis(self.name, "torch.nn.functional", FiniteLoss())
 
-    def examples(self, claim: Returns | PositiveNorm | FiniteLoss, run: Run) -> Examples:
+    def examples(self, claim: _Claim, run: Run) -> Examples:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
 
-    def sentence(self, claim: Returns | PositiveNorm | FiniteLoss, subject: str, when: str) -> str:
+    def sentence(self, claim: _Claim, subject: str, when: str) -> str:
         if isinstance(claim, FiniteLoss):
             return f"The result of every loss function is finite{when}."
         if isinstance(claim, PositiveNorm):
             return f"The norm that `{subject}` returns is not zero{when}."
+        if isinstance(claim, Reduces):
+            return f"In the backward pass `{subject}` reduces {claim.dtype}{when}."
         where = " in compiled regions" if claim.compiled else ""
         return f"`{subject}` returns {claim.dtype}{where}{when}."
 
-    def finding(
-        self, invariant: Invariant[Returns | PositiveNorm | FiniteLoss], run: Run, examples: Examples, broken: Ints
-    ) -> Finding:
+    def finding(self, invariant: Invariant[_Claim], run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         first = int(broken[0])
         process = run.processes[int(examples.process[first])]
@@ -113,6 +129,15 @@ class APIOutput:
                 "0",
             )
         seen = examples.observed[first] if examples.observed is not None else "?"
+        if isinstance(claim, Reduces):
+            return Finding(
+                f"In the backward pass `{claim.api}` reduced {claim.dtype} in the golden run; in the candidate it "
+                f"reduces {seen}: gradients are added up in another precision (see `reduce_dtype` of a "
+                "`MixedPrecisionPolicy`, and communication hooks).",
+                claim.dtype,
+                seen,
+                value=seen,
+            )
         where = " in a compiled region (see `torch.autocast`)" if claim.compiled else ""
         return Finding(
             f"`{claim.api}` returned {claim.dtype} in the golden run; in the candidate it returns {seen}{where}.",
@@ -123,11 +148,13 @@ class APIOutput:
         )
 
 
-def _examples(process: Process, position: int, claim: Returns | PositiveNorm | FiniteLoss) -> Examples:
+def _examples(process: Process, position: int, claim: _Claim) -> Examples:
     if isinstance(claim, FiniteLoss):
         return _finite(process, position)
     if isinstance(claim, PositiveNorm):
         return _positive(process, position, claim)
+    if isinstance(claim, Reduces):
+        return _reductions(process, position, claim)
     return _in_graphs(process, position, claim) if claim.compiled else _typed(process, position, claim)
 
 
@@ -164,6 +191,39 @@ def _compiled(process: Process) -> Mapping[tuple[str, str], Ints]:
         return found
 
     return process.memo("compiled functions", compute)
+
+
+def _reduced(process: Process) -> Mapping[tuple[str, str], Ints]:
+    """Rows of the reductions in the backward pass by API and dtype: there it is gradients that ranks add up."""
+
+    def compute() -> Mapping[tuple[str, str], Ints]:
+        rows = process.rows_of_type("collective")
+        rows = rows[process.inside("autograd")[rows] & ~process.inside("collective")[rows]]
+        found: dict[tuple[str, str], list[int]] = {}
+        for row, args in zip(rows.tolist(), process.events["args"][rows].tolist(), strict=True):
+            dtype = _first_dtype({"list": [*(process.raw.symbols["args"][args].get("values") or {}).values()]})
+            if "reduce" in process.api[row] and "float" in dtype:
+                found.setdefault((process.api[row], dtype), []).append(row)
+        return {key: np.array(mine, dtype=np.int64) for key, mine in found.items()}
+
+    return process.memo("reductions in the backward pass", compute)
+
+
+def _reductions(process: Process, position: int, claim: Reduces) -> Examples:
+    mine = {dtype: rows for (api, dtype), rows in _reduced(process).items() if api == claim.api}
+    if not mine:
+        return EMPTY
+    rows = np.concatenate([*mine.values()])
+    observed = Labels.of(np.repeat(np.arange(len(mine)), [len(each) for each in mine.values()]), [*mine])
+    context = call_context(process, rows)
+    return Examples(
+        observed.isin([claim.dtype]),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {name: context[name] for name in ("rank", "root", "module")},
+        observed,
+    )
 
 
 def _in_graphs(process: Process, position: int, claim: Returns) -> Examples:

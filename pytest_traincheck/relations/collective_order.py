@@ -25,6 +25,8 @@ GIVEN: Final = "given"
 
 Fact = Literal["api", "dtype", "numel"]
 _FACTS: tuple[Fact, ...] = ("api", "dtype", "numel")
+_OF_ONE = ("group", "gather_list", "scatter_list")
+"""Arguments of which no other rank has the like: one rank has a list of tensors for all."""
 _REDUCED: tuple[Made, ...] = ("sum", "mean")
 _COPIED: tuple[Made, ...] = ("copy",)
 """What collectives make that reduce, and all others."""
@@ -175,9 +177,9 @@ def _calls(process: Process) -> Ints:
 
 
 def _facts(process: Process, number: int) -> tuple[str, str, str]:
-    """Group, dtype and number of elements of the tensors of one argument list."""
+    """Group, dtype and number of elements of the tensors of one argument list, but for what one rank alone gives."""
     values = process.raw.symbols["args"][number].get("values") or {}
-    tensors = [tensor for name, value in values.items() if name != "group" for tensor in _tensors(value)]
+    tensors = [tensor for name, value in values.items() if name not in _OF_ONE for tensor in _tensors(value)]
     dtypes = sorted({str(tensor.get("dtype")) for tensor in tensors})
     sizes = [int(np.prod([max(size, 0) for size in tensor.get("shape", ())] or [1])) for tensor in tensors]
     return str(values.get("group")), ", ".join(dtypes), " and ".join(map(str, sizes))

@@ -50,6 +50,8 @@ def stages(process: Process) -> Codes:
     elif any(process.optimizer_class[step.optimizer] == BY_HAND for step in process.steps):
         _of_functions(process, result)
     result[process.type_codes.isin(TRAINING_TYPES)] = TRAIN
+    # A hook that exchanges gradients records none itself.
+    result[process.is_call & process.inside("autograd", "clip")] = TRAIN
     return result
 
 

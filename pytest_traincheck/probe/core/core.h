@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 10
+#define INTERFACE 11
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -64,7 +64,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     PyObject *owner, *key, *var, *grad, *flag;
-    char parameter;
+    char parameter, sharded;
 } Slot;
 
 typedef struct {

@@ -123,7 +123,7 @@ static void slot_dealloc(Slot *self)
 
 static PyMemberDef slot_members[] = {
     {"_owner", T_OBJECT, offsetof(Slot, owner), 0, NULL}, {"_key", T_OBJECT, offsetof(Slot, key), 0, NULL},
-    {"_parameter", T_BOOL, offsetof(Slot, parameter), 0, NULL},
+    {"_parameter", T_BOOL, offsetof(Slot, parameter), 0, NULL}, {"_sharded", T_BOOL, offsetof(Slot, sharded), 0, NULL},
     OBJECT(Slot, var), OBJECT(Slot, grad), OBJECT(Slot, flag), {NULL, 0, 0, 0, NULL},
 };
 

@@ -43,6 +43,10 @@ int held(const Slot *slot, PyObject **tensor)
         return -1;
     }
     if (found != NULL && (PyObject *)Py_TYPE(found) == (parameter ? torch.Parameter : torch.Tensor)) {
+        if (parameter && slot->sharded) {
+            Py_DECREF(entries);
+            return 0;
+        }
         Py_INCREF(found);
         *tensor = found;
     }

@@ -30,6 +30,10 @@ _NAMES = (
     "barrier",
 )
 
+_CALLED_NOW = {"all_gather_into_tensor": "all_gather_single", "reduce_scatter_tensor": "reduce_scatter_single"}
+"""What torch calls two of them since 2.13, where the old ones call the new. They keep the name that all versions know,
+so that a golden of one version speaks of the calls of another.
+"""
 _SHARED = frozenset({"all_reduce", "all_gather", "all_gather_into_tensor", "broadcast"})
 """Collectives after which the first argument is the same on all ranks of the group."""
 
@@ -75,7 +79,7 @@ def install(probe: Probe) -> None:
     if not dist.is_available():
         return
     for name in _NAMES:
-        function = getattr(dist, name, None)
+        function = getattr(dist, _CALLED_NOW.get(name, name), None) or getattr(dist, name, None)
         observe(probe, function, Collective(name), CollectiveParameters(function))
     watch(probe, dist.init_process_group, _always, lambda _, __: probe.write_meta())
     mesh = sys.modules.get("torch.distributed.device_mesh")

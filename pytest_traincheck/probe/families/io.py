@@ -81,7 +81,11 @@ class LoadInto(_Stored):
         if not self.room(recorder) or unobservable():
             return
         roots = recorder.modules.roots
-        given = _found_at(roots, [tensor for _, tensor in self.tensors(args, call)])
+        read = [tensor for _, tensor in self.tensors(args, call)]
+        for tensor in read:
+            if not tensor.is_inference():
+                recorder.filled.add(tensor, tensor._version + 1 - recorder.filled.of(tensor))
+        given = _found_at(roots, read)
         missing = _left_out(roots, given)
         for what, slots in ((GIVEN, given), (MISSING, missing)):
             for slot in slots:

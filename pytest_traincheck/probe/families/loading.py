@@ -57,9 +57,11 @@ class Load(Mode):
                 version = tensor._version + 1 if times <= _TIMES else 0
                 self._returned.add(tensor, version - self._returned.of(tensor))
 
-    def _is_kept(self, given: Any, tensor: torch.Tensor) -> int:
+    def _is_kept(self, filled: Counts, given: Any, tensor: torch.Tensor) -> int:
         if not issubclass(type(given), torch.Tensor):
             return GIVEN
+        if not given.is_inference() and filled.of(given) == given._version + 1:
+            return GIVEN  # what `state_dict()` returned has been read into, as distributed checkpoints are
         if _is(given, tensor):
             return ITS_OWN
         version = 0 if given.is_inference() else self._returned.of(given)
@@ -68,7 +70,7 @@ class Load(Mode):
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
         if self._room(recorder) and not unobservable() and self._count("load", args[0]) <= _TIMES:
             given = dict(pairs(self.parameters.argument(args, call.kwargs, "state_dict")) or ())
-            found = {key: self._is_kept(given.get(key), tensor) for key, tensor in _tensors(args[0])}
+            found = {key: self._is_kept(recorder.filled, given.get(key), tensor) for key, tensor in _tensors(args[0])}
             self._found = {call.seq: found}
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
