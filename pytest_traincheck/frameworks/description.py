@@ -35,6 +35,8 @@ class CallType(str, Enum):
     """It writes into a file what models hold. Its first named argument is the state, a module, or a container."""
     LOAD = "load"
     """It writes into the tensors of its first named argument what it reads from a file."""
+    APART = "apart"
+    """What it does is no part of a training, whatever it calls: nothing within it is observed, and it is not either."""
 
 
 @dataclass(frozen=True)

@@ -18,5 +18,7 @@ FRAMEWORK = Framework(
         Observation(f"{_SAVING}:save", ("state_dict",), CallType.SAVE),
         Observation(f"{_SAVING}:async_save", ("state_dict",), CallType.SAVE),
         Observation(f"{_LOADING}:load", ("state_dict",), CallType.LOAD),
+        # It takes a step with a learning rate of 0, after which an optimizer has a state that can be asked for.
+        Observation("torch.distributed.checkpoint.state_dict:_init_optim_state", type=CallType.APART),
     ),
 )

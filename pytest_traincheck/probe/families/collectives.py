@@ -14,6 +14,7 @@ from .base import Named, Parameters, call_key, observe, watch
 if TYPE_CHECKING:
     from ..install import Probe
     from ..recorder import Recorder
+    from ..symbols import Api
 
 _NAMES = (
     "all_reduce",
@@ -44,6 +45,10 @@ class Collective(Named):
     def __init__(self, name: str) -> None:
         super().__init__(f"torch.distributed.{name}", "collective")
         self._shared = name in _SHARED
+
+    def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
+        """None for those with which a checkpoint is written or read: they are that function's own."""
+        return None if any(call.api.type == "io" for call in recorder.threads.stack) else super().api(recorder, args)
 
     def key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return (call_key(args, kwargs), _ranks(args, kwargs))

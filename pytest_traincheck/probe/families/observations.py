@@ -14,11 +14,12 @@ from ..in_place import NotObservable
 from ..summary import key_of
 from ..targets import find
 from .averaging import Update
-from .base import Named, Parameters, observe, unseen_by
+from .base import Named, Parameters, observe, unseen_by, watch
 from .clip import Clip
 from .io import LoadInto, Save
 
 if TYPE_CHECKING:
+    from ..context import ThreadState
     from ..install import Probe
 
 _ABSENT = object()
@@ -107,6 +108,9 @@ def _prepare(probe: Probe, observation: Observation, by_plug_in: bool) -> None:
         try:
             held, method = find(observation)
             function = getattr(held, "__func__", held)  # of a static or class method
+            if observation.type is CallType.APART:
+                _keep_apart(probe, function)
+                return
             family = _made(observation, method)
             parameters = None
             if observation.arguments:
@@ -119,6 +123,21 @@ def _prepare(probe: Probe, observation: Observation, by_plug_in: bool) -> None:
         except NotObservable as error:
             if by_plug_in:
                 probe.patches.left_out[api] = str(error)
+
+
+def _keep_apart(probe: Probe, function: Any) -> None:
+    """Observe nothing within a function, as nothing is observed within the probe's own work."""
+
+    def entered(*_: Any, **__: Any) -> ThreadState | None:
+        state = probe.recorder.threads if probe.recorder is not None else None
+        if state is not None:
+            state.busy = True
+        return state
+
+    def left(state: ThreadState, _result: object = None) -> None:
+        state.busy = False
+
+    watch(probe, function, entered, left, left)
 
 
 def _made(observation: Observation, method: bool) -> _OfPlugIn:
