@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from judgements import broken, describe, rule, sentences, violations
+from trace_builder import tensor
 from training_story import CLIP, F, Loop, Measured, Recorder, Training
 
 from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.infer import learn
 from pytest_traincheck.rules.model import Scope
+from pytest_traincheck.trace.stages import TRAIN
 
 FINITE = "The result of every loss function is finite, in training."
 
@@ -167,3 +169,49 @@ def test_a_candidate_that_compiles_nothing_or_other_things(recorder: Recorder) -
 def test_functions_of_two_dtypes_are_no_rule(recorder: Recorder) -> None:
     golden = recorder.learn(lambda t: compiled(t, F + "linear=bfloat16", F + "linear=float32"))
     assert not [line for line in sentences(golden, "APIOutput") if "compiled" in line]
+
+
+REDUCE = "torch.distributed.reduce_scatter_tensor"
+IN_FLOAT = f"In the backward pass `{REDUCE}` reduces float32."
+
+
+def reducing(dtype: str, *, logs: str = "") -> Callable[[Training], None]:
+    """Gradients are reduced in each backward pass, and what is logged behind it."""
+
+    def reduce(t: Training, dtype: str) -> None:
+        given = {"output": tensor(4, dtype=dtype), "input": tensor(8, dtype=dtype), "group": {"tuple": [0, 1]}}
+        with t.context(grad=False), t.call(REDUCE, type="collective", args=given):
+            pass
+
+    def story(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for _ in range(6):
+            t.zero_grad(optimizer)
+            t.forward(net)
+            t.loss()
+            t.backward(net, within=lambda: reduce(t, dtype))
+            if logs:
+                reduce(t, logs)
+            t.step(optimizer)
+
+    return story
+
+
+def test_the_dtype_in_which_gradients_are_reduced(recorder: Recorder) -> None:
+    golden = recorder.learn(reducing("float32"), ranks=2)
+    assert IN_FLOAT in sentences(golden, "APIOutput")
+    assert not violations(recorder.judge(golden, reducing("float32", logs="float64"), ranks=2), "APIOutput")
+    violation = broken(recorder.judge(golden, reducing("bfloat16"), ranks=2), IN_FLOAT)
+    assert violation.title.startswith(
+        f"In the backward pass `{REDUCE}` reduced float32 in the golden run; in the candidate it reduces bfloat16: "
+    )
+    assert violation.step == 0
+    assert IN_FLOAT.replace("float32", "int64") not in sentences(recorder.learn(reducing("int64"), ranks=2))
+
+
+def test_a_hook_of_the_backward_pass_belongs_to_training(recorder: Recorder) -> None:
+    run = recorder.tell(reducing("float32"), ranks=2)
+    process = run.processes[0]
+    rows = process.rows_of_type("collective")
+    assert set(process.stage[rows].tolist()) == {TRAIN}

@@ -105,6 +105,20 @@ def test_sizes_and_dtypes_that_are_the_ranks_own_in_golden(recorder: Recorder) -
     assert not {DTYPE, NUMBER} & known
 
 
+def test_a_list_that_only_one_rank_gives_is_no_other_size(recorder: Recorder) -> None:
+    """The rank that gathers has a list of tensors for what it is sent."""
+    gather = "torch.distributed.gather"
+
+    def gathering(t: Training, _step: int) -> None:
+        lists = {"gather_list": {"list": [tensor(12), tensor(12)]}} if t.rank == 0 else {}
+        given = {"tensor": tensor(12), "group": {"tuple": [0, 1]}, **lists}
+        with t.call(gather, type="collective", args=given, line=13):
+            pass
+
+    known = sentences(recorder.learn(told(gathering), ranks=2), "CollectiveOrder")
+    assert NUMBER.replace(REDUCE, gather) in known
+
+
 def test_a_result_that_is_not_the_same_everywhere(recorder: Recorder) -> None:
     outcome = recorder.judge(
         recorder.learn(GOOD, ranks=2), told(lambda t, step: collective(t, content=(t.rank, step))), ranks=2
