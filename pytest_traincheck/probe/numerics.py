@@ -39,18 +39,28 @@ _ENOUGH = 256
 _SQUARE = 512
 """Vectors that are compared with one another, each with each."""
 _ROUNDING = 1e-4
+_NEAR = 0.05
+"""Standard deviation, relative to the root mean square, up to which elements may be equal for all that sums tell."""
+_CHANCE = 1e-6
+"""How likely elements that are drawn may be equal by chance, at most, where their being equal is told."""
 
 
 def shape_of_values(tensor: torch.Tensor, rms: float, mean: float) -> dict[str, float]:
     """What drawn numbers are like beside their scale, by name, as far as it can be said: how far the farthest is from
     the mean, in standard deviations; which row alone is all zero, -1 for none or several; 1 where the rows of a matrix,
-    or its columns if there are fewer, are of one length and at right angles to each other, else 0.
+    or its columns if there are fewer, are of one length and at right angles to each other, else 0. Of those next to
+    equal: 1 where all are the same to the last bit, else 0, unless so few of their dtype are the same by chance.
     """
     readable = _numbers(tensor)
     deviation = max(rms * rms - mean * mean, 0.0) ** 0.5
-    if readable is None or deviation <= 1e-3 * rms:
+    if readable is None:
         return {}
     data, found = readable.detach(), {}
+    if deviation <= _NEAR * rms and torch.finfo(data.dtype).eps ** (data.numel() - 1) <= _CHANCE:
+        low, high = torch.aminmax(data)
+        found["equal"] = float(low == high)
+    if deviation <= 1e-3 * rms:
+        return found
     if data.numel() >= _ENOUGH:
         flat = data.reshape(-1)[:: -(-data.numel() // _MOST_ELEMENTS)] if data.is_contiguous() else data
         low, high = torch.aminmax(flat)

@@ -15,9 +15,9 @@ from pytest_traincheck.trace.labels import Bools, Ints, among
 from pytest_traincheck.trace.reader import read_sketches
 from pytest_traincheck.trace.variables import Variables
 
-VARIED, CONSTANT = 1e-3, 1e-6
-"""Share of the variance in the mean square from which on elements differ for sure, and up to which they are equal for
-all that a sum in single precision tells.
+VARIED = 1e-3
+"""Share of the variance in the mean square from which on elements differ for sure, for all that a sum in single
+precision tells.
 """
 ENOUGH = 16
 """Elements that must be equal before that is no chance: few numbers of few values are the same now and then."""
@@ -43,8 +43,10 @@ class First:
     digest: int
     elements: int
     spread: float
-    """Variance of the elements in their mean square: 0 where all are equal, or zero."""
+    """Variance of the elements in their mean square: about 0 where all are equal, or zero."""
     zero: bool
+    equal: bool = False
+    """Whether all elements are the same to the last bit, and that is no chance."""
     shape: frozenset[Shape] = frozenset()
     """How its numbers are distributed, as far as that is clear."""
     zero_row: int | None = None
@@ -67,7 +69,7 @@ class Beginnings:
         process = self.process
         events, variables = process.events, Variables.of(process)
         numbers = {}
-        shaped = ("parameter.farthest", "parameter.orthogonal", "parameter.zero row")
+        shaped = ("parameter.farthest", "parameter.orthogonal", "parameter.zero row", "parameter.equal")
         for name in ("parameter.rms", "parameter.mean", *shaped):
             rows = process.measures(name)
             numbers[name] = dict(zip(events["args"][rows].tolist(), events["value"][rows].tolist(), strict=True))
@@ -83,10 +85,11 @@ class Beginnings:
             state, digest = int(events["new"][row]), int(events["digest"][row])
             elements = int(np.prod(variables.symbols[variable].get("shape") or [1]))
             spread = max(0.0, 1 - (mean / rms) ** 2) if rms and state == fmt.NONZERO else 0.0
-            farthest, orthogonal, zero_row = (numbers[name].get(variable) for name in shaped)
+            farthest, orthogonal, zero_row, equal = (numbers[name].get(variable) for name in shaped)
             shape = _shape(farthest, orthogonal) if spread > VARIED else frozenset()
             empty = None if zero_row is None else int(zero_row)
-            found[variable] = First(variable, row, seq, digest, elements, spread, state == fmt.ZERO, shape, empty)
+            zero = state == fmt.ZERO
+            found[variable] = First(variable, row, seq, digest, elements, spread, zero, bool(equal), shape, empty)
         return found
 
     def _anew(self, ids: Ints, seen: Ints) -> Bools:

@@ -13,7 +13,7 @@ import numpy as np
 from pytest_traincheck.looks import SKETCHES, Looks
 from pytest_traincheck.relations import distribution
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
-from pytest_traincheck.relations.beginnings import CONSTANT, ENOUGH, VARIED, Beginnings, First, parameter_rows, prefixes
+from pytest_traincheck.relations.beginnings import ENOUGH, VARIED, Beginnings, First, parameter_rows, prefixes
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label, variable_context
 from pytest_traincheck.relations.distribution import BeginsDistributed, BeginsWithEmptyRow, distributions
@@ -307,7 +307,7 @@ def _examples(process: Process, position: int, claim: AnyClaim) -> Examples:
         return _table(process, position, found, [distribution.observed(claim, item) for item in found])
     wanted = [item for root, name, item in _within_roots(process) if root == claim.root and name in claim.names]
     texts = ["they are all zero" if item.zero else "they are all equal" for item in wanted]
-    return _table(process, position, {item: item.spread > CONSTANT for item in wanted}, texts)
+    return _table(process, position, {item: not (item.zero or item.equal) for item in wanted}, texts)
 
 
 def _as_shown(process: Process, claim: BeginsAsShown) -> Mapping[First, bool]:

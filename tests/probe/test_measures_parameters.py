@@ -308,3 +308,29 @@ def test_how_initial_values_are_distributed(watched: Watch) -> None:
     assert found("farthest") == {"even": pytest.approx(1.73, abs=0.01), "tails": pytest.approx(11.6, abs=0.5)}
     assert found("orthogonal") == {"turned": 1.0, "padded": 0.0}
     assert found("zero row") == {"turned": -1.0, "padded": 2.0}
+    assert found("equal") == {"constant": 1.0}
+
+
+def test_elements_are_equal_to_the_last_bit_or_not_at_all(watched: Watch) -> None:
+    """Two that were drawn are close to each other now and then, and in few bits the same."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.close = nn.Parameter(torch.tensor([-0.041464023, -0.041466221]))
+            self.same = nn.Parameter(torch.full((2,), 0.1))
+            self.coarse = nn.Parameter(torch.full((3,), 0.1, dtype=torch.bfloat16))
+            self.many = nn.Parameter(torch.full((4,), 0.1, dtype=torch.bfloat16))
+            self.single = nn.Parameter(torch.ones(1))
+
+        def forward(self, x: Any) -> Any:
+            return x * sum(parameter.float().sum() for parameter in self.parameters())
+
+    net = Net()
+    trace = watched(lambda: steps(net, lambda: net(torch.ones(2)).sum()))
+    measured = trace.measured("parameter.equal")
+    assert {item.name: item.value for item in measured if not item.name.startswith("group")} == {
+        "close": 0.0,
+        "same": 1.0,
+        "many": 1.0,
+    }

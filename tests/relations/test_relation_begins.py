@@ -163,6 +163,14 @@ def test_a_constant_in_the_place_of_what_is_drawn(value: float, words: str, tmp_
     ]
 
 
+def test_two_drawn_elements_that_happen_to_be_close_are_no_constant(tmp_path: Path) -> None:
+    def close(weight: Any) -> None:
+        weight.copy_(torch.tensor([-0.041464023, -0.041466221, -0.041466221]))
+
+    golden = learned(gated, tmp_path)
+    assert not titles(judged(golden, gated, tmp_path, seed=9, gates=close), "Begins")
+
+
 def test_a_constant_that_golden_has_is_no_rule(tmp_path: Path) -> None:
     golden = learned(lambda seed: gated(seed, gates=lambda weight: weight.fill_(0.5)), tmp_path)
     assert not any("1.weight" in text for text in sentences(golden, "Begins"))
