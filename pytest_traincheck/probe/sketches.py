@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import digest as content
-from . import numerics
+from . import hyperparameters, numerics
 from .advance import Advance
 from .context import ENTRY, Call, ThreadState, quiet, unobservable
 from .sketch import Sketch, faint, sketch
@@ -27,7 +27,7 @@ from .sketch_scores import CENTRED, scores
 from .storages import Remembered, remembered
 from .summary import dtype_name
 from .switches import Switches
-from .walk import ITEMS, tensors, text_of
+from .walk import ITEMS, tensors
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -329,11 +329,7 @@ class Sketches(Switches):
 
     def hyperparameters(self, call: Call, optimizer: Any) -> None:
         """A hash of the groups' numbers and flags, those left out that only choose an implementation."""
-        parts = [
-            sorted((name, text_of(_plain(value))) for name, value in group.items() if name not in _IMPLEMENTATION)
-            for group in optimizer.param_groups
-        ]
-        hashed = content.digest_nested(repr(parts))
+        hashed = hyperparameters.hashed(optimizer.param_groups)
         self._write(call, self._slot("hyper", None, ()), 0, (0, hashed, 0.0, 0.0, _NO_PROJECTIONS))
 
     def settings_of_hand(self, call: Call, clock: Iterator[int] | None = None) -> None:
@@ -413,13 +409,8 @@ _MOST = float(2**32 - 1)
 """More than a row can hold."""
 _NO_PROJECTIONS = (0.0, 0.0, 0.0, 0.0)
 _NO_NUMBERS = (0, 0, 0.0, 0.0, _NO_PROJECTIONS)
-_IMPLEMENTATION = frozenset({"params", "param_names", "foreach", "fused", "capturable", "differentiable"})
 
 
 def _steps_wanted() -> int:
     text = os.environ.get(VARIABLE, "")
     return int(text) if text.isdigit() else STEPS
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, torch.Tensor) else value

@@ -171,6 +171,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _is_setting(value: Any) -> bool:
+    """Whether something can be told apart from another value: objects and lists of them are no configuration."""
+    if isinstance(value, list):
+        given = [item for item in value if item is not None]
+        return bool(given) and all(isinstance(item, (bool, int, float, str)) for item in given)
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
 def _first_step(process: Process, optimizer: int) -> int:
     return next(number for number, step in enumerate(process.steps) if step.optimizer == optimizer)
 
@@ -188,7 +196,7 @@ def _table(process: Process, optimizer: int) -> Mapping[str, list[Any]]:
         names = {key for hyper in members.hyper.values() for key in hyper}
         for name in sorted(names - {"lr", "initial_lr"} - IMPLEMENTATION):
             values = [_plain(members.hyper[int(group)].get(name)) for group in members.groups]
-            if all(isinstance(value, (bool, int, float, str, type(None), list)) for value in values):
+            if all(map(_is_setting, values)):
                 table[name] = values
         made = variables.constructed(optimizer)
         rates = [made.get(int(group), {}).get("lr") for group in members.groups]

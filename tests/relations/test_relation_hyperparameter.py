@@ -49,6 +49,15 @@ def test_two_changes_are_two_incidents_or_one_subject(recorder: Recorder) -> Non
     assert sorted(incident.cause.invariant.relation for incident in outcome.incidents) == ["APIArg", "Hyperparameter"]
 
 
+@pytest.mark.parametrize(
+    "kept", [{"list": [{"type": "builtins.list"}] * 2}, {"list": [None, None]}, {"tuple": []}, {"type": "own.Cache"}]
+)
+def test_what_an_optimizer_keeps_in_its_groups_is_no_configuration(recorder: Recorder, kept: object) -> None:
+    golden = recorder.golden(Loop(hyper={"buffer": kept, "betas": {"tuple": [0.9, None]}}))
+    found = [line for line in sentences(golden, "Hyperparameter") if "(b" in line]
+    assert found == ["`torch.optim.AdamW(betas)` is [0.9, None] for `AdamW[Net]`."]
+
+
 def test_which_kernel_does_the_work_is_no_configuration(recorder: Recorder) -> None:
     outcome = recorder.check(recorder.golden(Loop()), Loop(hyper={"foreach": True, "fused": False}))
     assert not outcome.incidents, describe(outcome.incidents)

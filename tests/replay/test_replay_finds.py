@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -44,9 +46,11 @@ class Uncorrected(torch.optim.Optimizer):
     """Adam without the correction of its bias, under AdamW's name."""
 
     corrected = False
+    keeps: Callable[..., dict[str, Any]] = lambda _: {}
+    """What it keeps in its groups beside hyper-parameters."""
 
     def __init__(self, parameters: Any, lr: float = 1e-2) -> None:
-        super().__init__(parameters, {"lr": lr})
+        super().__init__(parameters, {"lr": lr, **self.keeps()})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # noqa: ARG002 - torch calls it so
@@ -127,6 +131,31 @@ def test_bias_correction_removed(record: Record, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Uncorrected, "corrected", False)
     (found,) = replayed(golden, record(train(optimizer=Uncorrected)))
     assert "Uncorrected.step` updates " in found.title
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_cache_in_the_groups_is_no_other_configuration(
+    record: Record, monkeypatch: pytest.MonkeyPatch, both: bool
+) -> None:
+    """Step sizes that are kept in each group, and then for all groups together: so what is computed changes."""
+    caches = {"buffer": [[None, None]] * 10, "seen": [], "function": print, "moments": torch.zeros(3)}
+    monkeypatch.setattr(Uncorrected, "corrected", True)
+    monkeypatch.setattr(Uncorrected, "keeps", lambda _: {name: copy.copy(kept) for name, kept in caches.items()})
+    golden = golden_of(record, optimizer=Uncorrected)
+    monkeypatch.setattr(Uncorrected, "corrected", False)
+    if not both:
+        monkeypatch.setattr(Uncorrected, "keeps", lambda _: {})
+    (found,) = replayed(golden, record(train(optimizer=Uncorrected)))
+    assert "Uncorrected.step` updates " in found.title
+
+
+def test_a_number_in_the_groups_is_another_configuration(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Uncorrected, "corrected", True)
+    golden = golden_of(record, optimizer=Uncorrected)
+    monkeypatch.setattr(Uncorrected, "corrected", False)
+    for setting in (0.5, True, "fast", (0.9, 0.99)):
+        monkeypatch.setattr(Uncorrected, "keeps", lambda _, setting=setting: {"setting": setting})
+        assert not replayed(golden, record(train(optimizer=Uncorrected)))
 
 
 def test_a_gradient_that_is_not_what_the_forward_pass_says(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
