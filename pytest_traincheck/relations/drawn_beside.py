@@ -16,8 +16,8 @@ from pytest_traincheck.relations.draws import Generator, by_step, places
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Labels
 
-LEAST, MOST = "least", "most"
-"""Names of the fewest and the most numbers that a step draws."""
+LEAST, MOST, MEAN = "least", "most", "mean"
+"""Names of the fewest and the most numbers that a step draws, and of their mean."""
 FACTOR = 2.0
 """How many times as many numbers one golden step may draw as another, and golden's as the candidate's."""
 MORE = 4.0
@@ -26,6 +26,10 @@ of uniform ones takes up to three times as many.
 """
 STEPS = 2
 """Steps after the first that are looked at at least: what one draws may be up to chance."""
+_ENOUGH_FOR_MEAN = 4
+"""Steps after the first from which on their mean says something: that all of as many draw less than the least of
+golden's steps, and half as much as these on average, is no chance.
+"""
 _FEW = 8
 BESIDE, WITH = "beside", "with "
 """Names of numbers: how many are alike in all steps, and which functions draw the others."""
@@ -55,13 +59,16 @@ def drawn_beside(runs: Sequence[Run]) -> dict[str, float] | None:
 
 
 def drawn_about(runs: Sequence[Run], generator: Generator) -> dict[str, float] | None:
-    """The fewest and the most numbers that any step after the first draws; None where they are few, or far apart."""
+    """The fewest and the most numbers that any step after the first draws, and their mean; None where they are few, or
+    far apart.
+    """
     found = [list(counts(process, generator).values()) for run in runs for process in run.processes if process.windows]
     counted = [count for each in found for count in each]
     if not all(len(each) >= STEPS for each in found) or not counted:
         return None
     least, most = min(counted), max(counted)
-    return {LEAST: least, MOST: most} if least >= _FEW and most <= FACTOR * least else None
+    numbers = {LEAST: least, MOST: most, MEAN: round(sum(counted) / len(counted))}
+    return numbers if least >= _FEW and most <= FACTOR * least else None
 
 
 def _groups(run: Run) -> Iterator[Mapping[tuple[str, str], int]]:
@@ -85,17 +92,31 @@ def examples_beside(process: Process, position: int, claim: DrawnBeside | DrawnA
     drawn, rows = counts(process, claim.generator), [step.row for step in process.lead_steps]
     if len(drawn) < STEPS or not rows:
         return EMPTY
-    low, position_of = claim.numbers.low, claim.numbers.position
-    least, most = min(drawn.values()), max(drawn.values())
+    counted = list(drawn.values())
     if isinstance(claim, DrawnBeside):
-        holds = most > low[position_of[BESIDE]]
+        holds = max(counted) > claim.numbers.low[claim.numbers.position[BESIDE]]
     else:
-        holds = bool(FACTOR * most >= low[position_of[LEAST]] and least <= MORE * low[position_of[MOST]])
+        holds = (
+            not _far_fewer(claim, counted) and min(counted) <= MORE * claim.numbers.low[claim.numbers.position[MOST]]
+        )
     return Examples(
-        np.array([holds]),
+        np.array([bool(holds)]),
         np.array([position]),
         np.array(rows[:1], dtype=np.int64),
         np.zeros(1, dtype=np.int64),
         {"rank": rank_label(process, 1)},
         Labels.of(np.zeros(1, dtype=np.int64), [" ".join(f"{count:.0f}" for count in drawn.values())]),
     )
+
+
+def _far_fewer(claim: DrawnAbout, counted: Sequence[float]) -> bool:
+    """Whether all steps draw less than half of what golden's steps do: of the least, or on average, where there are
+    enough steps and none draws as much as golden's least.
+    """
+    low, position_of = claim.numbers.low, claim.numbers.position
+    most, least = max(counted), low[position_of[LEAST]]
+    if FACTOR * most < least:
+        return True
+    if MEAN not in position_of or len(counted) < _ENOUGH_FOR_MEAN or most >= least:
+        return False
+    return bool(FACTOR * sum(counted) < low[position_of[MEAN]] * len(counted))

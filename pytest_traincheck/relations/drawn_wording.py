@@ -189,7 +189,7 @@ def of_about(claim: DrawnAbout, seen: Sequence[str]) -> Finding:
     fewer = found[-1] < least
     return Finding(
         f"In the golden run each training step drew {least} to {most} random numbers from {WORDS[claim.generator]}; in "
-        f"the candidate {now}{': they are drawn once, or for a whole batch' if fewer else ''}.",
+        f"the candidate {now}{': one is drawn for what had several, or for a whole batch' if fewer else ''}.",
         f"{least} to {most} drawn in each step",
         f"{now} drawn",
         value=now,
