@@ -139,7 +139,8 @@ def _random(calls: Calls, symptom: Compared) -> Iterator[_Cause]:
         golden = states[last + 1] if last + 1 < len(states) else None
         candidate = others[place + 1] if place + 1 < len(others) else None
         at = candidate.at if candidate is not None else others[place].at
-        seeded = last < 0 or not (_draw(calls.golden, golden) or _draw(calls.candidate, candidate))
+        drawn = {_draw(*left) for left in ((calls.golden, golden), (calls.candidate, candidate)) if left[1] is not None}
+        seeded = last < 0 or not drawn or None in drawn
         what = "the generator is seeded differently" if seeded else _draws(calls, golden, candidate)
         yield _Cause(at, _window(calls.candidate, at), f"random numbers of {_generator(name)}: {what}")
 
@@ -153,25 +154,50 @@ def _draws(calls: Calls, golden: State | None, candidate: State | None) -> str:
     ours, theirs = _draw(calls.golden, golden), _draw(calls.candidate, candidate)
     if theirs is None:
         assert ours is not None
-        return f"`{ours[0]}` does not draw, as it does in the golden run"
+        return f"{ours.who} does not draw, as it does in the golden run"
     if ours is None:
-        return f"`{theirs[0]}` draws where the golden run draws nothing more"
-    if ours[0] != theirs[0]:
-        return f"`{theirs[0]}` draws where `{ours[0]}` does in the golden run"
-    if ours[1] != theirs[1]:
-        return f"`{theirs[0]}` draws {theirs[1]} numbers, in the golden run {ours[1]}"
-    return f"`{theirs[0]}` draws different numbers"
+        return f"{theirs.who} draws where the golden run draws nothing more"
+    if ours.who != theirs.who:
+        return f"{theirs.who} draws where {ours.who} does in the golden run"
+    if ours.size != theirs.size and ours.size and theirs.size:
+        return f"{theirs.who} draws {theirs.size} numbers, in the golden run {ours.size}"
+    return f"{theirs.who} draws different numbers"
 
 
-def _draw(side: Computed, state: State | None) -> tuple[str, int] | None:
-    """Name and size of the draw that left a state, or the call in which it was drawn; None where it was set."""
+@dataclass(frozen=True)
+class _Draw:
+    """A function that drew, or the place where something did, in words; and how many numbers, 0 where nobody knows."""
+
+    who: str
+    size: int = 0
+
+
+def _draw(side: Computed, state: State | None) -> _Draw | None:
+    """The draw that left a state, or the place where it was drawn; None where it was set."""
     if state is None:
         return None
     for at, name, size in side.draws:
         if state.at < at <= state.at + _NEXT_TO:
-            return name, size
-    around = [call for call in side.calls.values() if call.begin < state.at <= call.end + _NEXT_TO]
-    return (around[-1].module or around[-1].name, 0) if around else None
+            return _Draw(f"`{name}`", size)
+    before = _found_by(side, state)
+    if before is not None and state.words:
+        return _Draw(f"the code before `{before.module or before.name}`", state.words)
+    calls = (call for call in side.calls.values() if call is not before)
+    around = [call for call in calls if call.begin < state.at <= call.end + _NEXT_TO]
+    return _Draw(f"`{around[-1].module or around[-1].name}`") if around else None
+
+
+def _found_by(side: Computed, state: State) -> Call | None:
+    """The call that found a state when it began: the one that says so, or a model before which parameters were looked
+    at, if nothing had happened in it.
+    """
+    for call in side.calls.values():
+        if state.at == call.begin - 0.5:
+            return call
+        begins = call.flags & ENTRY and side.children.get(call.index)
+        if begins and call.begin < state.at <= side.inside(call) - 1:
+            return call
+    return None
 
 
 def _generator(name: str) -> str:

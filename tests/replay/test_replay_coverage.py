@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -52,6 +53,8 @@ def small(
     loaded: bool = False,
     chance: bool = False,
     dropout: bool = True,
+    noise: int = 0,
+    reseeded: int = 0,
 ) -> Callable[[], None]:
     """Trains a classifier from a loader; each switch is a change that leaves every call where it is."""
 
@@ -78,7 +81,10 @@ def small(
             torch.rand(drawn)
         for inputs, targets in DataLoader(TensorDataset(images, labels), batch_size=8, shuffle=True):
             stepping.zero_grad()
-            nn.functional.cross_entropy(model(inputs), targets).backward()
+            if reseeded:
+                np.random.seed(reseeded)
+            noisy = 1 + float(np.random.uniform(size=noise).sum())
+            nn.functional.cross_entropy(noisy * model(inputs), targets).backward()
             stepping.step()
 
     return run
@@ -103,6 +109,23 @@ def parted(coverage: Coverage) -> str:
 
 def warned(coverage: Coverage) -> bool:
     return bool(warnings_of(coverage))
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"noise": 16}, "the code before `Sequential` draws 32 numbers, in the golden run 96"),
+        ({"noise": 48, "reseeded": 7}, "the generator is seeded differently"),
+    ],
+)
+def test_numbers_drawn_in_the_loop_are_drawn_before_the_call_that_finds_them(
+    seeded: Seeded, change: dict[str, Any], place: str
+) -> None:
+    np.random.seed(0)
+    golden = golden_of(seeded, again=False, noise=48)
+    np.random.seed(0)
+    found = covered(golden, seeded(small(**change)))
+    assert parted(found) == f"random numbers of numpy: {place}"
 
 
 def test_the_same_run_again_is_compared_in_full(seeded: Seeded) -> None:
