@@ -123,6 +123,7 @@ def _of_trained(run: Run, wrong: str) -> Examples:
     holds = ~examples.observed.isin([wrong])
     if wrong == "none":
         holds |= _held_elsewhere(run, examples) | _held_in_time(run, examples) | _only_passed(run, examples)
+        holds |= _written(run, examples)
     else:
         holds |= ~_take_turns(run, examples)
     return transferable(
@@ -178,6 +179,20 @@ def _only_passed(run: Run, examples: Examples) -> Bools:
         mine, variables = examples.process == number, Variables.of(process)
         given, roots = loaded(process), variables.root[examples.variable[mine]]
         found[mine] = np.isin(roots, variables.root[given]) & ~np.isin(roots, variables.root[variables.held])
+    return found
+
+
+def _written(run: Run, examples: Examples) -> Bools:
+    """Which parameters change in most steps though no optimizer holds them: one that averages, say, holds points of its
+    own and writes what lies between these into the model.
+    """
+    found = np.zeros(len(examples), dtype=bool)
+    for number, process in enumerate(run.processes):
+        mine, ends = np.flatnonzero(examples.process == number), process.step_ends.astype(np.int64)
+        if len(mine) and len(ends) > 1:
+            variable = Variables.of(process).first_name[examples.variable[mine]]
+            changed = Variables.of(process).changed(variable[:, None], ends[None, :-1], ends[None, 1:])
+            found[mine] = changed.mean(1) >= 0.5
     return found
 
 

@@ -49,6 +49,23 @@ def passed(*, loaded: bool) -> Story:
     return story
 
 
+def written(every: int) -> Story:
+    """An optimizer holds points of its own; what is made of them is written into the model every so many steps."""
+
+    def story(t: Training) -> None:
+        model, points = t.model(), t.model("Points")
+        optimizer = t.adamw(list(points.parameters.values()))
+        for number in range(1, 9):
+            t.zero_model(model)
+            t.forward(model)
+            t.backward(model)
+            t.step(optimizer)
+            for parameter in model.parameters.values() if number % every == 0 else ():
+                t.move(parameter)
+
+    return story
+
+
 LOOPS = [
     ("Unheld", Loop(), "holds"),
     ("Unheld", Loop(frozen=("fc1.weight",)), "holds"),
@@ -69,6 +86,8 @@ STORIES = [
     ("HeldTwice", two(("fc1.weight", "fc2.weight")), "broken"),
     ("Unheld", passed(loaded=True), "holds"),
     ("Unheld", passed(loaded=False), "broken"),
+    ("Unheld", written(every=1), "holds"),
+    ("Unheld", written(every=5), "broken"),
 ]
 
 
