@@ -295,7 +295,8 @@ def _table(process: Process) -> _Table:
     since_clear = gradients.additions(gradient, cleared, begin)
     stale = gradients.additions(gradient, cleared, previous)
     in_window = gradients.additions(gradient, previous, begin)
-    fresh = stale == 0
+    # A gradient may be zero by itself. Whoever clears it then changes nothing, and nothing of it is left over.
+    fresh = (stale == 0) | (variables.state(gradient, previous) == fmt.ZERO)
     # Whole: what was added since the previous step is all still in the sum.
     whole = since_clear >= in_window
     touched = in_window > 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from judgements import broken, describe, rule, sentences, violations
-from trace_builder import ZERO
+from trace_builder import NONZERO, ZERO
 from training_story import Loop, Recorder, Training
 
 from pytest_traincheck.check.evaluate import check_run
@@ -203,3 +203,42 @@ def test_gradients_that_are_cleared_before_the_step_say_when_and_by_what(recorde
         assert first.title.startswith("`torch.optim.AdamW.step`: the golden run used the gradients of all backward")
         assert first.title.endswith(f"between the last backward pass and the step: {hint}")
         assert "before it uses them" in first.candidate
+
+
+def _zero_at_first(t: Training, *, zeros: int, clears: bool = True) -> None:
+    """The gradient of one parameter is exactly zero in the first steps, as with a loss that has a margin; clearing sets
+    gradients to zero, and leaves no trace where they are zero.
+    """
+    net = t.model()
+    optimizer = t.adamw(list(net.parameters.values()))
+    *_, last = net.parameters.values()
+
+    def stays_zero() -> None:
+        if t.state(last.gradient) != ZERO:
+            t.change(last.gradient, ZERO)
+
+    for number in range(6):
+        if clears:
+            with t.call("torch.optim.AdamW.zero_grad", type="zero_grad", optimizer=optimizer.number):
+                for parameter in net.parameters.values():
+                    if t.state(parameter.gradient) == NONZERO:
+                        t.change(parameter.gradient, ZERO)
+        t.forward(net)
+        t.loss()
+        if number < zeros:
+            t.backward(net, without=[last.name], within=stays_zero)
+        else:
+            t.backward(net)
+        t.step(optimizer)
+
+
+def test_a_gradient_that_is_zero_by_itself_is_nothing_left_over(recorder: Recorder) -> None:
+    golden = recorder.golden(Loop(clip=None, schedule="never"))
+    outcome = recorder.judge(golden, lambda t: _zero_at_first(t, zeros=3))
+    assert not violations(outcome, "Accumulate"), describe(outcome.incidents)
+
+
+def test_a_gradient_that_was_zero_at_first_is_left_over_later(recorder: Recorder) -> None:
+    outcome = recorder.judge(recorder.golden(Loop()), lambda t: _zero_at_first(t, zeros=3, clears=False))
+    violation = broken(outcome, FRESH)
+    assert (violation.step, violation.count) == (1, 12)  # Two parameters from step 1 on, the third from step 4 on.
