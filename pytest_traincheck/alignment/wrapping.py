@@ -34,13 +34,19 @@ def find_wrapped(golden: Models, candidate: Models, run: Run) -> tuple[Move, ...
     known = [content(parameters) for parameters in golden.values()]
     contents = {root: content(parameters) for root, parameters in candidate.items()}
     is_known = {root: any(alike(own, other) >= ALIKE for other in known) for root, own in contents.items()}
-    unseen = _only_named(run)
+    # A larger model whose parts all have other names is found by its shapes, with the parts that golden's has.
+    shapes = [sorted(map(tuple, parameters.values())) for parameters in golden.values()]
+    renamed = {root for root, parameters in candidate.items() if sorted(map(tuple, parameters.values())) in shapes}
+    unseen, set_up = _only_named(run), _only_in_set_up(run)
     single = {root for root, own in contents.items() if _outnumbers(own, known, candidate)}
     moves: list[Move] = []
     for whole, holder in itertools.permutations(candidate, 2):
-        if (whole not in unseen and is_known[whole] == is_known[holder]) or (is_known[whole] and is_known[holder]):
+        if {whole, holder} <= set_up:
             continue
         names = tuple(candidate[whole])
+        holder_known = is_known[holder] or (holder in renamed and len(candidate[holder]) > len(names))
+        if (whole not in unseen and is_known[whole] == holder_known) or (is_known[whole] and holder_known):
+            continue
         for path, inner in subtrees(candidate[holder]).items():
             if len(inner) < len(names) or not contents[whole] <= content(inner):
                 continue
@@ -79,6 +85,28 @@ def _only_named(run: Run) -> frozenset[str]:
         named.update(roots)
         seen.update(itertools.compress(roots, (variables.first_seen(ids) <= _END).tolist()))
     return frozenset(named - seen)
+
+
+def _only_in_set_up(run: Run) -> frozenset[str]:
+    """Roots that training has nothing to do with: no optimizer holds anything of them, and they are not called or
+    written to once it has begun. What models are made of is seen on its own while it is made.
+    """
+    made: set[str] = set()
+    alive: set[str] = set()
+    for process in run.processes:
+        variables, events, names = Variables.of(process), process.events, process.names.roots
+        ids = variables.ids("parameter", tied=True)
+        made.update(names[number] for number in variables.root[ids].tolist())
+        calls = process.rows_of_type("module")
+        calls = calls[process.stage_labels.isin(["train", "eval"])[calls]]
+        modules = process.raw.symbols["mod"]
+        alive.update(names[modules[number].get("root", 0)] for number in np.unique(events["mod"][calls]).tolist())
+        began = process.steps[0].begin if process.steps else 0
+        rows = variables.rows
+        written = np.unique(events["subject"][rows[events["seq"][rows] > began]])
+        used = np.concatenate([ids[variables.held[ids]], written.astype(np.int64)])
+        alive.update(names[number] for number in np.unique(variables.root[used]).tolist())
+    return frozenset(made - alive)
 
 
 def _ids(process: Process, place: tuple[str, str], names: Iterable[str]) -> Ints:

@@ -308,3 +308,52 @@ def test_where_more_than_one_answer_is_possible_names_stay(check: Any) -> None:
     assert check(golden, Layers(names=("c", "d"), sizes=(4, 4, 4))).renamed == ()
     three = Layers(names=("a", "b", "c"), sizes=(4, 4, 4, 4))
     assert check(golden, three).renamed == ()
+
+
+class Critic(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        normed = nn.utils.parametrizations.spectral_norm
+        self.first, self.last = normed(nn.Linear(4, 6)), normed(nn.Linear(6, 1))
+
+    def forward(self, x: Any) -> Any:
+        return self.last(F.leaky_relu(self.first(x), 0.2))
+
+
+def critic() -> Any:
+    """The same, layer by layer: a layer is made when the one before it has its parametrization."""
+    layers: list[Any] = []
+    for before, after in ((4, 6), (6, 1)):
+        layers += [nn.utils.parametrizations.spectral_norm(nn.Linear(before, after)), nn.LeakyReLU(0.2)]
+    return nn.Sequential(*layers[:-1])
+
+
+@dataclass(frozen=True)
+class Parametrized:
+    """Training of a model whose layers were models of their own while they were made, and so were their
+    parametrizations.
+    """
+
+    seed: int = 0
+    layered: bool = False
+    forgotten: bool = False
+    """A bug: the optimizer does not get the last layer."""
+
+    def __call__(self) -> None:
+        torch.manual_seed(self.seed)
+        model = critic() if self.layered else Critic()
+        held = list(model.parameters())
+        optimizer = torch.optim.Adam(held[:2] if self.forgotten else held, lr=0.01)
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+
+
+def test_what_a_model_was_made_of_belongs_to_the_model(check: Any) -> None:
+    """Golden has the parametrizations as models of their own, of the time when they were made."""
+    outcome = check(Parametrized(), Parametrized(layered=True))
+    assert_quiet(outcome)
+    assert set(outcome.renamed) == {("Sequential.0", "Critic.first"), ("Sequential.2", "Critic.last")}
+    wrong = check(Parametrized(), Parametrized(layered=True, forgotten=True))
+    assert any(name.startswith("Critic.last.") for name in wrong.incidents[0].cause.variables)
