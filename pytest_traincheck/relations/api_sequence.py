@@ -82,6 +82,8 @@ class APISequence:
 
     def examples(self, claim: Order, run: Run) -> Examples:
         order = claim.order
+        if not vocabulary.WAITING.isdisjoint(order):
+            return EMPTY
         parts = []
         for position, process in enumerate(run.processes):
             if claim.per == "run":

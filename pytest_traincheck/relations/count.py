@@ -158,6 +158,8 @@ class Count:
             return Examples.concatenate(
                 [_per_backward(process, number) for number, process in enumerate(run.processes)]
             )
+        if claim.api.api in vocabulary.WAITING:
+            return EMPTY
         if isinstance(claim, PerRun) and claim.ranks == ANY:
             return _by_any_rank(run, claim.api)
         parts = []

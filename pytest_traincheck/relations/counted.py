@@ -33,7 +33,8 @@ def _count(process: Process) -> Mapping[Called, Ints]:
     # What is gathered in evaluation is a metric.
     measuring = process.type_codes.isin(["collective"]) & vocabulary.follows_evaluation(process)
     measuring |= vocabulary.only_measures(process)
-    found.update(_by_api(process, flow[~nested[flow] & succeeded[flow] & ~measuring[flow]]))
+    left_out = nested | measuring | process.api.isin(vocabulary.WAITING)
+    found.update(_by_api(process, flow[~left_out[flow] & succeeded[flow]]))
 
     steps = process.rows_of_type("optimizer")
     steps = steps[~process.inside("optimizer")[steps] & succeeded[steps]]

@@ -67,6 +67,11 @@ LAYER_FUNCTIONS = STOCHASTIC | NORMALISATION | ATTENTION
 MASKING = "a masking function"
 """However it is spelled: `masked_fill`, or attention that is given a mask or told to be causal."""
 
+WAITING = frozenset({"torch.distributed.barrier"})
+"""Collectives in which ranks only wait for each other. They move no data: how often and where they are called changes
+nothing, as long as all ranks do.
+"""
+
 SENSITIVE = ("Dropout", "BatchNorm", "InstanceNorm", "RNN", "LSTM", "GRU", "MultiheadAttention", "Transformer", "RReLU")
 """What the names of those modules of torch hold that do something else in train mode than in eval mode. A module of
 anybody else may.
