@@ -60,6 +60,15 @@ def paired_batches(calls: Calls, likeness: Likeness, window: int, start: tuple[f
         yield Point("batch", golden, candidate, worst, 0.0, names, kept.removeprefix("out."))
 
 
+def made_elsewhere(calls: Calls, golden: Call) -> bool:
+    """Whether workers make a batch of golden's in one run, and the training process in the other."""
+    other = calls.pairs.get(golden.index)
+    if golden.kind != "data" or other is None:
+        return False
+    fetch, again = calls.golden.fetched.get(golden.index), calls.candidate.fetched.get(other)
+    return (fetch is not None and fetch.by_worker) != (again is not None and again.by_worker)
+
+
 def _known_by(
     calls: Calls, likeness: Likeness, pair: tuple[Call, Call], made: Mapping[str, Tensor], off: Mapping[str, float]
 ) -> str | None:

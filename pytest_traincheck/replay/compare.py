@@ -9,6 +9,7 @@ import numpy as np
 
 from pytest_traincheck.golden.recording import GRAD, Recording
 from pytest_traincheck.golden.step_log import shared
+from pytest_traincheck.replay.batches import made_elsewhere
 from pytest_traincheck.replay.build import Recorded, record
 from pytest_traincheck.replay.calls import BEGINNING, RANDOM, Calls, Compared, Status
 from pytest_traincheck.replay.computed import Call, Computed, of_training, paired_phases
@@ -28,6 +29,8 @@ MODULE, FUNCTION, BATCH = "module", "function", "batch"
 
 DRAWN, HELD = "drew other random numbers", "may hold other random numbers"
 """Why results owe nothing that are made of other random numbers than golden's."""
+
+WORKERS = "are batches that workers make in one of the runs only"
 
 STEP = frozenset({"loss", "gradient", "step", "variable"})
 """What claims are about that speak of a training step as a whole."""
@@ -216,6 +219,8 @@ def _made(calls: Calls, process: int) -> set[str]:
 def _lost(calls: Calls, process: int) -> Iterator[tuple[str, str]]:
     """Calls of golden whose result is not asked for, and why."""
     for golden in calls.golden.calls.values():
+        if made_elsewhere(calls, golden):
+            yield _key_of_point(BATCH, golden, process), WORKERS
         if golden.kind not in ("module", "function", "collective"):
             continue
         found = calls.compared.get(golden.index)
@@ -237,6 +242,10 @@ _REASONS = {
 
 def _key(golden: Call, process: int) -> str:
     return f"{process}|{golden.kind}|{golden.window}|{golden.module}|{golden.name}|{golden.begin}"
+
+
+def _key_of_point(what: str, golden: Call, process: int) -> str:
+    return f"{process}|{what}|{golden.window}|{golden.name}|{golden.begin}"
 
 
 def _called(golden: Recording) -> frozenset[str]:
@@ -301,7 +310,7 @@ def _of_point(calls: Calls, point: Point, candidate: Recorded, process: int) -> 
     return Claim(
         what=point.what,
         subject=_subject(point),
-        key=f"{process}|{point.what}|{golden.window}|{golden.name}|{golden.begin}",
+        key=_key_of_point(point.what, golden, process),
         process=process,
         step=point.candidate.window,
         row=int(candidate.rows[first.call.index]) if first is not None else row,

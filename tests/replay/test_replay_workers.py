@@ -15,6 +15,7 @@ import torch.nn.functional as F  # noqa: E402
 from replays import Record, replayed  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, IterableDataset  # noqa: E402
 
+from pytest_traincheck.check.evaluate import check_run  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
 
@@ -204,3 +205,14 @@ def test_without_a_second_run_nobody_knows_what_comes_again(record: Record) -> N
     assert not replayed(golden, record(train(noisy_labels)))
     golden = golden_of(record, partial(train, noisy_inputs, workers=0), again=False)
     assert not replayed(golden, record(train(noisy_inputs, workers=0)))
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0)])
+def test_that_workers_make_the_batches_of_one_run_only_is_why_they_are_not_compared(
+    record: Record, before: int, after: int
+) -> None:
+    """Nothing differs, so that nothing comes behind what differs."""
+    golden = golden_of(record, partial(train, workers=before))
+    found = check_run(golden, record(train(workers=after)), same_spec=True).coverage
+    assert found is not None
+    assert found.reasons == (("are batches that workers make in one of the runs only", 2),)
