@@ -7,7 +7,7 @@ are made in, and only where both sides make as many of them there: with one more
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from pytest_traincheck.golden.recording import GRAD, TRAINING
 from pytest_traincheck.replay.computed import Call, Computed
@@ -27,6 +27,7 @@ def aligned(golden: Computed, candidate: Computed) -> dict[int, int]:
         for key, call in ours.items()
         if key in theirs and _alike(golden.calls[call], candidate.calls[theirs[key]])
     }
+    _add_layers(golden, candidate, found)
     _add_functions(golden, candidate, found)
     return found
 
@@ -55,6 +56,37 @@ def _key(call: Call) -> Key | None:
     if call.kind in _WHOLE:
         return call.kind, call.window, call.name if call.kind != "optimizer" else call.optimizer
     return None
+
+
+def _add_layers(golden: Computed, candidate: Computed, found: dict[int, int]) -> None:
+    """Layers of torch that hold nothing, as dropout and activations, under another name: no parameters say which is
+    which. Known by what they are given and return, where one of each side is alike.
+    """
+    given = set(found.values())
+    theirs = _layers(candidate, given)
+    for key, calls in _layers(golden, found.keys()).items():
+        others = theirs.get(key, [])
+        if len(calls) == len(others) == 1:
+            found[calls[0]] = others[0]
+
+
+def _layers(side: Computed, known: Container[int]) -> Mapping[Key, list[int]]:
+    """Calls of layers without parameters and buffers, by all that is known of each but its name."""
+    calls: dict[Key, list[int]] = {}
+    for call in side.calls.values():
+        if call.kind != "module" or call.index in known or not call.name.startswith(_LAYERS):
+            continue
+        tensors = side.inputs.get(call.index), side.results.get(call.index)
+        if not all(tensors) or side.below(call.module):
+            continue
+        content = tuple(
+            (slot, tensor.dtype, tensor.shape, tensor.digest, tensor.norm, tensor.mean, tensor.projections)
+            for each in tensors
+            for slot, tensor in sorted((each or {}).items())
+        )
+        mode = call.flags & TRAINING, call.flags & GRAD
+        calls.setdefault((call.window, call.name, *mode, call.arguments, call.autocast, content), []).append(call.index)
+    return calls
 
 
 def _add_functions(golden: Computed, candidate: Computed, found: dict[int, int]) -> None:

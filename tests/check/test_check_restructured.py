@@ -357,3 +357,43 @@ def test_what_a_model_was_made_of_belongs_to_the_model(check: Any) -> None:
     assert set(outcome.renamed) == {("Sequential.0", "Critic.first"), ("Sequential.2", "Critic.last")}
     wrong = check(Parametrized(), Parametrized(layered=True, forgotten=True))
     assert any(name.startswith("Critic.last.") for name in wrong.incidents[0].cause.variables)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Training of a model with layers that hold nothing, by their names."""
+
+    seed: int = 0
+    drop: str = "drop"
+    act: str = "act"
+    p: float = 0.2
+
+    def __call__(self) -> None:
+        torch.manual_seed(self.seed)
+        model = nn.Sequential()
+        for name, layer in (
+            ("fc1", nn.Linear(6, 8)), (self.act, nn.ReLU()), (self.drop, nn.Dropout(self.p)), ("fc2", nn.Linear(8, 2)),
+        ):  # fmt: skip
+            model.add_module(name, layer)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(8, 6)).square().mean().backward()
+            optimizer.step()
+
+
+def test_layers_that_hold_nothing_are_compared_under_other_names(traces: Traces) -> None:
+    golden = traces.golden(Dropped())
+    outcome = check_run(golden, traces(Dropped(drop="regularise", act="0")), same_spec=True)
+    assert_quiet(outcome)
+    assert outcome.coverage is not None
+    assert (outcome.coverage.share, outcome.coverage.reasons) == (1.0, ())
+
+
+def test_another_layer_is_no_other_name_of_one_that_is_gone(traces: Traces) -> None:
+    """It does something else: whose result is wrong is said of the model around it alone."""
+    golden = traces.golden(Dropped())
+    outcome = check_run(golden, traces(Dropped(drop="regularise", p=0.5)), same_spec=True)
+    assert outcome.coverage is not None
+    assert ("have no counterpart", 4) in outcome.coverage.reasons
+    assert outcome.incidents
