@@ -23,13 +23,15 @@ from pytest_traincheck.trace.process import OptimizerStep
 from pytest_traincheck.trace.stages import STAGES, Stage
 from pytest_traincheck.trace.variables import Variables
 
-Effect = Literal["updates", "received", "others stay"]
+Effect = Literal["updates", "received", "received in the closure", "others stay"]
 CHANGES: Final = "updates"
 RECEIVES: Final = "received"
+WITHIN: Final = "received in the closure"
 OTHERS: Final = "others stay"
 _RULES: Mapping[Effect, str] = {
     CHANGES: "`{within}` changes every parameter it holds that has a gradient",
     RECEIVES: "When `{within}` begins, every parameter it holds has received a gradient",
+    WITHIN: "When the closure of `{within}` has gone backward, every parameter it holds has received a gradient",
     OTHERS: "`{within}` leaves the parameters of other models alone",
 }
 
@@ -42,6 +44,7 @@ NEGLIGIBLE = 1e-6
 NOT_FINITE = fmt.STATE_NAMES[fmt.NONFINITE]
 
 FORWARD: Final = "torch.nn.Module.forward"
+BACKWARD: Final = "torch.autograd.backward"
 
 
 SMALL_RATE = 1e-3
@@ -68,7 +71,7 @@ class InForward(Claim):
 
 class EventContain:
     """Change in call: a step changes the parameters that have a gradient, and no others; a gradient has arrived
-    when the step begins.
+    when the step begins, or behind the last backward pass of its closure.
     Call in call: the forward pass of a model contains the layers that give it its behaviour.
     """
 
@@ -80,7 +83,7 @@ class EventContain:
         return 3
 
     def meaning(self, rule: Invariant[InStep | InForward]) -> Meaning:
-        arrives = isinstance(rule.claim, InStep) and rule.claim.change == RECEIVES
+        arrives = isinstance(rule.claim, InStep) and rule.claim.change in (RECEIVES, WITHIN)
         if isinstance(rule.claim, InForward):
             place = place_of_call(rule.subject)
         else:
@@ -102,7 +105,9 @@ class EventContain:
             for optimizer in sorted({step.optimizer for step in process.steps}):
                 step = f"{process.optimizer_class[optimizer]}.step"
                 yield Hypothesis(self.name, step, InStep(step, CHANGES))
-                yield Hypothesis(self.name, "torch.autograd.backward", InStep(step, RECEIVES))
+                yield Hypothesis(self.name, BACKWARD, InStep(step, RECEIVES))
+                if _goes_backward(process, process.optimizer_class[optimizer]):
+                    yield Hypothesis(self.name, BACKWARD, InStep(step, WITHIN))
                 yield Hypothesis(self.name, step, InStep(step, OTHERS))
             for root, stage, api in sorted(_contained(process)):
                 if stage == "eval" and api in vocabulary.ATTENTION:
@@ -142,11 +147,12 @@ class EventContain:
                 f"unchanged: {names}",
                 deviation=Deviation.LACKING,
             )
-        if claim.change == RECEIVES:
+        if claim.change in (RECEIVES, WITHIN):
             state = examples.observed[int(broken[0])] if examples.observed is not None else "absent"
+            when = "when the step began" if claim.change == RECEIVES else "when its closure had gone backward"
             return Finding(
-                f"Every parameter of `{within}` had a gradient when the step began in the golden run; in the candidate "
-                f"the gradient of {names} is {state}.",
+                f"Every parameter of `{within}` had a gradient {when} in the golden run; in the candidate the gradient "
+                f"of {names} is {state}.",
                 "a nonzero gradient for every parameter",
                 f"gradient {state}: {names}",
                 deviation=Deviation.NOT_FINITE if state == NOT_FINITE else Deviation.DIFFERENT,
@@ -170,7 +176,10 @@ def _change_in_step(process: Process, position: int, claim: InStep) -> Examples:
     if not len(rows):
         return EMPTY
     gradient = variables.companion("gradient")[variables.first_name[variable]]
-    state = np.where(gradient > 0, variables.state(gradient, begin), fmt.ABSENT)
+    moments = _moments(process)
+    moment = np.searchsorted(moments.row, rows)
+    used = moments.used[moment]
+    state = np.where(gradient > 0, variables.state(gradient, used), fmt.ABSENT)
     observed = None
     if claim.change == CHANGES:
         # A gradient of rounding errors (a bias before a normalisation) changes its parameter or not, as chance has it.
@@ -178,19 +187,20 @@ def _change_in_step(process: Process, position: int, claim: InStep) -> Examples:
         # it, an update may be too small to change a number.
         rate = _learning_rates(process, table.column("optimizer")[mine], table.group[mine], begin)
         usable = np.isnan(rate) | (rate > SMALL_RATE * np.nanmax(rate, initial=0.0))
-        kept = (state == fmt.NONZERO) & ~_negligible(process, gradient, rows, begin) & usable
+        kept = (state == fmt.NONZERO) & ~_negligible(process, gradient, rows, used) & usable
         rows, variable, state, begin, end = rows[kept], variable[kept], state[kept], begin[kept], end[kept]
         holds = variables.changed(variables.first_name[variable], begin - 1, end)
         told = ~_by_chance(process, rows, variable, holds)
         rows, variable, holds, state = rows[told], variable[told], holds[told], state[told]
         context = step_context(process, rows)
     else:
-        holds = state == fmt.NONZERO
-        # A closure computes the gradients inside the step.
-        closure = np.isin(rows, _steps_with_closure(process))
+        # An optimizer that goes backward more than once tries steps, and may throw away what is not finite.
+        tried = (state == fmt.NONFINITE) & (moments.passes[moment] > 1)
+        holds = (state == fmt.NONZERO) | tried
+        asked = moments.passes[moment] > 0 if claim.change == WITHIN else moments.at_begin[moment]
         # A gradient that is zero once is data; one that is zero in every step of a run is structure.
         sometimes = np.isin(variable, variable[state != fmt.ZERO])
-        kept = ~closure & ~((state == fmt.ZERO) & sometimes)
+        kept = asked & ~((state == fmt.ZERO) & sometimes)
         rows, variable, holds, state = rows[kept], variable[kept], holds[kept], state[kept]
         context = step_context(process, rows)
         observed = state_labels(state)
@@ -265,17 +275,55 @@ def _negligible(process: Process, gradient: Ints, step_row: Ints, begin: Ints) -
     return np.asarray((norm > 0) & (norm < NEGLIGIBLE * largest[step]))
 
 
-def _steps_with_closure(process: Process) -> Ints:
-    def compute() -> Ints:
-        backward = process.rows_of_type("autograd")
-        inside = backward[process.inside("optimizer")[backward]]
-        rows = np.array([step.row for step in process.steps], dtype=np.int64)
-        begins = np.array([step.begin for step in process.steps], dtype=np.int64)
-        owners = np.unique(np.searchsorted(begins, process.events["seq"][inside].astype(np.int64)) - 1)
-        closures: Ints = rows[owners[owners >= 0]]
-        return closures
+@dataclass(frozen=True)
+class _Moments:
+    """When the gradients are there that each step uses, by the rows of the steps in order."""
 
-    return process.memo("steps with closure", compute)
+    row: Ints
+    used: Ints
+    """Where the step begins; with a closure, where its last backward pass ends."""
+    passes: Ints
+    """How many backward passes lie inside the step."""
+    at_begin: Bools
+    """Whether the gradients are there when the step begins, as far as can be seen. A closure without a backward pass
+    may have skipped its batch, or have set the gradients itself.
+    """
+
+
+def _moments(process: Process) -> _Moments:
+    def compute() -> _Moments:
+        row = np.array([step.row for step in process.steps], dtype=np.int64)
+        used = np.array([step.begin for step in process.steps], dtype=np.int64)
+        ends = np.array([step.end for step in process.steps], dtype=np.int64)
+        passes = np.zeros(len(row), dtype=np.int64)
+        inside = process.rows_of_type("autograd")
+        inside = inside[process.inside("optimizer")[inside]]
+        seq = process.events["seq"][inside].astype(np.int64)
+        owner = np.searchsorted(used, seq) - 1
+        returned = (owner >= 0) & (seq < ends[owner]) if len(ends) else np.zeros(len(inside), dtype=bool)
+        inside, owner = inside[returned], owner[returned]
+        computes = _given_closure(process, row)
+        computes[owner] = True
+        backward = process.api.isin([BACKWARD])[inside]
+        np.add.at(passes, owner[backward], 1)
+        np.maximum.at(used, owner[backward], process.events["end"][inside[backward]].astype(np.int64))
+        return _Moments(row, used, passes, ~computes)
+
+    return process.memo("moments of gradients", compute)
+
+
+def _given_closure(process: Process, rows: Ints) -> Bools:
+    arguments = process.events["args"][rows]
+    symbols = process.raw.symbols["args"]
+    given = [number for number in np.unique(arguments).tolist() if (symbols[number].get("values") or {}).get("closure")]
+    return np.isin(arguments, given)
+
+
+def _goes_backward(process: Process, optimizer_class: str) -> bool:
+    """Whether any step of the class goes backward itself, in a closure."""
+    passes = _moments(process).passes.tolist()
+    steps = zip(process.steps, passes, strict=True)
+    return any(count and process.optimizer_class[step.optimizer] == optimizer_class for step, count in steps)
 
 
 def _learning_rates(process: Process, optimizer: Ints, group: Ints, seq: Ints) -> Any:

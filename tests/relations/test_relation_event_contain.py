@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from judgements import broken, describe, rule, sentences
+from judgements import broken, describe, rule, sentences, violations
 from trace_builder import ZERO
 from training_story import DROPOUT, LINEAR, NORM, F, Loop, Recorder, Training
 
@@ -14,6 +15,9 @@ from pytest_traincheck.rules.model import Scope
 
 CHANGES = "`torch.optim.AdamW.step` changes every parameter it holds that has a gradient"
 RECEIVES = "When `torch.optim.AdamW.step` begins, every parameter it holds has received a gradient"
+WITHIN = (
+    "When the closure of `torch.optim.AdamW.step` has gone backward, every parameter it holds has received a gradient"
+)
 OTHERS = "`torch.optim.AdamW.step` leaves the parameters of other models alone."
 
 
@@ -202,3 +206,89 @@ def test_before_its_end_a_schedule_is_no_excuse(recorder: Recorder) -> None:
 def test_a_learning_rate_that_is_small_throughout_is_no_end_of_a_schedule(recorder: Recorder) -> None:
     golden = recorder.learn(lambda t: cooling(t, (1e-6,) * 6))
     assert broken(recorder.judge(golden, lambda t: cooling(t, (1e-6,) * 6, still=(3,))), CHANGES + ".").step == 3
+
+
+def in_closures(
+    t: Training, *, detached_from: int = 99, skips: Sequence[int] = (), forward_first: bool = False, steps: int = 6
+) -> None:
+    """Steps that are given a closure, which clears the gradients and goes backward, as Lightning does. From step
+    `detached_from` on the loss does not reach one parameter; the batches of `skips` have no loss, and nothing is
+    cleared either; `forward_first`: the optimizer calls the closure once more before, without gradients.
+    """
+    net = t.model()
+    optimizer = t.adamw(list(net.parameters.values()))
+
+    def closure(step: int) -> None:
+        if forward_first:
+            with t.no_grad():
+                t.forward(net)
+                t.loss()
+        t.forward(net)
+        if step not in skips:
+            t.loss()
+            t.zero_grad(optimizer)
+            t.backward(net, without=("fc1.bias",) if step >= detached_from else ())
+
+    for step in range(steps):
+        t.batch()
+        t.step(optimizer, closure=partial(closure, step))
+
+
+def test_a_closure_gives_every_parameter_a_gradient(recorder: Recorder) -> None:
+    golden = recorder.learn(in_closures)
+    # The first step begins without any gradient, and its closure goes backward all the same.
+    assert rule(golden, WITHIN + ".").examples == 36
+    assert not [line for line in sentences(golden) if line.startswith(RECEIVES)]
+    outcome = recorder.judge(golden, lambda t: in_closures(t, detached_from=0))
+    violation = broken(outcome, WITHIN + ".")
+    assert (violation.variables, violation.step, violation.count) == (("Net.fc1.bias",), 0, 6)
+    assert "had a gradient when its closure had gone backward in the golden run" in violation.title
+    assert "of `Net.fc1.bias` is absent" in violation.title
+    assert outcome.incidents[0].cause is violation, describe(outcome.incidents)
+
+
+def test_a_gradient_that_the_closure_no_longer_computes_is_missed_in_that_step(recorder: Recorder) -> None:
+    """The one of the step before is there when the step begins."""
+    outcome = recorder.judge(recorder.learn(in_closures), lambda t: in_closures(t, detached_from=40, steps=60))
+    violation = broken(outcome, WITHIN + ".")
+    assert (violation.variables, violation.step) == (("Net.fc1.bias",), 40)
+    assert any(incident.cause is violation for incident in outcome.incidents), describe(outcome.incidents)
+
+
+def test_closures_that_skip_a_batch_or_are_called_once_more_break_nothing(recorder: Recorder) -> None:
+    golden = recorder.learn(in_closures)
+    for story in (
+        lambda t: in_closures(t, skips=(3,)),
+        lambda t: in_closures(t, forward_first=True),
+        lambda t: Loop().tell(t),
+    ):
+        rules = {violation.invariant.sentence for violation in violations(recorder.judge(golden, story))}
+        assert not {line for line in rules if line.startswith((WITHIN, CHANGES, RECEIVES))}, rules
+
+
+def test_a_part_that_no_closure_uses_is_not_asked_for(recorder: Recorder) -> None:
+    golden = recorder.learn(lambda t: in_closures(t, detached_from=0))
+    assert not recorder.judge(golden, lambda t: in_closures(t, detached_from=0)).incidents
+
+
+def test_a_step_that_was_tried_may_have_gone_too_far(recorder: Recorder) -> None:
+    """A line search goes backward as often as it needs, and takes back what is not finite."""
+
+    def search(t: Training, *, too_far: bool) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+
+        def closure() -> None:
+            for last in (False, True):
+                t.zero_grad(optimizer)
+                t.forward(net)
+                t.loss()
+                t.backward(net, nan=("fc1.bias",) if last and too_far else ())
+
+        for _ in range(6):
+            t.step(optimizer, closure=closure)
+
+    golden = recorder.learn(lambda t: search(t, too_far=False))
+    assert rule(golden, WITHIN + ".").examples == 36
+    outcome = recorder.judge(golden, lambda t: search(t, too_far=True))
+    assert WITHIN + "." not in {violation.invariant.sentence for violation in violations(outcome)}
