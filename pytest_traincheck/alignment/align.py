@@ -50,7 +50,8 @@ def align(golden: Golden, run: Run) -> Aligned:
     optimizers = align_optimizers(golden.optimizers, describe_optimizers(renamed))
     arguments = find_renamed_arguments(golden.arguments, describe_arguments(renamed))
     return Aligned(
-        renamed.renamed({}, optimizers, lead, arguments), placement.renamed(models_as_made(run), golden.models)
+        renamed.renamed({}, optimizers, lead, arguments).beside(golden.models),
+        placement.renamed(models_as_made(run), golden.models),
     )
 
 

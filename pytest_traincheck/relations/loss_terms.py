@@ -15,6 +15,7 @@ from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.given import fed_back
 from pytest_traincheck.relations.meaning import Basic, Change, Deviation, Excuse, Meaning, Place
+from pytest_traincheck.relations.model_sizes import other_sizes
 from pytest_traincheck.relations.thawed import trains_others
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -32,11 +33,14 @@ WORDS: Mapping[Labelled, str] = {
     MEANS: "The means in the loss go over {} elements",
 }
 FINDINGS: Mapping[Labelled, str] = {
-    REACH: "In the golden run the terms of the loss sent gradients to {}; in the candidate to {}: a `detach` is "
-    "missing or misplaced, or the loss is made of different terms.",
-    MEANS: "In the golden run the means in the loss went over {} elements; in the candidate over {}: batches have more "
-    "or fewer rows, shapes were broadcast, or a different dimension is averaged.",
+    REACH: "In the golden run the terms of the loss sent gradients to {}; in the candidate to {}: {}.",
+    MEANS: "In the golden run the means in the loss went over {} elements; in the candidate over {}: {}.",
 }
+USUAL: Mapping[Labelled, str] = {
+    REACH: "a `detach` is missing or misplaced, or the loss is made of different terms",
+    MEANS: "batches have more or fewer rows, shapes were broadcast, or a different dimension is averaged",
+}
+"""Why it is so, as far as nothing else is known."""
 COARSE, FINE = "loss.terms", "loss.terms.fine"
 FORWARD: Final = "losses per forward pass"
 Passes = Literal["together", "each", "accumulated"]
@@ -150,7 +154,9 @@ class LossTerms:
             what = claim.of
             was = _spoken(what, claim.value)
             now = _spoken(what, examples.observed[int(broken[0])]) if examples.observed is not None else "others"
-            return Finding(FINDINGS[what].format(was, now), was, now, value=now)
+            # Sets are known by their sizes, and a model of another size has other ones.
+            reason = (other_sizes(run) if what == REACH else "") or USUAL[what]
+            return Finding(FINDINGS[what].format(was, now, reason), was, now, value=now)
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "fewer"
         if isinstance(claim, PerForward):
             return Finding(

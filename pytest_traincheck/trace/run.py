@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +27,8 @@ class Run:
     """Worker processes of DataLoaders, by start."""
     others: tuple[Process, ...] = ()
     """Observed processes that neither trained nor loaded data."""
+    golden_models: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    """Model -> parameter -> shape in the golden, where the run is under its names; empty otherwise."""
     _memo: dict[object, Any] = field(default_factory=dict, repr=False)
 
     def memo(self, key: object, compute: Callable[[], T]) -> T:
@@ -118,6 +120,10 @@ class Run:
             return self
         processes = tuple(process.renamed(roots, optimizers, lead, arguments) for process in self.processes)
         return Run(self.path, processes, self.workers, self.others)
+
+    def beside(self, models: Mapping[str, Mapping[str, Sequence[int]]]) -> Run:
+        """The same run, with what a golden knows of its models."""
+        return replace(self, golden_models=models)
 
 
 _NAMED = 3

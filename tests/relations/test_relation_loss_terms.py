@@ -7,7 +7,8 @@ from functools import partial
 
 import pytest
 from judgements import rule, sentences, titles, violations
-from training_story import Measured, Recorder, Training
+from trace_builder import Model
+from training_story import PARAMETERS, Measured, Recorder, Training
 from unrolled_story import Unrolled
 
 from pytest_traincheck.rules.model import Scope
@@ -158,7 +159,7 @@ REACH = "loss.reach=2 (16 elements); 3 (24 elements)"
 MEANS = "loss.means=8, 64"
 
 
-def noting(t: Training, *names: str, late: bool = True) -> None:
+def noting(t: Training, *names: str, late: bool = True, model: Model | None = None) -> None:
     """A training in which so much is found behind the loss; `late`: not only in the first two steps."""
 
     def measure(step: int) -> None:
@@ -166,7 +167,7 @@ def noting(t: Training, *names: str, late: bool = True) -> None:
             if late or step < 2:
                 t.measure(name)
 
-    Measured(backward=measure).tell(t)
+    Measured(backward=measure, model=model).tell(t)
 
 
 def test_where_the_terms_send_gradients(recorder: Recorder) -> None:
@@ -187,6 +188,20 @@ def test_a_detach_that_is_missing(recorder: Recorder) -> None:
         "loss is made of different terms."
     ]
     assert violations(outcome, "LossTerms")[0].step == 0
+
+
+def test_a_model_of_another_size_is_no_detach(recorder: Recorder) -> None:
+    """One layer more has more elements, to which the same terms send gradients."""
+    golden = recorder.learn(lambda t: noting(t, "loss.reach=3 (24 elements)"))
+
+    def larger(t: Training) -> None:
+        t.model("Frozen", {"weight": (2, 2)}, frozen=("weight",))
+        noting(t, "loss.reach=5 (52 elements)", model=t.model("Net", {**PARAMETERS, "fc3.weight": (7, 4)}))
+
+    assert titles(recorder.judge(golden, larger), "LossTerms") == [
+        "In the golden run the terms of the loss sent gradients to parameters with 24 elements; in the candidate to "
+        "parameters with 52 elements: `Net` has parameters with 52 elements instead of 24."
+    ]
 
 
 def test_projections_that_lie_in_one_matrix(recorder: Recorder) -> None:
