@@ -16,6 +16,7 @@ from pytest_traincheck.relations.compiled import constants, graph_examples
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.defaults import without_defaults
 from pytest_traincheck.relations.meaning import Change, Evidence, Excuse, Meaning, Place, Words, place_of_call
+from pytest_traincheck.relations.mode_calls import never_set_to_eval, set_at
 from pytest_traincheck.relations.settings import Setting, Sort, argument_text
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
@@ -208,7 +209,7 @@ class APIArg:
                 f"In {DOING[claim.stage]}, the golden run called `{model}` {was}; the candidate calls it {now} (see "
                 f"`{hint[mode]}`).",
                 f"called {was}",
-                f"called {now}{_set_at(run, examples, int(broken[0])) if mode == 'training' else ''}",
+                f"called {now}{_set_at(run, examples, int(broken[0]), seen) if mode == 'training' else ''}",
                 value=seen,
                 modules=(model,) if mode == "training" else (),
             )
@@ -249,14 +250,12 @@ def _mode_text(mode: Mode, value: str) -> str:
     return "without autocast" if value == "off" else f"under autocast({value})"
 
 
-def _set_at(run: Run, examples: Examples, place: int) -> str:
-    """Where the mode was last set before a forward pass."""
-    process = run.processes[int(examples.process[place])]
-    calls = process.rows_of_type("mode")
-    calls = calls[calls < examples.row[place]]
-    calls = calls[[process.api[row] == "torch.nn.Module.train" for row in calls.tolist()]] if len(calls) else calls
-    source = process.source(int(calls[-1])) if len(calls) else ""
-    return f", last set at {source}" if source else ""
+def _set_at(run: Run, examples: Examples, place: int, mode: str) -> str:
+    """Where the mode was last set before a forward pass, or that it never was."""
+    process, row = run.processes[int(examples.process[place])], int(examples.row[place])
+    if source := set_at(process, row):
+        return f", last set at {source}"
+    return ", and no `eval()` of it was seen" if mode == "on" and never_set_to_eval(process, row) else ""
 
 
 def _is_meaningful(api: str, argument: str) -> bool:

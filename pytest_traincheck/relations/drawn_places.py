@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytest_traincheck.golden.numbers import Numbers
-from pytest_traincheck.relations.draws import places
+from pytest_traincheck.relations.draws import half_seen, places
 from pytest_traincheck.trace import Process, Run
 
 _BETWEEN = "|"
@@ -34,12 +34,14 @@ def places_of(run: Run) -> dict[str, float]:
     return found
 
 
-def elsewhere(process: Process, step: int, golden: Numbers) -> Elsewhere | None:
-    """The place, where both golden's step and the candidate's were looked at closely enough."""
+def elsewhere(process: Process, step: int, golden: Numbers, wanted: int) -> Elsewhere | None:
+    """The place, where both golden's step, which draws `wanted` numbers, and the candidate's were looked at closely
+    enough.
+    """
     prefix = f"{process.rank}.{step}{_BETWEEN}"
     ours = {name: float(golden.low[at]) for name, at in golden.position.items() if name.startswith(prefix)}
     theirs = _named(process, step)
-    if not ours and not theirs:
+    if step in half_seen(process) or not (ours or (theirs and not wanted)):
         return None
     for name in dict.fromkeys((*theirs, *ours)):
         place, function = name.removeprefix(prefix).split(_BETWEEN, 1)

@@ -63,21 +63,30 @@ def of_step(claim: DrawnByStep, process: Process, step: int, seen: int) -> Findi
     wanted = int(numbers.low[numbers.position[key(process, step)]])
     if (found := _of_other_batches(claim, process, step, seen, wanted)) is not None:
         return found
-    known = elsewhere(process, step, numbers) if claim.generator == "torch" else None
+    known = elsewhere(process, step, numbers, wanted) if claim.generator == "torch" else None
     here = seen if known is None else known.numbers
     deviation = Deviation.LACKING if not here else Deviation.FEWER if seen < wanted else Deviation.DIFFERENT
     if known is not None:
         return Finding(
             known.title, known.golden, known.candidate, place=known.source, value=known.candidate, deviation=deviation
         )
+    # What a closure draws is counted for the step that comes next.
+    when = " before its optimizer step began" if _goes_backward_within(process, step) else ""
     return Finding(
-        f"In the golden run step {step} drew {_worded(claim, wanted)} from {who}; in the candidate "
+        f"In the golden run step {step} drew {_worded(claim, wanted)} from {who}{when}; in the candidate "
         f"{_short(claim, seen)}.",
         f"{_worded(claim, wanted)} drawn for the step",
         f"{_worded(claim, seen)} drawn",
         value=str(seen),
         deviation=deviation,
     )
+
+
+def _goes_backward_within(process: Process, step: int) -> bool:
+    """Whether the backward pass of a step lies in a closure of its optimizer."""
+    backward = process.rows_of_type("autograd")
+    backward = backward[process.inside("optimizer")[backward]]
+    return bool((process.window[backward] == step).any())
 
 
 def _of_other_batches(claim: DrawnByStep, process: Process, step: int, seen: int, wanted: int) -> Finding | None:

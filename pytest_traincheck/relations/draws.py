@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -118,7 +119,7 @@ def _calls_that_draw(process: Process) -> dict[str, list[tuple[int, bool]]]:
         return {}
     sketched = _sketched(process)
     drew: dict[int, bool] = {}
-    for draw in (draw for generator in OF_TORCH for _, draw in _draws(process, generator)):
+    for draw in (draw for generator in OF_TORCH for *_, draw in _draws(process, generator)):
         drew[draw.row] = bool(draw.words) and drew.get(draw.row, True)
     rows = process.rows_of_type("module", "function")
     training = (process.stage[rows] == 1) & ((process.events["flags"][rows] & fmt.TRAINING) != 0)
@@ -150,17 +151,29 @@ def _is_of_a_library(process: Process, row: int) -> bool:
 
 def places(process: Process) -> Mapping[int, list[Draw]]:
     """What torch's generator has drawn for each training step that was sketched, in order."""
-    return process.memo("places of draws", lambda: _places(process))
+    return {step: draws for step, draws in _places(process)[0].items() if step not in half_seen(process)}
 
 
-def _places(process: Process) -> dict[int, list[Draw]]:
+def half_seen(process: Process) -> frozenset[int]:
+    """The steps in which numbers were drawn that may have been drawn in steps before them, which were not sketched."""
+    return _places(process)[1]
+
+
+def _places(process: Process) -> tuple[Mapping[int, list[Draw]], frozenset[int]]:
+    return process.memo("places of draws", lambda: _found(process))
+
+
+def _found(process: Process) -> tuple[Mapping[int, list[Draw]], frozenset[int]]:
     found: dict[int, list[Draw]] = {}
     begin = _begin(process)
-    for at, draw in _draws(process, "torch"):
-        window = int(np.searchsorted(process.step_ends, at, side="left"))
+    unknown = set()
+    for since, at, draw in _draws(process, "torch"):
+        before, window = np.searchsorted(process.step_ends, [since, at], side="left").tolist()
         if draw.words and at >= begin and window < process.windows:
             found.setdefault(window, []).append(draw)
-    return found
+            if window - before > 1:
+                unknown.add(window)
+    return found, frozenset(unknown)
 
 
 def _begin(process: Process) -> float:
@@ -175,12 +188,14 @@ def _begin(process: Process) -> float:
     return float(later.min()) if len(later) else math.inf
 
 
-def _draws(process: Process, generator: Generator) -> Iterator[tuple[float, Draw]]:
+def _draws(process: Process, generator: Generator) -> Iterator[tuple[float, float, Draw]]:
+    """What was drawn between two looks at a generator, with both times."""
     before = f"before.{generator}"
     slots = [str(symbol.get("name", "")) for symbol in process.raw.symbols["slot"]]
     rows = read_sketches(process.raw)
     wanted = {number for number, name in enumerate(slots) if name in (f"rng.{generator}", before)}
-    for position in np.flatnonzero(np.isin(rows["slot"], list(wanted))).tolist()[1:]:
+    looks = np.flatnonzero(np.isin(rows["slot"], list(wanted))).tolist()
+    for last, position in itertools.pairwise(looks):
         row = rows[position]
         call, at = int(process.row_at([int(row["call"])])[0]), float(row["at"])
         if slots[int(row["slot"])] == before and call >= 0:
@@ -192,7 +207,11 @@ def _draws(process: Process, generator: Generator) -> Iterator[tuple[float, Draw
             if name.startswith("draw."):
                 function, elements = name.removeprefix("draw."), int(rows["size"][position + 1])
         source = process.source(call) if call >= 0 else ""
-        yield at, Draw(_place(process, call), call, int(row["size"]), function, elements, source)
+        yield (
+            float(rows["at"][last]),
+            at,
+            Draw(_place(process, call), call, int(row["size"]), function, elements, source),
+        )
 
 
 def _place(process: Process, row: int) -> str:

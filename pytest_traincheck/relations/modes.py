@@ -13,6 +13,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.claims import Items
 from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.meaning import Change, Meaning, Place, Words
+from pytest_traincheck.relations.mode_calls import TRAIN, set_at
 from pytest_traincheck.relations.vocabulary import SENSITIVE
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -21,7 +22,6 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels, pairs_of
 from pytest_traincheck.trace.stages import EVAL, INIT
 
-TRAIN = "torch.nn.Module.train"
 
 Moment = Literal["step", "evaluation"]
 """The last call before each step, which is what training makes of a model, or all others in evaluation."""
@@ -90,13 +90,13 @@ class Modes:
         names = _names(claim, alike)
         was = "eval" if now == "train" else "train"
         when = f"In step {process.step_number(row)}" if claim.moment == "step" else "In evaluation"
-        set_at = _set_at(process, row)
+        last_set = set_at(process, row)
         return Finding(
             f"{when}, the golden run called {listed(names)} in {was} mode; the candidate calls "
             f"{'it' if len(names) == 1 else 'them'} in {now} mode (see `train()` and `eval()` of modules).",
             f"called in {was} mode",
-            f"called in {now} mode" + (f", last set at {set_at}" if set_at else ""),
-            place=set_at,
+            f"called in {now} mode" + (f", last set at {last_set}" if last_set else ""),
+            place=last_set,
             value=", ".join(f"{name} {now}" for name in names),
             modules=tuple(_names(claim, top)),
         )
@@ -110,17 +110,6 @@ def _path(run: Run, examples: Examples, position: int) -> str:
     process = run.processes[int(examples.process[position])]
     number = int(process.events["mod"][int(examples.row[position])])
     return str(process.raw.symbols["mod"][number].get("path", ""))
-
-
-def _set_at(process: Process, row: int) -> str:
-    """Where the mode of a module, or of one that it is in, was last set before a call of it."""
-    module = process.module_name(row)
-    calls = process.rows_of_type("mode")
-    for call in calls[calls < row][::-1].tolist():
-        name = process.module_name(call)
-        if process.api[call] == TRAIN and (name == module or module.startswith(f"{name}.")):
-            return process.source(call)
-    return ""
 
 
 def _above(path: str) -> str | None:

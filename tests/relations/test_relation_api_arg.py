@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from judgements import broken, describe, rule, sentences
+from judgements import broken, describe, rule, sentences, violations
 from trace_builder import Layer
-from training_story import CLIP, DROPOUT, LINEAR, F, Loop, Recorder, Training
+from training_story import CLIP, DROPOUT, LINEAR, PARAMETERS, F, Loop, Recorder, Training
 
 from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.infer import learn
@@ -47,6 +47,36 @@ def test_a_model_left_in_eval_after_an_evaluation(recorder: Recorder) -> None:
     assert (violation.step, violation.stage, violation.source) == (3, "train", "train.py:11")
     assert violation.candidate.endswith("last set at train.py:20")
     assert len(outcome.incidents) == 1, describe(outcome.incidents)
+
+
+def test_a_teacher_that_nobody_has_set_to_eval(recorder: Recorder) -> None:
+    """Where the mode of the student was set says nothing about the teacher."""
+
+    def distilled(t: Training, *, sets: bool) -> None:
+        student, teacher = t.model("Student"), t.model("Teacher", frozen=tuple(PARAMETERS))
+        optimizer = t.adamw(list(student.parameters.values()))
+        teacher.training = True
+        if sets:
+            t.mode(teacher, False)
+        for _ in range(6):
+            t.mode(student, True)
+            t.zero_grad(optimizer)
+            with t.no_grad():
+                t.forward(teacher, line="evaluate")
+            t.forward(student)
+            t.loss()
+            t.backward(student)
+            t.step(optimizer)
+            t.mode(student, False)
+            with t.no_grad():
+                t.forward(student, line="evaluate")
+
+    golden = recorder.learn(lambda t: distilled(t, sets=True))
+    outcome = recorder.judge(golden, lambda t: distilled(t, sets=False))
+    of_teacher = [violation for violation in violations(outcome) if "called `Teacher` in eval mode" in violation.title]
+    assert {violation.candidate for violation in of_teacher if violation.invariant.relation == "APIArg"} == {
+        "called in train mode, and no `eval()` of it was seen"
+    }
 
 
 def test_an_evaluation_in_training_mode(recorder: Recorder) -> None:

@@ -128,6 +128,46 @@ def test_one_noise_for_the_batch(record: Recorded) -> None:
         ]
 
 
+class TwoPhases:
+    """Some steps of one optimizer, and then LBFGS, whose first steps are looked at as closely as those of the first. What
+    the steps in between have drawn is no part of its first one.
+    """
+
+    def __init__(self, seed: int, *, once: bool) -> None:
+        self.seed, self.once = seed, once
+
+    def __call__(self) -> None:
+        torch.manual_seed(self.seed)
+        model = nn.Linear(2, 1)
+        first = torch.optim.SGD(model.parameters(), lr=0.05)
+        for _ in range(5):
+            first.zero_grad()
+            model(torch.rand(16, 2)).mean().backward()
+            first.step()
+        second = torch.optim.LBFGS(model.parameters(), max_iter=3)
+        kept = torch.rand(32, 2) if self.once else None
+
+        def closure() -> Any:
+            second.zero_grad()
+            loss = model(torch.rand(32, 2) if kept is None else kept).pow(2).mean()
+            loss.backward()
+            return loss
+
+        for _ in range(3):
+            second.step(closure)
+
+
+def test_points_that_are_drawn_in_each_closure(record: Recorded) -> None:
+    golden = record.golden(lambda seed: TwoPhases(seed, once=True))
+    assert not record.judged(golden, TwoPhases(9, once=True)).incidents
+    outcome = record.judged(golden, TwoPhases(9, once=False))
+    told = [found.title for found in violations(outcome, "Drawn") if "as many" in found.invariant.sentence]
+    assert told == [
+        "In the golden run step 5 drew 64 random numbers from torch's generator before its optimizer step began; in the "
+        "candidate none."
+    ], describe(outcome.incidents)
+
+
 def test_dropout_of_a_layer_that_draws_by_itself(record: Recorded) -> None:
     golden = record.golden(lambda seed: Loop(seed))
     outcome = record.judged(golden, Loop(drop=0.0))
