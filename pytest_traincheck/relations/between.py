@@ -75,8 +75,7 @@ class Between:
         names = variable_names(run, examples, _at(run, examples, step, broken))
         if seen == _SEEN[NOT_RESTORED]:
             all_lost = not examples.holds[_at(run, examples, step, np.arange(len(examples)))].any()
-            held = any(name.startswith(f"{root}.") for name in names)
-            what = f"the trained parameters of `{root}`" if held else "averages and buffers"
+            what = _sorts(process, root, examples.variable[_at(run, examples, step, broken)])
             return Finding(
                 f"In the golden run {what} went from step to step; in the candidate training goes "
                 f"on at step {step} without what {listed(names)} had: a resume restored "
@@ -94,6 +93,20 @@ class Between:
             value=all_of(names),
             deviation=Deviation.EXTRA,
         )
+
+
+def _sorts(process: Process, root: str, lost: Ints) -> str:
+    """What these variables are: trained parameters of a model, averages, or buffers."""
+    variables = Variables.of(process)
+    buffers = np.isin(lost, variables.ids("buffer"))
+    trained = variables.held[variables.first_name[lost]] & ~buffers
+    sorts = {
+        f"the trained parameters of `{root}`": trained.any(),
+        "averages": (~trained & ~buffers).any(),
+        "buffers": buffers.any(),
+    }
+    *others, last = [sort for sort, there in sorts.items() if there]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _at(run: Run, examples: Examples, step: int, places: Ints) -> Ints:

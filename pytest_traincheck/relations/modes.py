@@ -22,7 +22,6 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels, pairs_of
 from pytest_traincheck.trace.stages import EVAL, INIT
 
-
 Moment = Literal["step", "evaluation"]
 """The last call before each step, which is what training makes of a model, or all others in evaluation."""
 Mode = Literal["train", "eval", "either"]

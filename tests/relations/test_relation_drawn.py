@@ -129,8 +129,8 @@ def test_one_noise_for_the_batch(record: Recorded) -> None:
 
 
 class TwoPhases:
-    """Some steps of one optimizer, and then LBFGS, whose first steps are looked at as closely as those of the first. What
-    the steps in between have drawn is no part of its first one.
+    """Some steps of one optimizer, and then LBFGS, whose first steps are looked at as closely as those of the first.
+    What the steps in between have drawn is no part of its first one.
     """
 
     def __init__(self, seed: int, *, once: bool) -> None:
@@ -163,8 +163,8 @@ def test_points_that_are_drawn_in_each_closure(record: Recorded) -> None:
     outcome = record.judged(golden, TwoPhases(9, once=False))
     told = [found.title for found in violations(outcome, "Drawn") if "as many" in found.invariant.sentence]
     assert told == [
-        "In the golden run step 5 drew 64 random numbers from torch's generator before its optimizer step began; in the "
-        "candidate none."
+        "In the golden run step 5 drew 64 random numbers from torch's generator before its optimizer step began; in "
+        "the candidate none."
     ], describe(outcome.incidents)
 
 
