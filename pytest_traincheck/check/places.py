@@ -8,6 +8,7 @@ from pytest_traincheck.check.later_evaluation import out_of_reach
 from pytest_traincheck.check.result import Violation
 from pytest_traincheck.relations import Examples, Relation, meaning_of
 from pytest_traincheck.relations.base import in_set_up, variable_names
+from pytest_traincheck.relations.vocabulary import ESTIMATES
 from pytest_traincheck.rules.conditions import Clause
 from pytest_traincheck.rules.model import Invariant
 from pytest_traincheck.trace import Run
@@ -30,15 +31,17 @@ def in_order(examples: Examples, broken: Ints) -> Ints:
 
 
 def _judged(examples: Examples, run: Run) -> Bools:
-    """Which examples lie in what is judged, and not in what only says how the training began, or in evaluation that
-    golden knows nothing of.
+    """Which examples lie in what is judged, and not in what only says how the training began, in evaluation that golden
+    knows nothing of, or where a model is called to estimate its running statistics, which is no evaluation.
     """
     found = np.ones(len(examples), dtype=bool)
     for number, process in enumerate(run.processes):
+        mine = examples.process == number
+        rows = examples.row[mine]
+        if len(process.rows_of_type(ESTIMATES)):
+            found[mine] = ~process.inside(ESTIMATES)[rows]
         if process.raw.stretch is not None:
-            mine = examples.process == number
-            rows = examples.row[mine]
-            found[mine] = process.judged(rows) & ~out_of_reach(process)[rows]
+            found[mine] &= process.judged(rows) & ~out_of_reach(process)[rows]
     return found
 
 

@@ -17,6 +17,7 @@ from pytest_traincheck.relations.counted import (
     GRADIENT_TYPES,
     RESTORE,
     counted,
+    handed_over,
     said_otherwise,
     skipped_windows,
     steps_optimizer,
@@ -346,7 +347,8 @@ def _per_step(process: Process, position: int, rows: Ints, api: str, times: str)
         # Two losses with parameters of their own may go backward apart or in one sum: what counts is each gradient.
         counts = np.where(counts > 0, np.maximum(Gradients.of(process).passes_per_window, 1), 0)
     holds = {"once": counts == 1, "some": counts >= 1, "at most once": counts <= 1}[times]
-    whole = np.setdiff1d(np.arange(process.windows), skipped_windows(process))
+    left_out = np.concatenate([skipped_windows(process), handed_over(process, rows)])
+    whole = np.setdiff1d(np.arange(process.windows), left_out)
     holds, counts = holds[whole], counts[whole]
     anchors = _step_rows(process)[whole]
     context = step_context(process, anchors)

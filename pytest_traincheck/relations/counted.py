@@ -109,6 +109,23 @@ def _in_pieces(process: Process) -> Ints:
     return found
 
 
+def handed_over(process: Process, rows: Ints) -> Ints:
+    """Windows behind golden's number of steps in which, instead of the scheduler whose calls are `rows`, another one
+    steps for the same optimizer, which no step of the beginning has called: one schedule has followed another.
+    """
+    stretch, events = process.raw.stretch, process.events
+    schedulers = process.rows_of_type("scheduler")
+    if stretch is None or not len(rows) or not np.isin(rows, schedulers).all():
+        return np.empty(0, dtype=np.int64)
+    # By name: a resume makes an optimizer anew.
+    names = Labels.of(events["opt"], process.names.optimizers)
+    held = names.isin({names[row] for row in np.unique(rows).tolist()})
+    first = schedulers[events["seq"][schedulers] <= stretch.head_end]
+    others = schedulers[held[schedulers] & (events["flags"][schedulers] & fmt.RAISED == 0)]
+    others = others[~process.api.isin({process.api[row] for row in first.tolist()})[others]]
+    return np.setdiff1d(process.window[others], process.window[rows]).astype(np.int64)
+
+
 def steps_not_taken(process: Process) -> Ints:
     """Calls in which a gradient scaler was asked for a step and took none."""
 

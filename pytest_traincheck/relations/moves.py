@@ -13,6 +13,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import call_context, rank_label, trained_roots, variable_context
 from pytest_traincheck.relations.meaning import Deviation, Evidence, Meaning, Place, Words
+from pytest_traincheck.relations.vocabulary import ESTIMATES
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
@@ -232,6 +233,9 @@ def _per_step(process: Process, position: int, claim: ParameterMoves | BufferMov
         idle = ~variables.held[variable] & ~_copies_frozen(process)[variable]
         variable, rows, after, until = variable[idle], rows[idle], after[idle], until[idle]
     moved = variables.changed(variable, after, until)
+    if not claim.moves:
+        mine = ~_written_on_purpose(process, variable, until, moved)
+        variable, rows, until, moved = variable[mine], rows[mine], until[mine], moved[mine]
     if claim.kind == "parameter":
         # A copy stands still where its source does: one that moves at all goes with its model.
         moved |= np.isin(variable, variable[moved]) & _model_moves(variables.root[variable], until, moved)
@@ -239,6 +243,28 @@ def _per_step(process: Process, position: int, claim: ParameterMoves | BufferMov
     kept = {name: context[name] for name in ("requires_grad", "root", "child", "variable")}
     kept["rank"] = rank_label(process, len(variable))
     return Examples(moved == claim.moves, np.full(len(variable), position), rows, variable, kept)
+
+
+def _written_on_purpose(process: Process, variable: Ints, until: Ints, moved: Bools) -> Bools:
+    """Which variables have changed in a window by nothing but what is there to change them: an average that begins to
+    be made in later steps than golden's runs had, or an estimate of running statistics.
+    """
+    stretch, variables, events = process.raw.stretch, Variables.of(process), process.events
+    rows = variables.rows
+    rows = rows[events["old"][rows] != fmt.UNSEEN]
+    meant = process.inside(ESTIMATES)[rows]
+    if stretch is not None:
+        meant |= process.inside("update")[rows] & (events["seq"][rows] > stretch.head_end)
+    if not meant.any():
+        return np.zeros(len(variable), dtype=bool)
+
+    def among_steps(rows: Ints) -> Ints:
+        found: Ints = (events["subject"][rows].astype(np.int64) << 32) + process.window[rows]
+        return found
+
+    keys = (variable << 32) + np.searchsorted(process.step_ends, until)
+    found: Bools = moved & among(keys, among_steps(rows[meant])) & ~among(keys, among_steps(rows[~meant]))
+    return found
 
 
 def _per_forward(process: Process, position: int, claim: BufferMoves) -> Examples:

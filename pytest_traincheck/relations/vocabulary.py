@@ -17,6 +17,9 @@ from pytest_traincheck.trace.stages import EVAL, TRAINING_TYPES, pieces
 FLOW_TYPES = ("autograd", "clip", "scaler", "scheduler", "update", "collective")
 """API types whose calls move gradients, parameters, schedules or data between ranks."""
 
+ESTIMATES = "statistics"
+"""API type of calls that run a model without gradients in train mode, to estimate its running statistics again."""
+
 F = "torch.nn.functional."
 
 STOCHASTIC = frozenset(

@@ -410,6 +410,7 @@ _TYPE_BITS: Mapping[str, int] = {
             "module",
             "collective",
             "mode",
+            "statistics",
         ]
     )
 }

@@ -269,6 +269,16 @@ def test_wrappers_are_transparent_for_names(tmp_path: Path) -> None:
     assert {item.name for item in trace.changed("parameter") if item.parent == update.seq} >= {"embed.weight"}
 
 
+def test_an_estimate_of_running_statistics_is_a_call_around_those_of_the_model(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    with observe(tmp_path):
+        torch.optim.swa_utils.update_bn([torch.ones(4, 3), torch.zeros(4, 3)], net)
+    trace = only(tmp_path)
+    (estimate,) = trace.called("torch.optim.swa_utils.update_bn")
+    entries = [call for call in trace.calls if call.entry]
+    assert [call.parent for call in entries] == [estimate.seq] * 2
+
+
 def test_only_modules_that_hold_tensors_are_numbered_roots(tmp_path: Path) -> None:
     with observe(tmp_path):
         criterion, net = nn.BCEWithLogitsLoss(), nn.Linear(2, 1)

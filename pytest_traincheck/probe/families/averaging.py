@@ -1,13 +1,14 @@
-"""Averaged copies of a model."""
+"""Averaged copies of a model, and the running statistics that are estimated for them."""
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from torch.optim import swa_utils
 
 from ..context import Call, ThreadState
-from .base import Named, observe
+from .base import Named, Parameters, observe
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -26,7 +27,23 @@ class Update(Named):
         recorder.look(state, call, values=True)
 
 
+class NoParameters(Parameters):
+    """Which loader and which model it is given is nothing to compare."""
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+
+class Estimate(Named):
+    """`update_bn` calls a model in train mode without gradients, and evaluates nothing by that."""
+
+    def key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return ()
+
+
 def install(probe: Probe) -> None:
-    """Observe the method."""
+    """Observe the method, and the function below its `no_grad`."""
     family = Update("torch.optim.swa_utils.AveragedModel.update_parameters", "update", method=True)
     observe(probe, swa_utils.AveragedModel.update_parameters, family)
+    estimate: Any = inspect.unwrap(swa_utils.update_bn)
+    observe(probe, estimate, Estimate("torch.optim.swa_utils.update_bn", "statistics"), NoParameters(estimate))
