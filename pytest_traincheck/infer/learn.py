@@ -17,9 +17,9 @@ from pytest_traincheck.infer.candidates import pins, required_support
 from pytest_traincheck.infer.known_stages import within_known_stages
 from pytest_traincheck.infer.precondition import Precondition, weakest_preconditions
 from pytest_traincheck.infer.seeds import ignores_seed, with_portrait, with_repeats
-from pytest_traincheck.infer.sentence import when_text
 from pytest_traincheck.relations import Examples, Hypothesis, Relation, relations
 from pytest_traincheck.relations.base import filled, in_set_up, is_measured, is_replayed
+from pytest_traincheck.relations.precondition_wording import when_text
 from pytest_traincheck.rules.conditions import Condition
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Run

@@ -19,13 +19,13 @@ from pytest_traincheck.infer.candidates import required_support
 from pytest_traincheck.infer.certainty import at_most
 from pytest_traincheck.infer.known_stages import within_known_stages
 from pytest_traincheck.infer.precondition import weakest_preconditions
-from pytest_traincheck.infer.sentence import when_text
 from pytest_traincheck.packs.errors import PackError
 from pytest_traincheck.packs.model import Evidence, Level, Pack, PackRule
 from pytest_traincheck.packs.versions import libraries, reaches
 from pytest_traincheck.relations import Examples, Hypothesis, Relation, laws, relations
 from pytest_traincheck.relations.base import PINNED_FIELDS, in_set_up, is_measured, is_replayed
 from pytest_traincheck.relations.laws import Reason
+from pytest_traincheck.relations.precondition_wording import when_text
 from pytest_traincheck.rules.conditions import Condition
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Run

@@ -14,6 +14,7 @@ from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.context import call_context, state_labels, step_context, variable_context
 from pytest_traincheck.relations.meaning import Basic, Deviation, Evidence, Excuse, Meaning, Place, Words, place_of_call
+from pytest_traincheck.relations.precondition_wording import when_text
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
@@ -139,20 +140,22 @@ class EventContain:
             )
         names = listed(variable_names(run, examples, broken))
         within = claim.within
+        # The golden run may be otherwise elsewhere, as where parts of a model are dropped by chance.
+        when = f"{text}," if (text := when_text(invariant.when)) else ""
         if claim.change == CHANGES:
             return Finding(
-                f"`{within}` changed every parameter it holds in the golden run; in the candidate it leaves {names} "
-                "unchanged.",
+                f"`{within}` changed every parameter it holds{when} in the golden run; in the candidate it leaves "
+                f"{names} unchanged.",
                 "every parameter changes in each step",
                 f"unchanged: {names}",
                 deviation=Deviation.LACKING,
             )
         if claim.change in (RECEIVES, WITHIN):
             state = examples.observed[int(broken[0])] if examples.observed is not None else "absent"
-            when = "when the step began" if claim.change == RECEIVES else "when its closure had gone backward"
+            moment = "when the step began" if claim.change == RECEIVES else "when its closure had gone backward"
             return Finding(
-                f"Every parameter of `{within}` had a gradient {when} in the golden run; in the candidate the gradient "
-                f"of {names} is {state}.",
+                f"Every parameter of `{within}`{when} had a gradient {moment} in the golden run; in the candidate the "
+                f"gradient of {names} is {state}.",
                 "a nonzero gradient for every parameter",
                 f"gradient {state}: {names}",
                 deviation=Deviation.NOT_FINITE if state == NOT_FINITE else Deviation.DIFFERENT,

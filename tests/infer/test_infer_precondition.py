@@ -13,9 +13,9 @@ from pytest_traincheck.golden.encode import encode
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.infer.candidates import pins, required_support
 from pytest_traincheck.infer.precondition import Precondition, weakest_preconditions
-from pytest_traincheck.infer.sentence import when_text
 from pytest_traincheck.relations import Examples
 from pytest_traincheck.relations.base import PINNED_FIELDS
+from pytest_traincheck.relations.precondition_wording import when_text
 from pytest_traincheck.rules.claims import Foreign
 from pytest_traincheck.rules.conditions import Clause, Condition, Except, Exists, Same
 from pytest_traincheck.rules.model import Invariant, Kind, Scope

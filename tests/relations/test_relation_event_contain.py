@@ -68,6 +68,30 @@ def test_a_warm_up_from_zero_excuses_the_first_step(recorder: Recorder) -> None:
     assert not recorder.judge(golden, warm_up).incidents
 
 
+def test_what_breaks_a_rule_about_a_part_is_said_of_that_part(recorder: Recorder) -> None:
+    """Blocks are dropped by chance, so the golden run lacks their gradients in most steps."""
+
+    def dropped(t: Training, without: tuple[str, ...] = ()) -> None:
+        stem, blocks = t.model("Stem"), t.model("Blocks")
+        optimizer = t.adamw([*stem.parameters.values(), *blocks.parameters.values()])
+        for step in range(6):
+            t.zero_grad(optimizer)
+            t.forward(stem)
+            t.forward(blocks)
+            t.backward(stem, without=without)
+            t.backward(blocks, without=list(blocks.parameters) if (step + t.seed) % 3 else [])
+            t.step(optimizer)
+
+    golden = learn([recorder.tell(dropped, seed=seed) for seed in (0, 1, 2)], pipeline="dropped")
+    line = f"{RECEIVES}, in `Stem`."
+    assert line in sentences(golden, "EventContain")
+    violation = broken(recorder.judge(golden, lambda t: dropped(t, ("fc1.bias",))), line)
+    assert violation.title == (
+        "Every parameter of `torch.optim.AdamW.step`, in `Stem`, had a gradient when the step began in the golden run; "
+        "in the candidate the gradient of `Stem.fc1.bias` is absent."
+    )
+
+
 def test_gradients_that_come_by_chance_are_no_rule_for_any_expert(recorder: Recorder) -> None:
     """A sparse layer: which expert gets a gradient is up to the data, so no expert may be promised one."""
     parameters = {"router.weight": (4, 3), **{f"experts.{number}.weight": (3, 3) for number in range(4)}}
