@@ -38,13 +38,23 @@ class Relocation:
         """Root and path that stand for a module or variable."""
         for move in sorted(self.moves, key=lambda move: -len(move.path)):
             if move.root == root and (rest := below(move.path, path)) is not None:
-                return move.golden_root, joined(move.golden_path, rest)
+                return move.golden_root, self._free(move, joined(move.golden_path, rest))
         for move in self.moves:
             # A module must not keep a name that a sibling has been given.
             if move.root == move.golden_root == root and (rest := below(move.golden_path, path)) is not None:
                 path = joined(f"{move.golden_path} (new)" if move.golden_path else "", rest)
                 break
         return self.roots.get(root, root), path
+
+    def _free(self, around: Move, path: str) -> str:
+        """Where a path comes with the module around it, unless what lies there comes from elsewhere: the second of four
+        stages may be an activation, and the golden's second stage the third.
+        """
+        for move in self.moves:
+            inner = move.golden_root == around.golden_root and below(around.golden_path, move.golden_path)
+            if inner and move != around and (rest := below(move.golden_path, path)) is not None:
+                return joined(f"{move.golden_path}{NOT_IN_GOLDEN}", rest)
+        return path
 
     def origins(self, root: str, path: str) -> set[tuple[str, str]]:
         """What may now have this root and path: what was moved there, and what was there before."""

@@ -159,3 +159,15 @@ def test_a_name_that_was_given_away_is_marked() -> None:
         ("Net", "1.weight"),
         ("Net", "3"),
     ]
+
+
+def test_what_moves_with_its_module_takes_no_name_that_a_sibling_was_given() -> None:
+    """Activations lie between the layers of a list that golden had without them."""
+    step = Relocation((Move("Net", "trunk", "Net", "layers"), Move("Net", "trunk.2", "Net", "layers.1")))
+    assert [step.place("Net", path) for path in ("trunk.0", "trunk.1", "trunk.2", "trunk.2.weight", "trunk.3")] == [
+        ("Net", "layers.0"),
+        ("Net", "layers.1 (new)"),
+        ("Net", "layers.1"),
+        ("Net", "layers.1.weight"),
+        ("Net", "layers.3"),
+    ]
