@@ -63,12 +63,15 @@ def _later(itself: Comparison, compared: Comparison | None) -> LaterSteps:
     return LaterSteps(known, sum(len(course.steps) for course in found), lost if known else "")
 
 
-_BEHIND = "came behind what differs"
+_BEHIND, _ELSEWHERE = "came behind what differs", "are about steps that are made otherwise"
 
 
 def _reasons(lost: frozenset[str], compared: Comparison | None) -> tuple[tuple[str, int], ...]:
     known = compared.lost if compared is not None else {}
-    return tuple(Counter(known.get(key, _BEHIND) for key in sorted(lost)).most_common())
+    # Where nothing differs, as behind a closure that golden had not, a step is not held against golden's.
+    nothing = compared is not None and compared.parting is None and not compared.deviating
+    other = _ELSEWHERE if nothing else _BEHIND
+    return tuple(Counter(known.get(key, other) for key in sorted(lost)).most_common())
 
 
 def _floor(repeated: int, own: int) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -367,6 +368,8 @@ class Dropped:
     drop: str = "drop"
     act: str = "act"
     p: float = 0.2
+    closure: bool = False
+    """The optimizer calls for the loss itself."""
 
     def __call__(self) -> None:
         torch.manual_seed(self.seed)
@@ -376,10 +379,29 @@ class Dropped:
         ):  # fmt: skip
             model.add_module(name, layer)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for _ in range(4):
+
+        def evaluate(x: Any) -> Any:
             optimizer.zero_grad()
-            model(torch.randn(8, 6)).square().mean().backward()
-            optimizer.step()
+            loss = model(x).square().mean()
+            loss.backward()
+            return loss
+
+        for _ in range(4):
+            x = torch.randn(8, 6)
+            if self.closure:
+                optimizer.step(partial(evaluate, x))
+            else:
+                evaluate(x)
+                optimizer.step()
+
+
+def test_where_nothing_differs_nothing_comes_behind_what_differs(traces: Traces) -> None:
+    golden = traces.golden(Dropped())
+    outcome = check_run(golden, traces(Dropped(closure=True)), same_spec=True)
+    assert_quiet(outcome)
+    assert outcome.coverage is not None
+    assert outcome.coverage.made
+    assert [reason for reason, _ in outcome.coverage.reasons] == ["are about steps that are made otherwise"]
 
 
 def test_layers_that_hold_nothing_are_compared_under_other_names(traces: Traces) -> None:
