@@ -18,6 +18,7 @@ from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.variables import Variables
 
 SUBJECT = "torch.nn.Parameter.data"
 _SEEN = ("as the step before has left it", "written to", "not restored")
@@ -75,7 +76,8 @@ class Between:
         names = variable_names(run, examples, _at(run, examples, step, broken))
         if seen == _SEEN[NOT_RESTORED]:
             all_lost = not examples.holds[_at(run, examples, step, np.arange(len(examples)))].any()
-            what = _sorts(process, root, examples.variable[_at(run, examples, step, broken)])
+            lost = _at(run, examples, step, broken)
+            what = _sorts(process, root, examples.variable[lost[examples.process[lost] == examples.process[first]]])
             return Finding(
                 f"In the golden run {what} went from step to step; in the candidate training goes "
                 f"on at step {step} without what {listed(names)} had: a resume restored "
@@ -98,15 +100,13 @@ class Between:
 def _sorts(process: Process, root: str, lost: Ints) -> str:
     """What these variables are: trained parameters of a model, averages, or buffers."""
     variables = Variables.of(process)
-    buffers = np.isin(lost, variables.ids("buffer"))
+    buffers = np.isin(lost, variables.ids("buffer", tied=True))
     trained = variables.held[variables.first_name[lost]] & ~buffers
-    sorts = {
-        f"the trained parameters of `{root}`": trained.any(),
-        "averages": (~trained & ~buffers).any(),
-        "buffers": buffers.any(),
-    }
-    *others, last = [sort for sort, there in sorts.items() if there]
-    return f"{', '.join(others)} and {last}" if others else last
+    there = {"trained parameters": trained.any(), "averages": (~trained & ~buffers).any(), "buffers": buffers.any()}
+    *others, last = [sort for sort, found in there.items() if found]
+    sorts = f"{', '.join(others)} and {last}" if others else last
+    roots = {process.names.roots[variables.symbols[number].get("root", 0)] for number in lost.tolist()}
+    return f"the {sorts} of `{root}`" if roots == {root} else sorts
 
 
 def _at(run: Run, examples: Examples, step: int, places: Ints) -> Ints:

@@ -56,3 +56,35 @@ def test_a_copy_takes_the_place_of_the_copy(recorder: Recorder, swaps: bool) -> 
     told, found = follow(path, golden)
     assert not told
     assert found.steps == 70
+
+
+def test_statistics_that_a_resume_lost_are_called_buffers(recorder: Recorder) -> None:
+    """The trained parameters were restored, and nothing is said of them."""
+
+    def part(t: Training, begin: int, end: int, left: Values) -> None:
+        model = t.model("Net", PARAMETERS, frozen=FROZEN, buffers=("norm.running_mean",))
+        optimizer = t.adamw([one for name, one in model.parameters.items() if name not in FROZEN])
+        if begin:
+            with t.call("torch.load", type="io"):
+                pass
+            load(t, model, left["model"], ())
+            with t.call("torch.optim.AdamW.load_state_dict", type="mode", optimizer=optimizer.number):
+                pass
+        t.mode(model, True)
+        for step in range(begin, end):
+            take(t, model, optimizer, load=t.batch, clears=True, begins=step == begin, kept=begin > 0)
+        left["model"] = values_of(t, model)
+        save(t, model, exchanges=False)
+
+    golden = recorder.learn(lambda t: part(t, 0, GOLDEN_STEPS, {}))
+    path, left = recorder.path(), Values()
+    for number, (begin, end) in enumerate([(0, 30), (30, 70)]):
+        t = Training(path, seed=7, started=1.0 + number)
+        t._moment = 10_000 * number
+        part(t, begin, end, left)
+        t.write(finished=True, ended=1.5 + number)
+    (title,) = follow(path, golden)[0]
+    assert title == (
+        "In the golden run the buffers of `Net` went from step to step; in the candidate training goes on at step 30 "
+        "without what `Net.norm.running_mean` had: a resume restored only the others."
+    )
