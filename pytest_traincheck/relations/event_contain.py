@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 
 from pytest_traincheck.looks import NOTHING, Looks
+from pytest_traincheck.optimizer_label import models_in
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.context import call_context, state_labels, step_context, variable_context
@@ -139,13 +140,13 @@ class EventContain:
                 deviation=Deviation.LACKING,
             )
         names = listed(variable_names(run, examples, broken))
-        within = claim.within
+        within = f"`{claim.within}`{_which(claim, run, examples, broken)}"
         # The golden run may be otherwise elsewhere, as where parts of a model are dropped by chance.
         when = f"{text}," if (text := when_text(invariant.when)) else ""
         if claim.change == CHANGES:
             return Finding(
-                f"`{within}` changed every parameter it holds{when} in the golden run; in the candidate it leaves "
-                f"{names} unchanged.",
+                f"{within} changed every parameter it holds{when} in the golden run; in the candidate it leaves {names} "
+                "unchanged.",
                 "every parameter changes in each step",
                 f"unchanged: {names}",
                 deviation=Deviation.LACKING,
@@ -154,18 +155,40 @@ class EventContain:
             state = examples.observed[int(broken[0])] if examples.observed is not None else "absent"
             moment = "when the step began" if claim.change == RECEIVES else "when its closure had gone backward"
             return Finding(
-                f"Every parameter of `{within}`{when} had a gradient {moment} in the golden run; in the candidate the "
+                f"Every parameter of {within}{when} had a gradient {moment} in the golden run; in the candidate the "
                 f"gradient of {names} is {state}.",
                 "a nonzero gradient for every parameter",
                 f"gradient {state}: {names}",
                 deviation=Deviation.NOT_FINITE if state == NOT_FINITE else Deviation.DIFFERENT,
             )
         return Finding(
-            f"`{within}` changed only its own parameters in the golden run; in the candidate it also changes {names}.",
+            f"{within} changed only its own parameters in the golden run; in the candidate it also changes {names}.",
             "other parameters stay as they are during the step",
             f"changed as well: {names}",
             deviation=Deviation.EXTRA,
         )
+
+
+def _which(claim: InStep, run: Run, examples: Examples, broken: Ints) -> str:
+    """Which optimizer steps, in brackets, where several of one class do: by the models whose parameters it holds, or by
+    the line that made it.
+    """
+    first = int(broken[0])
+    process = run.processes[int(examples.process[first])]
+    mine = broken[examples.process[broken] == examples.process[first]]
+    stepping = np.unique(process.events["opt"][examples.row[mine]]).tolist()
+    alike = {
+        step.optimizer for step in process.steps if f"{process.optimizer_class[step.optimizer]}.step" == claim.within
+    }
+    if len(stepping) > 1 or len(alike) == 1:
+        return ""
+    label = process.names.optimizers[stepping[0]]
+    if models_in(label):
+        return f" (`{label}`)"
+    made = process.rows_of_type("construct")
+    made = made[process.events["opt"][made] == stepping[0]]
+    source = process.source(int(made[-1])) if len(made) else ""
+    return f" (of the optimizer made at {source})" if source else ""
 
 
 def _change_in_step(process: Process, position: int, claim: InStep) -> Examples:

@@ -43,6 +43,26 @@ def test_a_parameter_that_the_loss_does_not_reach(recorder: Recorder) -> None:
     assert outcome.incidents[0].cause is violation
 
 
+def two_models(t: Training, *, unreached: Sequence[str] = ()) -> None:
+    """Two models with an optimizer of the same class each."""
+    models = [t.model("Actor"), t.model("Critic")]
+    optimizers = [t.adamw(list(model.parameters.values())) for model in models]
+    for _ in range(6):
+        for model, optimizer in zip(models, optimizers, strict=True):
+            t.zero_grad(optimizer)
+            t.forward(model)
+            t.loss()
+            t.backward(model, without=unreached if model.name == "Critic" else ())
+            t.step(optimizer)
+
+
+def test_of_several_optimizers_of_a_class_the_one_is_named(recorder: Recorder) -> None:
+    outcome = recorder.judge(recorder.learn(two_models), lambda t: two_models(t, unreached=("fc1.bias",)))
+    assert broken(outcome, RECEIVES + ".").title.startswith(
+        "Every parameter of `torch.optim.AdamW.step` (`AdamW[Critic]`) had a gradient when the step began"
+    )
+
+
 def test_an_unused_head_in_golden_becomes_a_precondition(recorder: Recorder) -> None:
     golden = recorder.golden(Loop(unreached=("fc2.weight",)))
     changes = [line for line in sentences(golden, "EventContain") if line.startswith(CHANGES)]
