@@ -17,6 +17,7 @@ from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.golden.recording import Recording
 from pytest_traincheck.relations.base import listed
 from pytest_traincheck.replay import DRAWN, HELD, STEP, Claim, Comparison, Parting, compare_with_itself
+from pytest_traincheck.replay.later import ROUNDS
 from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.slots import is_singular, part_of_batch, parts_of_batch
@@ -123,6 +124,12 @@ def parted_at_deviation(found: Coverage, run: Run, compared: Comparison) -> Cove
     process = run.processes[claim.process]
     source = process.source(claim.row) if claim.row >= 0 and len(process.events) else ""
     return replace(found, parted=Parted(_deviation(claim), claim.step, source, reported=True))
+
+
+def behind_incidents(found: Coverage) -> Coverage:
+    """The coverage of a run in which something was found: what is off by little behind it may be off by that."""
+    later = found.later
+    return replace(found, later=replace(later, lost="differ")) if later.lost == ROUNDS else found
 
 
 _LATER = {

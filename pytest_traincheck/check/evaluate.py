@@ -10,7 +10,7 @@ import numpy as np
 from pytest_traincheck.alignment.align import align
 from pytest_traincheck.alignment.trainings import as_trainings
 from pytest_traincheck.check.applicable import program_of, why_not
-from pytest_traincheck.check.coverage import coverage, parted_at_deviation
+from pytest_traincheck.check.coverage import behind_incidents, coverage, parted_at_deviation
 from pytest_traincheck.check.evidence import without_effect
 from pytest_traincheck.check.excuse import excuse
 from pytest_traincheck.check.explain import explain
@@ -112,6 +112,8 @@ def check_run(golden: Golden, run: Run, *, same_spec: bool, part: Part = WHOLE) 
     incidents = tuple(
         item for item in explain(violations) if part.later or not (part.other_length and _by_length(item))
     )
+    if incidents:
+        covered = behind_incidents(covered)
     return CheckOutcome(
         _settled(verdicts, violations, incidents),
         incidents,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -66,6 +67,10 @@ class Later:
         return self.what in (INPUT, BATCH, LOSS, GRADIENT)
 
 
+ROUNDS: Final = "round otherwise"
+"""Why steps are not held against golden's whose numbers are off by no more than rounding makes them."""
+
+
 @dataclass(frozen=True)
 class Course:
     """What was found of a process: the steps that could be held against golden's, of how many, and why no others."""
@@ -93,7 +98,7 @@ def later(golden: StepLog, candidate: StepLog, first: int, autocast: Sequence[st
     known = sum(step.window >= first for step in golden.steps)
     sides = _Sides(golden, candidate)
     if not sides.same_names:
-        return Course((), known, "train other parameters")
+        return Course((), known, "name their parameters otherwise" if sides.same_values else "train other parameters")
     eps = max([EPSILON["float32"], *(EPSILON.get(dtype, 0.0) for dtype in autocast)])
     walk = _Walk(sides, allowance(eps, _CALLS, _CALLS))
     found: list[Later] = []
@@ -117,6 +122,9 @@ class _Sides:
         theirs = {name: place for place, name in enumerate((*candidate.trained, *candidate.others))}
         gradients = {name: place for place, name in enumerate(candidate.trained)}
         self.same_names = all(name in gradients for name in golden.trained)
+        begins = [sorted(log.values[0, : len(log.trained)].tolist()) for log in (golden, candidate)]
+        self.same_values = begins[0] == begins[1] and any(begins[0])
+        """Whether what is trained begins with the same values on both sides, under whatever names."""
         self.trained = golden.trained if self.same_names else ()
         self.others = tuple(name for name in golden.others if name in theirs)
         names = (*self.trained, *self.others)
@@ -186,13 +194,13 @@ class _Walk:
             if loss is not None:
                 return loss, ""
             if ours.losses != theirs.losses:
-                return None, "round otherwise"
+                return None, ROUNDS
         names = sides.gradients_apart(number)
         if names:
             off, values = _apart(ours.norm, theirs.norm), (ours.norm, theirs.norm)
             if off > self._allowed:
                 return Later(number, False, GRADIENT, names, off, self._allowed, values), ""
-            return None, "round otherwise"
+            return None, ROUNDS
         moved = sides.trained_apart(number + 1)
         if moved and ours.rates != theirs.rates:
             return None, "have other learning rates"
@@ -246,7 +254,7 @@ class _Walk:
                 off = max(_apart(*pair) for pair in zip(ours.losses, theirs.losses, strict=True))
                 if off > allowed:
                     return Later(number, False, UPDATE, names, off, allowed), ""
-        return None, "round otherwise"
+        return None, ROUNDS
 
 
 def weighed(ours: Step, theirs: Step) -> Weighed | None:

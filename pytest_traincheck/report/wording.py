@@ -213,7 +213,9 @@ def agreement(result: CheckResult) -> str:
     if not compared:
         return ""
     parts = [f"{sum(item.status == 'same' for item in compared)} of {plural(len(compared), 'module')} the same"]
-    for status, words in (("drifted", "up to rounding"), ("deviates", "different")):
+    # Behind what was found, little is no rounding.
+    slightly = "slightly different" if result.incidents else "up to rounding"
+    for status, words in (("drifted", slightly), ("deviates", "different")):
         found = [item for item in compared if item.status == status]
         if found:
             worst = max(found, key=lambda item: item.off)

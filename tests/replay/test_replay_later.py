@@ -8,17 +8,21 @@ from typing import Any
 
 import pytest
 
+np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 
 from replays import Judge, replayed  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
+from pytest_traincheck.check.coverage import behind_incidents  # noqa: E402
 from pytest_traincheck.check.evaluate import check_run  # noqa: E402
-from pytest_traincheck.check.result import LaterSteps  # noqa: E402
+from pytest_traincheck.check.result import Coverage, LaterSteps  # noqa: E402
 from pytest_traincheck.golden.model import Golden  # noqa: E402
 from pytest_traincheck.golden.recording import Recording  # noqa: E402
+from pytest_traincheck.golden.step_log import StepLog  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
+from pytest_traincheck.replay.later import later  # noqa: E402
 from pytest_traincheck.trace import Run  # noqa: E402
 
 ROWS, SIZE, STEPS, LATE = 48, 6, 14, 9
@@ -208,6 +212,24 @@ def test_values_that_are_off_by_rounding_owe_nothing(judge: Judge) -> None:
     run = judge.run(Training(nudge=1 + 2**-22))
     assert not replayed(golden, run)
     assert steps(golden, run) == LaterSteps(KNOWN, LATE - 2, "round otherwise")
+
+
+def test_what_is_off_by_little_behind_an_incident_is_no_rounding() -> None:
+    lost = [LaterSteps(8, 2, "round otherwise"), LaterSteps(8, 2, "drew other random numbers")]
+    told = [behind_incidents(Coverage(later=later_steps)).later for later_steps in lost]
+    assert told == [LaterSteps(8, 2, "differ"), lost[1]]
+
+
+@pytest.mark.parametrize(
+    ("values", "why"), [((12, 11), "name their parameters otherwise"), ((12, 13), "train other parameters")]
+)
+def test_parameters_under_other_names_are_no_other_parameters(values: tuple[int, int], why: str) -> None:
+    """What begins with the same values is the same, though nobody can say which is which."""
+
+    def log(names: tuple[str, ...], first: tuple[int, int]) -> StepLog:
+        return StepLog((), names, (), np.array([first], dtype=np.uint64), np.empty((0, 2), dtype=np.uint64))
+
+    assert later(log(("a", "b"), (11, 12)), log(("c", "d"), values), 0).lost == why
 
 
 def test_a_model_that_begins_elsewhere_owes_nothing(judge: Judge) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from pytest_traincheck.report.wording import clean, number_ranges, seconds, shortened
+from pytest_traincheck.check.result import CheckResult, ModuleAgreement
+from pytest_traincheck.report.wording import agreement, clean, number_ranges, seconds, shortened
 
 
 @pytest.mark.parametrize(
@@ -26,3 +29,9 @@ def test_seconds() -> None:
 
 def test_clean() -> None:
     assert clean("\x1b[1;31mred\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07\x00\n\tnext\r\n") == "red link\n\tnext\n"
+
+
+def test_little_is_rounding_only_where_nothing_was_found(failed: CheckResult, passed: CheckResult) -> None:
+    modules = (ModuleAgreement("Net", "same", 0.0, 4), ModuleAgreement("Net.fc", "drifted", 1e-7, 4))
+    told = [agreement(replace(result, modules=modules)).partition(" (")[0] for result in (passed, failed)]
+    assert told == ["1 of 2 modules the same, 1 up to rounding", "1 of 2 modules the same, 1 slightly different"]
