@@ -17,6 +17,7 @@ from pytest_traincheck.online.ending import Ending, Left, Resume, Saved, noted, 
 from pytest_traincheck.online.findings import Findings, granted
 from pytest_traincheck.online.let_go import LEAST, let_go
 from pytest_traincheck.online.resumed import Continued
+from pytest_traincheck.relations.distinct import batches_noted
 from pytest_traincheck.rules.model import Kind
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.begun_with import saves
@@ -26,7 +27,7 @@ from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.marks import are_marks
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run
-from pytest_traincheck.trace.stretch import Stretch, first_sights, joined, last_states, without
+from pytest_traincheck.trace.stretch import Loaded, Stretch, first_sights, joined, last_states, without
 
 Check = Callable[[Run, Part], CheckOutcome]
 
@@ -65,6 +66,8 @@ class Rank:
     """What it was when it saved."""
     looked: int = 0
     """`seq` up to which it is known what was saved."""
+    loaded: Loaded = field(default_factory=Loaded)
+    """The batches of training in the steps that are gone."""
 
     @staticmethod
     def going_on(left: Left, saved: Saved, second: GrowingProcess) -> Rank:
@@ -123,7 +126,7 @@ class Rank:
             return Process(replace(self.source.raw(rows), until=last))
         head_end = int(self.head["seq"].max())
         raw = self.source.raw(joined([self.head, first_sights(self.states, head_end), rows]))
-        return Process(replace(raw, stretch=Stretch(self.begin, head, head_end, left_out), until=last))
+        return Process(replace(raw, stretch=Stretch(self.begin, head, head_end, left_out, self.loaded), until=last))
 
     def leave_out(self, begin: int, end: int) -> None:
         """Judge nothing of what came between two times."""
@@ -238,16 +241,18 @@ class LaunchGroup:
             border = self._border(steps.ends, settled, begun)
             if border:
                 last = [int(end[border - 1]) for end in steps.ends]
-                outcome = self._judged(path, last, border, steps.sampled)
+                run = self._run(path, last)
+                outcome = self._judged(run, border, steps.sampled)
                 self.findings.take(outcome, self._number)
-                self._close(outcome, last, int(steps.numbers[border - 1]) + 1)
+                self._close(outcome, run, last, int(steps.numbers[border - 1]) + 1)
                 self.observed += border - begun
                 found = self.findings.incidents()
                 continue
             if settled < begun + (1 if begun else FEWEST) or steps.numbers[settled - 1] < self.steps:
                 return found
             self.steps = int(steps.numbers[settled - 1]) + 1
-            outcome = self._judged(path, [int(end[settled - 1]) for end in steps.ends], settled, steps.sampled)
+            run = self._run(path, [int(end[settled - 1]) for end in steps.ends])
+            outcome = self._judged(run, settled, steps.sampled)
             if not begun:
                 outcome = _without_last_numbers(outcome, settled)
             return self.findings.incidents_with(outcome, self._number)
@@ -260,7 +265,7 @@ class LaunchGroup:
         last: list[int | None] = [None] * len(self.ranks)
         if steps is not None and sampled and len(self.ranks) > 1:
             last = [int(end[-1]) for end in steps.ends]  # behind these each rank may have observed something else
-        outcome = self._judged(path, last, self.steps, sampled)
+        outcome = self._judged(self._run(path, last), self.steps, sampled)
         self.findings.take(outcome, self._number)
         self.observed += 0 if steps is None else self._not_judged(steps)
         self._finished = True
@@ -336,20 +341,21 @@ class LaunchGroup:
                 return steps
         return 0
 
-    def _judged(self, path: Path, last: Sequence[int | None], steps: int, sampled: bool) -> CheckOutcome:
+    def _judged(self, run: Run, steps: int, sampled: bool) -> CheckOutcome:
         undecided = not self._number and steps < self._head
         part = replace(self._part, undecided=undecided, apart=bool(self._number) and sampled)
-        return self._check(self._run(path, last), part)
+        return self._check(run, part)
 
     def _run(self, path: Path, last: Sequence[int | None]) -> Run:
         head = self._kept if self._number else 0
         found = [rank.process(border, head, self._left_out) for rank, border in zip(self.ranks, last, strict=True)]
         return Run(path, tuple(found), self.workers)
 
-    def _close(self, outcome: CheckOutcome, last: Sequence[int], steps: int) -> None:
+    def _close(self, outcome: CheckOutcome, run: Run, last: Sequence[int], steps: int) -> None:
         """Let go of what was judged; so many steps of the training have ended then."""
         first = not self._number
-        for rank, border in zip(self.ranks, last, strict=True):
+        for rank, process, border in zip(self.ranks, run.processes, last, strict=True):
+            rank.loaded = batches_noted(process)
             rank.close(border, keep=first)
         if first:
             self.first = outcome

@@ -81,17 +81,17 @@ def _is_right(process: Process, era: int, steps: int, behind: int, begun: int) -
     """Whether a process that goes on after so many steps should begin with the batches that the training began with.
     `behind`: so many it has loaded to get behind them; `begun`: so many are there of the beginning.
     """
-    if _in_order(process):
+    if not drawn_at_random(process):
         return behind > 0 or _ended_before(process, process.raw.joins[era - 1])
     stretch = process.raw.stretch
     in_each = begun // max(1, steps if stretch is None else stretch.head)
     return behind > 0 and behind >= steps * in_each
 
 
-def _in_order(process: Process) -> bool:
-    """Whether the data come in the order of the data set, or nobody knows."""
+def drawn_at_random(process: Process) -> bool:
+    """Whether the data are known to come in random order, and not in that of the data set."""
     drawn = process.events["value"][process.measures("batch.shuffled")]
-    return not (drawn == 1).any()
+    return bool((drawn == 1).any())
 
 
 def _ended_before(process: Process, join: int) -> bool:

@@ -15,6 +15,7 @@ from pytest_traincheck.relations.begun_again import begins_again, loaded_again
 from pytest_traincheck.relations.context import module_roots, rank_label
 from pytest_traincheck.relations.generators import STATES, drawn_from
 from pytest_traincheck.relations.meaning import Change, Meaning, Place
+from pytest_traincheck.relations.order_again import comes_again, noted
 from pytest_traincheck.relations.workers import workers_of
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -22,6 +23,7 @@ from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.stages import TRAIN
+from pytest_traincheck.trace.stretch import Loaded
 
 INPUT: Final = "model.input"
 LATER_INPUT: Final = "later.input"
@@ -195,6 +197,11 @@ def _digests(process: Process, what: str) -> tuple[Ints, Ints]:
     return rows, process.events["digest"][rows].astype(np.int64)
 
 
+def batches_noted(process: Process) -> Loaded:
+    """What is remembered of the batches of a training when the steps that a process has are let go of."""
+    return noted(process, _digests(process, LOADED)[0])
+
+
 def before_training(process: Process, rows: Ints) -> Bools:
     """Which batches are for training: the next model that is called after them trains."""
     entries = process.entry_rows
@@ -221,6 +228,13 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
     codes = np.where(new, 0, process.window[rows[original]] + 1)
     if what not in STATES:
         codes += np.where(~new & _epoch_between(process, rows[original], rows), process.windows + 1, 0)
+    if what == LOADED:
+        again, steps = comes_again(process, rows)
+        known, place = np.unique(steps[again], return_inverse=True)
+        codes[again] = len(texts) + place
+        order = "one after the other: their order is drawn as it was there"
+        texts += [f" as from step {step} on, {order}" for step in known.tolist()]
+        new &= ~again
     return Examples(
         np.asarray(new, dtype=bool),
         np.full(len(rows), position),

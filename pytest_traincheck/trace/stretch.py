@@ -7,7 +7,7 @@ the stretch began stands before it as a first sight, which is no change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,25 @@ import numpy.typing as npt
 
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.columns import Rows
-from pytest_traincheck.trace.labels import Bools
+from pytest_traincheck.trace.labels import Bools, Ints
+
+
+def _none() -> Ints:
+    return np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The batches of training that came in the steps of one process up to a time, as parallel columns."""
+
+    digests: Ints = field(default_factory=_none)
+    steps: Ints = field(default_factory=_none)
+    epochs: Ints = field(default_factory=_none)
+    """How many iterations over the data had ended before each."""
+    epoch: int = 0
+    """How many have ended."""
+    open: bool = False
+    """Whether nothing else was loaded since the last batch of training."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +48,8 @@ class Stretch:
     """`seq` of the last event of the beginning."""
     left_out: int
     """Steps between the beginning and the stretch."""
+    loaded: Loaded = field(default_factory=Loaded)
+    """What was loaded for training in the beginning and between."""
 
     def holds(self, seq: npt.NDArray[np.unsignedinteger[Any]]) -> Bools:
         """Which times lie in the beginning or in the stretch."""

@@ -1,0 +1,129 @@
+"""Batches that are drawn in random order, and come in the order of an earlier part of the same training.
+
+A generator that is seeded again on the way, as for samples that are to be comparable, draws for the data what it has
+drawn before. That is certain once several different batches have come one after the other as they did before: chance
+explains a few batches of a small data set, and not so many. Nor may the data be drawn alike in every epoch on purpose:
+some epoch of the training must have begun with batches that nobody had seen.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pytest_traincheck.relations.begun_again import drawn_at_random
+from pytest_traincheck.trace import Process
+from pytest_traincheck.trace import format as fmt
+from pytest_traincheck.trace.labels import Bools, Ints
+from pytest_traincheck.trace.stretch import Loaded
+
+_KEPT = 50_000
+"""Batches of a training that are remembered, those that came last."""
+_FEWEST_DIFFERENT = 8
+"""Different batches that a training must have had: the order of fewer often comes again by chance."""
+_CHANCE = math.log(1e9)
+"""How improbable the same order has to be, as a logarithm. Of n batches there are n! orders, whose logarithm is more
+than n (log n - 1): so much does each batch that follows another as before add to it.
+"""
+_FEWEST = 4
+"""Batches that are the least for an order."""
+
+
+def noted(process: Process, training: Ints) -> Loaded:
+    """What is known of the batches of a training, with those of the part that a process is: the rows `training`."""
+    before = _before(process)
+    if process.sampled or process.raw.joins:
+        return Loaded()  # Nobody knows what follows what.
+    new = _of_part(process, training, before)
+    digests, steps, epochs = _joined(before, new)
+    return Loaded(digests[-_KEPT:], steps[-_KEPT:], epochs[-_KEPT:], new.epoch, new.open)
+
+
+def comes_again(process: Process, training: Ints) -> tuple[Bools, Ints]:
+    """Of the batches of training that a process has, those of later steps that come in an order that was there before,
+    and for each the step in which it came then.
+    """
+    found, origin = np.zeros(len(training), dtype=bool), np.zeros(len(training), dtype=np.int64)
+    before = _before(process)
+    if not len(before.digests) or process.sampled or process.raw.joins or not drawn_at_random(process):
+        return found, origin
+    mine = process.judged(training)
+    new = _of_part(process, training, before)
+    digests, steps, epochs = _joined(before, new)
+    begin, again = len(before.digests), np.zeros(len(digests), dtype=bool)
+    earlier = _last_before(digests)
+    for first, end in _in_the_same_order(earlier):
+        if end <= begin:
+            continue
+        least = _enough(digests[:first])
+        if least and min(end - first, first - int(earlier[first])) >= least and _was_new(earlier, epochs, first, least):
+            again[first:end] = True
+    found[mine] = again[begin:]
+    origin[mine] = np.where(again, steps[np.maximum(earlier, 0)], 0)[begin:]
+    return found, origin
+
+
+def _before(process: Process) -> Loaded:
+    return process.raw.stretch.loaded if process.raw.stretch is not None else Loaded()
+
+
+def _joined(before: Loaded, new: Loaded) -> tuple[Ints, Ints, Ints]:
+    return (
+        np.concatenate([before.digests, new.digests]),
+        np.concatenate([before.steps, new.steps]),
+        np.concatenate([before.epochs, new.epochs]),
+    )
+
+
+def _of_part(process: Process, training: Ints, before: Loaded) -> Loaded:
+    """The batches of what is judged of a process. An iteration over the data ends where no batch follows one of
+    training: that of an evaluation in between is another.
+    """
+    events = process.events
+    loads = process.rows_of_type("data")
+    ended = (events["flags"][loads] & fmt.RAISED) != 0
+    loads, ended = loads[process.judged(loads)], ended[process.judged(loads)]
+    trains = np.isin(loads, training)
+    ends = ended & np.append(before.open, trains[:-1])[: len(loads)]
+    rows = loads[trains]
+    epochs = before.epoch + np.cumsum(ends)
+    return Loaded(
+        events["digest"][rows].astype(np.int64),
+        process.numbers[process.window[rows]].astype(np.int64),
+        epochs[trains].astype(np.int64),
+        int(epochs[-1]) if len(epochs) else before.epoch,
+        bool(trains[-1]) if len(trains) else before.open,
+    )
+
+
+def _last_before(digests: Ints) -> Ints:
+    """For each batch where the same one came last before it; -1 where it is new."""
+    order = np.argsort(digests, kind="stable")
+    same = np.append(False, digests[order][1:] == digests[order][:-1])
+    found = np.full(len(digests), -1, dtype=np.int64)
+    found[order[same]] = order[np.flatnonzero(same) - 1]
+    return found
+
+
+def _in_the_same_order(earlier: Ints) -> list[tuple[int, int]]:
+    """Stretches, each from its first batch up to the one behind its last, that came in the same order before."""
+    known = earlier >= 0
+    goes_on = np.append(False, known[1:] & known[:-1] & (np.diff(earlier) == 1))
+    firsts = np.flatnonzero(known & ~goes_on)
+    lasts = np.flatnonzero(known & ~np.append(goes_on[1:], False))
+    return [*zip(firsts.tolist(), (lasts + 1).tolist(), strict=True)]
+
+
+def _enough(digests: Ints) -> int:
+    """How many batches in the same order are no chance behind those that were seen; 0 where no number is."""
+    different = len(np.unique(digests))
+    if different < _FEWEST_DIFFERENT:
+        return 0
+    return max(_FEWEST, 1 + math.ceil(_CHANCE / (math.log(different) - 1)))
+
+
+def _was_new(earlier: Ints, epochs: Ints, until: int, least: int) -> bool:
+    """Whether some epoch before has begun with so many batches that had not been seen."""
+    begins = np.flatnonzero(np.diff(epochs[:until]) > 0) + 1
+    return any(first + least <= until and bool((earlier[first : first + least] < 0).all()) for first in begins.tolist())

@@ -1,0 +1,96 @@
+"""Batches in random order that come again, in later steps, in the order of an earlier epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from judgements import sentences
+from late_story import GOLDEN_STEPS, follow
+from training_story import Recorder, Training
+
+EPOCH = 20
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """The order of each epoch is a number; `orders` says which one an epoch has that does not have its own."""
+
+    steps: int = GOLDEN_STEPS
+    epoch: int = EPOCH
+    orders: Callable[[int], int] = int
+    shuffled: bool = True
+    evaluates: bool = False
+    """Whether the same batches are evaluated after each epoch."""
+
+    def __call__(self, t: Training) -> None:
+        model = t.model("Net", {"fc.weight": (4, 3)})
+        optimizer = t.adamw([*model.parameters.values()])
+        for step in range(self.steps):
+            number, place = divmod(step, self.epoch)
+            if step and not place:
+                with t.call("torch.utils.data.DataLoader.__next__", type="data", raised=True):
+                    pass
+                if self.evaluates:
+                    self._evaluate(t, model)
+            t.zero_grad(optimizer)
+            content = (t.seed, self.orders(number), place)
+            t.batch(lambda: t.measure("batch.shuffled", float(self.shuffled)), content=content)
+            t.forward(model)
+            t.loss()
+            t.backward(model)
+            t.step(optimizer)
+
+    def _evaluate(self, t: Training, model: object) -> None:
+        with t.no_grad():
+            for place in range(self.epoch):
+                t.batch(content=("held out", place))
+                t.forward(model, line="evaluate")  # type: ignore[arg-type]
+
+
+def told(recorder: Recorder, story: Epochs, *, piece: int = 10_000) -> list[tuple[str, int]]:
+    golden = recorder.learn(Epochs(shuffled=story.shuffled))
+    assert any("batches of the DataLoader differ" in text for text in sentences(golden, "Distinct"))
+    path = recorder.path()
+    t = Training(path, seed=5)
+    story(t)
+    t.write()
+    return [(each.cause.title, each.cause.step) for each in follow(path, golden, piece=piece)[1].incidents]
+
+
+@pytest.mark.parametrize("steps", [75, 100, 200])
+@pytest.mark.parametrize("piece", [67, 10_000])
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_an_order_that_comes_again_is_told_at_its_first_step(
+    recorder: Recorder, steps: int, piece: int, evaluates: bool
+) -> None:
+    story = Epochs(steps, orders=lambda epoch: 1 if epoch == 3 else epoch, evaluates=evaluates)
+    ((title, step),) = told(recorder, story, piece=piece)
+    assert step == 60
+    assert "the same as from step 20 on" in title
+
+
+def test_every_epoch_in_the_order_of_one_is_told(recorder: Recorder) -> None:
+    ((_, step),) = told(recorder, Epochs(300, orders=lambda epoch: min(epoch, 6)))
+    assert step == 140
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        Epochs(200),
+        Epochs(200, evaluates=True),
+        Epochs(200, orders=lambda _: 0),
+        Epochs(200, orders=lambda _: 0, shuffled=False),
+        Epochs(200, orders=lambda epoch: min(epoch, 3), shuffled=False),
+        Epochs(63, orders=lambda epoch: 1 if epoch == 3 else epoch),
+        Epochs(200, epoch=3, orders=lambda epoch: epoch % 5),
+    ],
+    ids=[
+        "another order in each", "and an evaluation", "one order on purpose", "in order", "in order later",
+        "too few batches", "few batches in an epoch",
+    ],
+)  # fmt: skip
+def test_what_is_no_order_that_comes_again_is_silent(recorder: Recorder, story: Epochs) -> None:
+    assert told(recorder, story) == []
