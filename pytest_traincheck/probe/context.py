@@ -193,13 +193,16 @@ _record_functions: Callable[[bool], None] = torch._C._autograd._enable_record_fu
 
 
 # To ask for the stack of transforms itself would make one for this thread, which autograd then copies for every node.
-_transforming: Callable[[], bool] = torch._C._are_functorch_transforms_active
+transforming: Callable[[], bool] = torch._C._are_functorch_transforms_active
 
 
 def unobservable() -> bool:
     """Whether tensors must not be looked at now: a functorch transform is active or a CUDA graph is being captured."""
-    if _transforming():
-        return True
+    return transforming() or capturing()
+
+
+def capturing() -> bool:
+    """Whether a CUDA graph is being captured."""
     if not _CUDA or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return False
     return bool(torch.cuda.is_current_stream_capturing())

@@ -20,7 +20,7 @@ import torch
 from . import digest as content
 from . import hyperparameters, numerics
 from .advance import Advance
-from .context import ENTRY, Call, ThreadState, quiet, unobservable
+from .context import ENTRY, Call, ThreadState, capturing, quiet, unobservable
 from .sketch import Sketch, faint, sketch
 from .sketch_rows import single_rows, together
 from .sketch_scores import CENTRED, scores
@@ -28,6 +28,7 @@ from .storages import Remembered, remembered
 from .summary import dtype_name
 from .switches import Switches
 from .walk import ITEMS, tensors
+from .wrapped import aside, innermost
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -170,7 +171,11 @@ class Sketches(Switches):
 
     def opened(self, state: ThreadState, call: Call, arguments: Mapping[str, Any]) -> None:
         """What a call is given, by parameter name, and the random state it begins with."""
-        if unobservable() or self._spent(state, call):
+        if unobservable():
+            if call.api.type in _INNER and not capturing():
+                self._within_transform(state, call, arguments)
+            return
+        if self._spent(state, call):
             return
         self._for_calls -= _CALL
         with quiet(state):
@@ -203,6 +208,20 @@ class Sketches(Switches):
                 if (known := self._known.pop(id(tensor), None)) is not None:
                     known[0].forget()
                 if (found := sketch(tensor)) is not None:
+                    self._for_calls -= _SKETCH + _ELEMENT * found[0]
+                    self._write(call, self._slot(name, tensor.dtype, tensor.shape), 0, found)
+
+    def _within_transform(self, state: ThreadState, call: Call, arguments: Mapping[str, Any]) -> None:
+        """What a call is given inside of `vmap`, `grad` and the like: it says which examples a step has. What comes of
+        it is not sketched, since which numbers it draws, and which parameters a module has there, is not known.
+        """
+        if self._spent(state, call):
+            return
+        self._for_calls -= _CALL
+        with quiet(state), aside():
+            for name, wrapped in islice(tensors("in", arguments, _DEPTH), ITEMS):
+                tensor = innermost(wrapped)
+                if tensor is not None and (found := sketch(tensor)) is not None:
                     self._for_calls -= _SKETCH + _ELEMENT * found[0]
                     self._write(call, self._slot(name, tensor.dtype, tensor.shape), 0, found)
 

@@ -145,8 +145,8 @@ class EventContain:
         when = f"{text}," if (text := when_text(invariant.when)) else ""
         if claim.change == CHANGES:
             return Finding(
-                f"{within} changed every parameter it holds{when} in the golden run; in the candidate it leaves {names} "
-                "unchanged.",
+                f"{within} changed every parameter it holds{when} in the golden run; in the candidate it leaves "
+                f"{names} unchanged.",
                 "every parameter changes in each step",
                 f"unchanged: {names}",
                 deviation=Deviation.LACKING,

@@ -219,17 +219,29 @@ class Flow:
         return Point("loss", golden, candidate, off, allowance(eps, _CALLS, _CALLS) + passed_on(given))
 
     def _in_another_order(self, backward: Call) -> bool:
-        """Whether a model is given in this place of the step what golden's was given in another."""
+        """Whether a model is given in this place of the step what golden's was given in another, and in another what
+        golden's was given in this place. What is given twice, and the other never, is no order.
+        """
         for call in self._golden.calls.values():
             if not call.flags & ENTRY or call.window != backward.window or call.begin > backward.begin:
                 continue
             found = self._calls.compared.get(call.index)
-            slot = f"in.{found.why}" if found is not None else ""
-            given = self._candidate.inputs.get(found.candidate.index, {}).get(slot) if found is not None else None
+            if found is None:
+                continue
+            slot = f"in.{found.why}"
+            given = self._candidate.inputs.get(found.candidate.index, {}).get(slot)
+            own = self._golden.inputs.get(call.index, {}).get(slot)
             others = (self._golden.inputs.get(other, {}).get(slot) for other in self._entries(backward.window))
-            if given is not None and any(other is not None and apart(other, given) == 0 for other in others):
+            taken = given is not None and any(other is not None and apart(other, given) == 0 for other in others)
+            if taken and own is not None and self._is_given(own, found.candidate.window):
                 return True
         return False
+
+    def _is_given(self, tensor: Tensor, window: int) -> bool:
+        """Whether any whole model of the candidate is given a tensor in a step."""
+        entries = (c.index for c in self._candidate.calls.values() if c.flags & ENTRY and c.window == window)
+        given = (other for index in entries for other in self._candidate.inputs.get(index, {}).values())
+        return any(apart(tensor, other) == 0 for other in given)
 
     def _entries(self, window: int) -> list[int]:
         calls = self._golden.calls.values()

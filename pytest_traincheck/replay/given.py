@@ -129,4 +129,14 @@ def settled(side: Computed, at: float) -> float:
     if not entries and not any(call.flags & ENTRY for call in side.calls.values()):
         # Without a model variables are looked at when gradients have come.
         return min((c.end for c in side.calls.values() if c.kind == "autograd" and c.end > at), default=side.last)
-    return side.inside(entries[0]) if entries else side.last
+    if not entries or not _within_transform(side, entries[0]):
+        return side.inside(entries[0]) if entries else side.last
+    # There nothing can be looked at, and an optimizer looks before it works.
+    looks: list[float] = [begin for begin, _ in side.hyper.values() if begin > at]
+    looks += [side.inside(call) for call in entries if not _within_transform(side, call)]
+    return min(looks, default=side.last)
+
+
+def _within_transform(side: Computed, call: Call) -> bool:
+    """Whether a model was called inside of `vmap`, `grad` and the like: only what it is given is sketched there."""
+    return call.index in side.inputs and call.index not in side.results

@@ -65,14 +65,24 @@ def _symptom(calls: Calls) -> Compared | None:
     """The first call that is given something else, in the first step of which that is true for most calls."""
     by_window: dict[int, list[Compared]] = {}
     for found in calls.compared.values():
-        if found.why not in _STRUCTURE:
+        if found.why not in _STRUCTURE or _unseen(calls, found):
             by_window.setdefault(found.golden.window, []).append(found)
     for _, telling in sorted(by_window.items()):
-        lost = [found for found in telling if found.status is Status.NOT_COMPARABLE]
+        lost = [item for item in telling if item.status is Status.NOT_COMPARABLE and item.why not in _STRUCTURE]
         drawn = any(found.why == "random" and found.golden.flags & ENTRY for found in lost)
         if drawn or 2 * len(lost) > len(telling):
             return min(lost, key=lambda found: (found.golden.begin, -found.golden.end))
     return None
+
+
+def _unseen(calls: Calls, found: Compared) -> bool:
+    """Whether a call was given golden's inputs, and what it returned was looked at in neither run."""
+    given, results = calls.golden.inputs, (calls.golden.results, calls.candidate.results)
+    return (
+        found.why == "result"
+        and found.golden.index in given
+        and not any(call.index in known for call, known in zip((found.golden, found.candidate), results, strict=True))
+    )
 
 
 def _given(calls: Calls, symptom: Compared) -> _Cause:

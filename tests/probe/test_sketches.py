@@ -318,3 +318,27 @@ def test_an_evaluation_among_the_first_steps_begins_nothing(tmp_path: Path) -> N
         steps(model, 1)
         evaluated(model, 2)
     assert "phase.evaluation" not in slots(tmp_path)
+
+
+def test_what_is_given_inside_of_transforms_is_sketched_as_it_is_outside(tmp_path: Path) -> None:
+    """Whichever dimension is mapped over, and whoever takes gradients within; results are not."""
+    net = nn.Linear(4, 2)
+    x = torch.randn(6, 5, 4)
+
+    def loss_of(values: Any, x: Any) -> Any:
+        return torch.func.functional_call(net, values, (x,)).sum()
+
+    values = {name: value.detach() for name, value in net.named_parameters()}
+    with observe(tmp_path / "trace"):
+        torch.optim.SGD(net.parameters(), lr=0.1)
+        torch.func.vmap(torch.func.grad(loss_of), in_dims=(None, 1))(values, x)
+    (folder,) = (tmp_path / "trace").glob("proc-*")
+    symbols = [json.loads(line) for line in (folder / "symbols.jsonl").read_text().splitlines()]
+    slots = {row["i"]: row["name"] for row in symbols if row["k"] == "slot"}
+    rows = np.fromfile(folder / "sketches.bin", dtype=SKETCH)
+    names = [slots[int(slot)] for slot in rows["slot"]]
+    given = rows[names.index("in.input")]
+    wanted = sketch(x.movedim(1, 0))
+    assert wanted is not None
+    assert (given["size"], given["norm"], tuple(given["projections"])) == (wanted[0], wanted[2], wanted[4])
+    assert not any(name.startswith("out") for name in names)
