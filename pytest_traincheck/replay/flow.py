@@ -21,6 +21,7 @@ from pytest_traincheck.replay.calls import Calls
 from pytest_traincheck.replay.computed import INFINITE, Call, Computed, Tensor, apart, moved_apart, times
 from pytest_traincheck.replay.draws import Times, seeded_alike
 from pytest_traincheck.replay.given import batches_apart, given_apart, settled
+from pytest_traincheck.replay.gradients import singled_out
 from pytest_traincheck.replay.initial import initial_values
 from pytest_traincheck.replay.likeness import Likeness
 from pytest_traincheck.replay.point import Point
@@ -211,12 +212,17 @@ class Flow:
             yield point
 
     def _loss(self, golden: Call, candidate: Call, eps: float, given: float) -> Point | None:
-        ours = self._golden.inputs.get(golden.index, {})
-        theirs = self._candidate.inputs.get(candidate.index, {})
-        if not ours or ours.keys() != theirs.keys() or self._in_another_order(golden):
+        off = self._loss_apart(golden, candidate)
+        if off is None or self._in_another_order(golden):
             return None
-        off = max(apart(tensor, theirs[slot]) for slot, tensor in ours.items())
         return Point("loss", golden, candidate, off, allowance(eps, _CALLS, _CALLS) + passed_on(given))
+
+    def _loss_apart(self, golden: Call, candidate: Call) -> float | None:
+        """Distance of what both go backward from; None where that is not of the same tensors."""
+        ours, theirs = self._golden.inputs.get(golden.index, {}), self._candidate.inputs.get(candidate.index, {})
+        if not ours or ours.keys() != theirs.keys():
+            return None
+        return max(apart(tensor, theirs[slot]) for slot, tensor in ours.items())
 
     def _in_another_order(self, backward: Call) -> bool:
         """Whether a model is given in this place of the step what golden's was given in another, and in another what
@@ -271,6 +277,9 @@ class Flow:
         for name, (ours, off) in found.items():
             noise = floor * scale * math.sqrt(ours.size) / ours.norm if ours.norm else INFINITE
             excess[name] = off, allowance(eps, _CALLS, _CALLS) + passed_on(given) + noise
+        if golden.kind == "autograd" and eps > COARSE and not given and self._loss_apart(golden, candidate) == 0:
+            for name, own in singled_out(self._calls, golden, found, eps).items():
+                excess[name] = found[name][1], min(own, excess[name][1])
         return _worst("gradient", golden, candidate, excess)
 
     def _used(self, golden: Call) -> list[str]:
