@@ -147,6 +147,9 @@ def _loss(_subject: str, claim: Claim, _place: str) -> Finding:
     )
 
 
+_BEHIND = ", behind a call that returns something else"
+
+
 def _gradient(_subject: str, claim: Claim, _place: str) -> Finding:
     if claim.name.endswith(".step"):
         title = (
@@ -154,27 +157,30 @@ def _gradient(_subject: str, claim: Claim, _place: str) -> Finding:
             "`backward` computed the same."
         )
     else:
+        same = ", though the loss and everything before it are the same"
         title = (
-            f"`{claim.name}` leaves different gradients of {listed(claim.names)} than in the golden run, though the "
-            "loss and everything before it are the same."
+            f"`{claim.name}` leaves different gradients of {listed(claim.names)} than in the golden run"
+            f"{_BEHIND if claim.behind else same}."
         )
     return Finding(title, "gradients as recorded", _off(claim, "gradient"), variables=claim.names)
 
 
 def _step(subject: str, claim: Claim, _place: str) -> Finding:
     by_hand = subject == f"{BY_HAND}.step"
-    same = "values and gradients are the same" if by_hand else "values, gradients and hyperparameters are the same"
+    groups = "" if by_hand else ", and so are the hyperparameters of its groups"
+    same = f", though values and gradients are the same{groups}"
+    if claim.behind:
+        same = _BEHIND
     if claim.factor is not None:
         why = ", as another learning rate does" if by_hand else ""
         return Finding(
-            f"`{subject}` moves {listed(claim.names)} {claim.factor:.3g} times as far as in the golden run{why}, "
-            f"though {same}.",
+            f"`{subject}` moves {listed(claim.names)} {claim.factor:.3g} times as far as in the golden run{why}{same}.",
             "update as recorded",
             f"update {claim.factor:.3g} times as large, of all parameters alike",
             variables=claim.names,
         )
     return Finding(
-        f"`{subject}` updates {listed(claim.names)} differently than in the golden run, though {same}.",
+        f"`{subject}` updates {listed(claim.names)} differently than in the golden run{same}.",
         "update as recorded",
         _off(claim, "update"),
         variables=claim.names,
@@ -182,9 +188,10 @@ def _step(subject: str, claim: Claim, _place: str) -> Finding:
 
 
 def _variable(_subject: str, claim: Claim, _place: str) -> Finding:
+    same = ", though the batch, gradients and updates of the step are the same"
     return Finding(
         f"{listed(claim.names)} {'has' if len(claim.names) == 1 else 'have'} different values than in the golden run "
-        "after a training step, though the batch, gradients and updates of the step are the same.",
+        f"after a training step{_BEHIND if claim.behind else same}.",
         "change as recorded",
         _off(claim, "change"),
         variables=claim.names,

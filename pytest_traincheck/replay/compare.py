@@ -12,7 +12,7 @@ from pytest_traincheck.golden.step_log import shared
 from pytest_traincheck.replay.batches import made_elsewhere
 from pytest_traincheck.replay.build import Recorded, record
 from pytest_traincheck.replay.calls import BEGINNING, RANDOM, Calls, Compared, Status
-from pytest_traincheck.replay.computed import Call, Computed, of_training, paired_phases
+from pytest_traincheck.replay.computed import INFINITE, Call, Computed, of_training, paired_phases
 from pytest_traincheck.replay.difference import Difference, first_after, first_within, first_within_step
 from pytest_traincheck.replay.flow import Flow
 from pytest_traincheck.replay.gradients import steps_alike
@@ -73,6 +73,8 @@ class Claim:
     first: Difference | None = None
     first_row: int = -1
     """Where the first difference is, among the events of the process."""
+    behind: bool = False
+    """Of what comes of a step: whether a call before it returned something else, which owes nothing to rounding."""
     inner_row: int = -1
     """A call within the one that deviates: there is the code that computes it."""
 
@@ -268,8 +270,9 @@ def _claims(calls: Calls, candidate: Recorded, process: int, unstable: frozenset
         claim = _of_call(calls, found, candidate, process)
         if claim.key not in unstable:
             yield claim
+    deviates = min((found.golden.end for found in calls.roots), default=INFINITE)
     for point in Flow(calls).points():
-        claim = _of_point(calls, point, candidate, process)
+        claim = replace(_of_point(calls, point, candidate, process), behind=deviates < point.golden.end)
         if claim.key in unstable:
             return  # No golden run shows what follows: each ended here, as a walk does at what deviates.
         yield claim

@@ -98,6 +98,36 @@ def test_the_place_is_named(golden: Any, record: Record, change: dict[str, Any],
     assert first.step == 0
 
 
+def test_what_follows_does_not_say_that_everything_before_it_is_the_same(golden: Any, record: Record) -> None:
+    """The loss is within rounding; a module's result and the gradients are not."""
+    first, *rest = replayed(golden, record(train(scale=1.001)))
+    assert first.title.startswith("`Model.block.attend` returns a different result")
+    (gradient,) = [item.title for item in rest if item.invariant.claim.of == "gradient"]
+    assert gradient.endswith(" than in the golden run, behind a call that returns something else.")
+
+
+def in_two_groups(decayed: int) -> Any:
+    """What makes an optimizer that decays the first few parameters."""
+
+    def make(parameters: Any) -> Any:
+        every = list(parameters)
+        groups = [
+            {"params": every[:decayed], "weight_decay": 0.5},
+            {"params": every[decayed:], "weight_decay": 0.0},
+        ]
+        return torch.optim.AdamW(groups, lr=1e-2)
+
+    return make
+
+
+def test_an_update_says_of_groups_alone_that_their_hyperparameters_are_the_same(record: Record) -> None:
+    golden = golden_of(record, optimizer=in_two_groups(2))
+    found = replayed(golden, record(train(optimizer=in_two_groups(1))))
+    (update,) = [item.title for item in found if item.invariant.claim.of == "step"]
+    assert "Model.places.weight" in update
+    assert update.endswith(", though values and gradients are the same, and so are the hyperparameters of its groups.")
+
+
 def test_changed_lines_are_looked_for_in_the_module_whose_own_code_deviates(golden: Any, record: Record) -> None:
     first, *_ = replayed(golden, record(train(residual=False)))
     lines, begin = inspect.getsourcelines(Block.forward)
