@@ -184,9 +184,18 @@ def warnings_of(found: Coverage | None, *, strict: bool = False) -> tuple[Warned
 
     Under `strict` it fails the check.
     """
-    if found is None or found.excuse or not found.comparisons or found.share >= found.floor or not found.lost:
+    if found is None or found.excuse or not found.comparisons:
         return ()
     parted = found.parted
+    if found.repeats and found.made == found.comparisons and parted is not None and not parted.reported:
+        title = (
+            "The candidate ran the golden run's command with its seed, and all that is compared is the same "
+            f"({plural(found.comparisons, 'comparison')}), but the runs differ in step {parted.step}: {parted.what}. "
+            "Nothing that leads there is compared."
+        )
+        return (Warned("coverage", title, parted.source, fails=strict),)
+    if found.share >= found.floor or not found.lost:
+        return ()
     drawn = [f"{number} {why}" for why, number in found.reasons if why in (DRAWN, HELD)]
     if parted is None and found.made and not drawn:
         return ()  # What is missing was rewritten or is called otherwise: rules about calls speak of that.

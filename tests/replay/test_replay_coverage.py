@@ -300,3 +300,17 @@ def test_nothing_is_compared_on_another_platform(seeded: Seeded) -> None:
     outcome: CheckOutcome = check_run(golden, seeded(small()), same_spec=True)
     assert outcome.coverage == Coverage()
     assert not warnings_of(outcome.coverage)
+
+
+def test_runs_that_differ_where_nothing_is_compared_are_a_warning() -> None:
+    """All one comparison of a program took place, and its parameters are others in the second step."""
+    parted = Parted("parameters: `Net` has a different `Net.weight`", 1, "train.py:7")
+    found = Coverage(comparisons=1, made=1, floor=1.0, repeats=True, parted=parted)
+    (warned,) = warnings_of(found, strict=True)
+    assert warned.fails
+    assert warned.title.endswith(
+        "but the runs differ in step 1: parameters: `Net` has a different `Net.weight`. Nothing that leads there is "
+        "compared."
+    )
+    assert not warnings_of(replace(found, parted=replace(parted, reported=True)))
+    assert not warnings_of(replace(found, parted=None))
