@@ -78,14 +78,19 @@ def written(tables: Tables, rows: Rows, numbers: Collection[int] | Iterable[int]
     """What each call that saved something has written of some variables.
 
     It need not be what was seen of them last: an average that was evaluated in their place was taken out again since,
-    or is what was saved.
+    or is what was saved. Where both are saved, a call has written two contents of each variable, and either may be what
+    it had: what was seen of it last is the average's.
     """
     names = np.array([each.get("name") == _SAVED for each in tables["measure"]], dtype=bool)
     mine = rows[(rows["kind"] == fmt.MEASURE) & np.isin(rows["args"], [*numbers])]
-    found: dict[int, dict[int, Content]] = {}
+    found: dict[int, list[dict[int, Content]]] = {}
     for row in mine[names[mine["subject"]]]:
-        found.setdefault(int(row["parent"]), {})[int(row["args"])] = int(row["digest"])
-    return [*found.values()]
+        number, versions = int(row["args"]), found.setdefault(int(row["parent"]), [])
+        version = next((each for each in versions if number not in each), None)
+        if version is None:
+            versions.append(version := {})
+        version[number] = int(row["digest"])
+    return [version for versions in found.values() for version in versions]
 
 
 def part_alike(

@@ -273,8 +273,12 @@ class Watch:
 
 
 def _resumed(resume: Resume) -> str:
-    text = f"another process goes on at step {resume.steps} with what the training before it has left"
-    return text if resume.alike else f"{text}, though it begins with none of the parameters that were there"
+    if resume.alike:
+        return f"another process goes on at step {resume.steps} with what the training before it has left"
+    return (
+        f"another process is taken to go on at step {resume.steps} of the training that `--continues` names, though no "
+        "trained parameter begins with the value that it had there: see that the right checkpoint is loaded"
+    )
 
 
 def _nobody(_incident: Incident, _steps: int) -> None:

@@ -51,6 +51,8 @@ class Part:
     """Whether averages are evaluated in the place of the parameters before it saves: that the parameters are there
     again is seen when they are used next, and when they are saved.
     """
+    saves_averages: bool = False
+    """Whether these averages are saved beside the parameters."""
 
 
 Values = dict[int, dict[str, tuple[int, int]]]
@@ -85,7 +87,7 @@ def process(t: Training, part: Part, values: Values) -> None:
     t.mode(model, True)
     for step in range(part.begin, part.end):
         if step in part.saves:
-            for variable, own in save(t, model, exchanges=part.exchanges).items():
+            for variable, own in save(t, model, exchanges=part.exchanges, averages=part.saves_averages).items():
                 t.change(variable, *own)  # what was taken back is seen when it is used
         values[step] = {name: (t.state(p.variable), t.digest(p.variable)) for name, p in model.parameters.items()}
         take(
@@ -99,12 +101,12 @@ def process(t: Training, part: Part, values: Values) -> None:
         )
     values[part.end] = {name: (t.state(p.variable), t.digest(p.variable)) for name, p in model.parameters.items()}
     if not part.killed:
-        save(t, model, exchanges=part.exchanges)
+        save(t, model, exchanges=part.exchanges, averages=part.saves_averages)
         if part.data is not None:
             part.data.load(t, part, part.end)  # the loop ends when it has the next batch
 
 
-def save(t: Training, model: Model, *, exchanges: bool) -> dict[int, tuple[int, int]]:
+def save(t: Training, model: Model, *, exchanges: bool, averages: bool = False) -> dict[int, tuple[int, int]]:
     """Returns what the trained parameters are, also where their averages were seen last."""
     variables = {name: p.variable for name, p in model.parameters.items() if name not in FROZEN}
     own = {variable: (t.state(variable), t.digest(variable)) for variable in variables.values()}
@@ -118,6 +120,8 @@ def save(t: Training, model: Model, *, exchanges: bool) -> dict[int, tuple[int, 
     with t.call("torch.save", type="io"):
         for variable, (_, content) in own.items():
             t.measure("save.content", variable=variable, digest=content)
+        for variable in own if averages else ():
+            t.measure("save.content", variable=variable, digest=t.digest(variable))
     return own
 
 

@@ -78,11 +78,13 @@ def test_what_the_second_process_did_not_restore_is_told_at_its_first_step(
 
 
 @pytest.mark.parametrize("first", [Part(0, 20, exchanges=True), Part(0, 25, killed=True, saves=[20], exchanges=True)])
+@pytest.mark.parametrize("saves_averages", [True, False])
 @pytest.mark.parametrize("keeps_state", [True, False])
 def test_what_was_saved_counts_where_averages_were_seen_in_its_place(
-    recorder: Recorder, golden: Golden, first: Part, keeps_state: bool
+    recorder: Recorder, golden: Golden, first: Part, saves_averages: bool, keeps_state: bool
 ) -> None:
     """An evaluation of averages stands before what is saved, and nobody has looked at the parameters since."""
+    first = replace(first, saves_averages=saves_averages)
     told, found = follow(tell(recorder, [first, Part(20, 40, keeps_state=keeps_state)]), golden)
     assert [incident.cause.step for incident, _ in told.values()] == ([] if keeps_state else [20])
     assert found.steps == 40
