@@ -53,9 +53,7 @@ def comes_again(process: Process, training: Ints) -> tuple[Bools, Ints]:
     digests, steps, epochs = _joined(before, new)
     begin, again = len(before.digests), np.zeros(len(digests), dtype=bool)
     earlier = _last_before(digests)
-    for first, end in _in_the_same_order(earlier):
-        if end <= begin:
-            continue
+    for first, end in _in_the_same_order(earlier, begin):
         least = _enough(digests[:first])
         if least and min(end - first, first - int(earlier[first])) >= least and _was_new(earlier, epochs, first, least):
             again[first:end] = True
@@ -106,13 +104,16 @@ def _last_before(digests: Ints) -> Ints:
     return found
 
 
-def _in_the_same_order(earlier: Ints) -> list[tuple[int, int]]:
-    """Stretches, each from its first batch up to the one behind its last, that came in the same order before."""
+def _in_the_same_order(earlier: Ints, begin: int) -> list[tuple[int, int]]:
+    """Stretches, each from its first batch up to the one behind its last, that came in the same order before and end
+    behind `begin`. Most are too short to say anything: an order that is random has many.
+    """
     known = earlier >= 0
     goes_on = np.append(False, known[1:] & known[:-1] & (np.diff(earlier) == 1))
     firsts = np.flatnonzero(known & ~goes_on)
-    lasts = np.flatnonzero(known & ~np.append(goes_on[1:], False))
-    return [*zip(firsts.tolist(), (lasts + 1).tolist(), strict=True)]
+    ends = np.flatnonzero(known & ~np.append(goes_on[1:], False)) + 1
+    telling = (ends > begin) & (ends - firsts >= _FEWEST)
+    return [*zip(firsts[telling].tolist(), ends[telling].tolist(), strict=True)]
 
 
 def _enough(digests: Ints) -> int:
