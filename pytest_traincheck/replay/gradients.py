@@ -74,14 +74,17 @@ _SINGLE = 64
 def singled_out(
     calls: Calls, backward: Call, found: Mapping[str, tuple[Tensor, float]], eps: float
 ) -> Mapping[str, float]:
-    """How far each of these gradients may be off (a tensor of golden's, and how far it is; `eps` the coarsest rounding
-    unit of the step) where all that differs are
-    gradients of parameters that only modules of torch's read, in single precision; empty where that is not so.
+    """How far each of these gradients may be off where all that differs are gradients of parameters that only modules
+    of torch's read, in single precision; empty where that is not so.
 
     Where autocast rounds to few digits, a gradient that cancels to nothing may be off by as much as the largest is. It
     may not where all other gradients are golden's to the last bit, and so is what the modules returned: then what goes
     backward was rounded as golden's, and what is left is the last sum over it, which these modules make in single
     precision. For a kernel that rounds what it passes on to them otherwise, a few digits of its own size are allowed.
+
+    Args:
+        found: for each gradient the tensor of golden's, and how far the candidate's is from it.
+        eps: the coarsest rounding unit of the step.
     """
     off = [name for name, (_, distance) in found.items() if distance]
     kept = [ours for ours, distance in found.values() if not distance and ours.norm > 0]

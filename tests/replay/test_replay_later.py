@@ -211,7 +211,7 @@ def test_values_that_are_off_by_rounding_owe_nothing(judge: Judge) -> None:
     golden = judge.golden(Training())
     run = judge.run(Training(nudge=1 + 2**-22))
     assert not replayed(golden, run)
-    assert steps(golden, run) == LaterSteps(KNOWN, LATE - 2, "round otherwise")
+    assert steps(golden, run) == LaterSteps(KNOWN, LATE - 2, "differ"), "that something is written there is an incident"
 
 
 def test_what_is_off_by_little_behind_an_incident_is_no_rounding() -> None:
