@@ -86,8 +86,9 @@ def test_the_whole_that_is_put_together_for_a_pass_is_not_the_parameter(watched:
 
     def train() -> None:
         model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
-        fsdp.fully_shard(model[0], mesh=mesh)
-        fsdp.fully_shard(model, mesh=mesh)
+        rounded = fsdp.MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        fsdp.fully_shard(model[0], mesh=mesh, mp_policy=rounded)
+        fsdp.fully_shard(model, mesh=mesh, mp_policy=rounded)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(4):
             for _ in range(2):
@@ -101,6 +102,8 @@ def test_the_whole_that_is_put_together_for_a_pass_is_not_the_parameter(watched:
     assert len(cleared) == 4
     assert len(lost) == 16
     assert {change.parent for change in lost} == cleared
+    stepped = {call.seq for call in trace.calls if call.type == "optimizer"}
+    assert {change.parent for change in trace.changed("parameter") if change.old == NONZERO} == stepped
 
 
 def test_a_place_of_a_shard_does_not_hold_the_whole() -> None:
