@@ -49,20 +49,6 @@ class Compared:
     """Of a result of several tensors, of which some are golden's: the others, by their slots."""
 
 
-def _named_as(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor], limit: float) -> Mapping[str, Tensor]:
-    """What the candidate's call was given, by golden's names: a parameter that only golden has, and one that only the
-    candidate has, are one under another name where they stand in the same place and are given the same.
-    """
-    if ours.keys() == theirs.keys() or len(ours) != len(theirs):
-        return theirs
-    found = {}
-    for (slot, tensor), (name, other) in zip(ours.items(), theirs.items(), strict=True):
-        renamed = slot not in theirs and name not in ours
-        same = tensor.dtype == other.dtype and apart(tensor, other) <= limit
-        found[slot if renamed and same else name] = other
-    return found
-
-
 def _pure(call: Call) -> bool:
     """Whether all that a call computes with is known: a function or a module of torch's holds nothing of its own."""
     return call.kind == "function" or (call.kind == "module" and call.name.startswith("torch.nn."))
@@ -151,9 +137,7 @@ class Calls:
     def inputs_apart(self, golden: Call, candidate: Call) -> tuple[float, str]:
         """Relative distance of what both were given, and what of it is not the same (empty: all of it is)."""
         ours = self.golden.inputs.get(golden.index, {})
-        theirs: Mapping[str, Tensor] = self.candidate.inputs.get(candidate.index, {})
-        if golden.kind == "module":
-            theirs = _named_as(ours, theirs, self.limit(golden.index))
+        theirs = self.candidate.inputs.get(candidate.index, {})
         if ours.keys() != theirs.keys():
             return INFINITE, "arguments"
         if golden.arguments != candidate.arguments:

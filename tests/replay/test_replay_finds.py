@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
-from replays import PAD, Attention, Block, Model, Record, claimed, golden_of, replayed, train  # noqa: E402
+from replays import PAD, Block, Model, Record, claimed, golden_of, replayed, train  # noqa: E402
 
 from pytest_traincheck.check.evaluate import check_run  # noqa: E402
 from pytest_traincheck.infer import learn  # noqa: E402
@@ -134,34 +134,6 @@ def test_changed_lines_are_looked_for_in_the_module_whose_own_code_deviates(gold
     path, _, line = first.place.rpartition(":")
     assert path.endswith("replays.py")
     assert begin <= int(line) < begin + len(lines)
-
-
-class Renamed(Attention):
-    """Its parameter has another name; the call is the same."""
-
-    def forward(self, hidden: Any) -> Any:
-        return super().forward(hidden)
-
-
-for _name in ("__name__", "__qualname__", "__module__"):
-    setattr(Renamed, _name, getattr(Attention, _name))
-
-
-def renamed(model: Any) -> Any:
-    model.block.attend.__class__ = Renamed
-    return model
-
-
-@pytest.mark.parametrize(("scale", "status"), [(1.0, "same"), (1.001, "deviates")])
-def test_a_parameter_with_another_name_is_given_the_same(
-    golden: Any, record: Record, scale: float, status: str
-) -> None:
-    run = record(train(wrap=renamed, scale=scale))
-    found = replayed(golden, run)
-    assert bool(found) == (status == "deviates")
-    assert all(item.title.startswith("`Model.block.attend` returns ") for item in found[:1])
-    modules = {item.path: item.status for item in check_run(golden, run, same_spec=True).modules}
-    assert modules["Model.block.attend"] == status
 
 
 def test_what_the_loss_function_got_is_named(golden: Any, record: Record) -> None:
