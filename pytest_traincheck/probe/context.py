@@ -193,12 +193,12 @@ _record_functions: Callable[[bool], None] = torch._C._autograd._enable_record_fu
 
 
 # To ask for the stack of transforms itself would make one for this thread, which autograd then copies for every node.
-transforming: Callable[[], bool] = torch._C._are_functorch_transforms_active
+_transforming: Callable[[], bool] = torch._C._are_functorch_transforms_active
 
 
 def unobservable() -> bool:
     """Whether tensors must not be looked at now: a functorch transform is active or a CUDA graph is being captured."""
-    return transforming() or capturing()
+    return _transforming() or capturing()
 
 
 def capturing() -> bool:

@@ -87,14 +87,17 @@ def test_the_whole_that_is_put_together_for_a_pass_is_not_the_parameter(watched:
     def train() -> None:
         model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
         rounded = fsdp.MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        fsdp.fully_shard(model[0], mesh=mesh, mp_policy=rounded)
-        fsdp.fully_shard(model, mesh=mesh, mp_policy=rounded)
+        for part in (model[0], model):
+            fsdp.fully_shard(part, mesh=mesh, mp_policy=rounded, reshard_after_forward=False)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(4):
             for _ in range(2):
                 model(torch.randn(3, 4)).square().sum().backward()
             optimizer.step()
             optimizer.zero_grad()
+            with torch.no_grad():
+                for _ in range(2):
+                    model(torch.randn(3, 4))
 
     trace = watched(train)
     cleared = {call.seq for call in trace.calls if call.type == "zero_grad"}

@@ -176,7 +176,7 @@ IN_FLOAT = f"In the backward pass `{REDUCE}` reduces float32."
 
 
 def reducing(dtype: str, *, logs: str = "") -> Callable[[Training], None]:
-    """Gradients are reduced in each backward pass, and what is logged behind it."""
+    """Gradients are reduced in each backward pass, and within each step what is logged."""
 
     def reduce(t: Training, dtype: str) -> None:
         given = {"output": tensor(4, dtype=dtype), "input": tensor(8, dtype=dtype), "group": {"tuple": [0, 1]}}
@@ -184,16 +184,7 @@ def reducing(dtype: str, *, logs: str = "") -> Callable[[Training], None]:
             pass
 
     def story(t: Training) -> None:
-        net = t.model()
-        optimizer = t.adamw(list(net.parameters.values()))
-        for _ in range(6):
-            t.zero_grad(optimizer)
-            t.forward(net)
-            t.loss()
-            t.backward(net, within=lambda: reduce(t, dtype))
-            if logs:
-                reduce(t, logs)
-            t.step(optimizer)
+        Measured(backward=lambda _step: reduce(t, dtype), step=lambda _step: reduce(t, logs) if logs else None).tell(t)
 
     return story
 
