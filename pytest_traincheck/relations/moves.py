@@ -249,12 +249,12 @@ def _written_on_purpose(process: Process, variable: Ints, until: Ints, moved: Bo
     """Which variables have changed in a window by nothing but what is there to change them: an average that begins to
     be made in later steps than golden's runs had, or an estimate of running statistics.
     """
-    stretch, variables, events = process.raw.stretch, Variables.of(process), process.events
+    variables, events = Variables.of(process), process.events
     rows = variables.rows
     rows = rows[events["old"][rows] != fmt.UNSEEN]
     meant = process.inside(ESTIMATES)[rows]
-    if stretch is not None:
-        meant |= process.inside("update")[rows] & (events["seq"][rows] > stretch.head_end)
+    if process.raw.stretch is not None:  # Golden's number of steps is judged by itself.
+        meant |= process.inside("update")[rows]
     if not meant.any():
         return np.zeros(len(variable), dtype=bool)
 

@@ -23,10 +23,14 @@ class Averaged:
     steps: int = GOLDEN_STEPS
     averages_since: int = 1000
     """A step from which SWALR steps in the place of CyclicLR, and the copy follows every fifth step."""
+    averages_at: Sequence[int] = ()
+    """Steps behind which it follows before."""
     follows_by_hand: bool = False
     """Whether the copy is written in another way than by the library."""
     hands_over: bool = True
     """Whether SWALR steps then."""
+    beside: bool = False
+    """Whether it steps beside CyclicLR before."""
     other_optimizer: bool = False
     """Whether it steps for another optimizer than the model's."""
     estimates: Sequence[int] = ()
@@ -48,6 +52,10 @@ class Averaged:
             t.step(optimizer)
             if step < self.averages_since:
                 t.schedule(optimizer, kind=CYCLIC)
+                if step in self.averages_at:
+                    self._follow(t, copy)
+                if self.beside:
+                    t.schedule(optimizer, kind=SWA)
             else:
                 if self.hands_over:
                     t.schedule(second, kind=SWA)
@@ -85,9 +93,9 @@ KNOWN = Averaged()
 LATER = replace(KNOWN, steps=60, averages_since=30)
 
 
-def told(recorder: Recorder, story: Averaged) -> dict[str, int]:
-    """The first step of each incident, by its title."""
-    golden = recorder.learn(KNOWN)
+def told(recorder: Recorder, story: Averaged, known: Averaged = KNOWN) -> dict[str, int]:
+    """The first step of each incident, by its title; `known`: what golden does."""
+    golden = recorder.learn(known)
     assert any("CyclicLR.step` is called exactly once" in text for text in sentences(golden, "Count"))
     assert any("no optimizer holds do not change" in text for text in sentences(golden, "Moves"))
     path = recorder.path()
@@ -105,6 +113,18 @@ def test_a_schedule_that_nothing_follows_is_told(recorder: Recorder) -> None:
     found = told(recorder, replace(LATER, hands_over=False))
     assert list(found.values()) == [31]
     assert "CyclicLR" in next(iter(found))
+
+
+def test_a_schedule_that_was_there_before_takes_over_nothing(recorder: Recorder) -> None:
+    found = told(recorder, replace(LATER, beside=True), replace(KNOWN, beside=True))
+    assert list(found.values()) == [31]
+    assert "CyclicLR" in next(iter(found))
+
+
+def test_an_average_that_begins_within_golden_s_steps_is_told(recorder: Recorder) -> None:
+    found = told(recorder, replace(LATER, averages_at=[2]))
+    assert list(found.values()) == [3]
+    assert "never changed in the golden run" in next(iter(found))
 
 
 def test_a_schedule_of_another_optimizer_takes_over_nothing(recorder: Recorder) -> None:
