@@ -19,6 +19,7 @@ import torch
 from . import digest as content
 from . import summary
 from .context import Call, ThreadState, quiet, unobservable
+from .core import native
 from .modules import ModuleInfo, Modules
 from .switches import Switches
 from .symbols import Symbols
@@ -105,7 +106,10 @@ class Attributes(Switches):
                 self._symbols.new("attribute", {"mod": info.told, "values": {}, "tensors": fresh, "seq": call.seq})
 
     def _look(self, seq: int) -> None:
-        for info in self._modules.known()[:MODULES]:
+        known = self._modules.known()
+        if native is not None and native.same_attributes(known, MODULES):
+            return
+        for info in known[:MODULES]:
             module = info.ref()
             # What was never called and holds no tensors has no name that would come again.
             if module is None or info.wrapper or not (info.root or info.mod):

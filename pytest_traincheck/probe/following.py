@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 STEPS = 128
 """Optimizer steps (of the optimizer that has taken most) that training is followed for."""
+_MADE_BY_PYTHON = 1 << 9
+"""The flag of a class that is not written in C, and may go (CPython's `Py_TPFLAGS_HEAPTYPE`)."""
 LOSS, INPUT, RANDOM = "later.loss", "later.input", "later.rng."
 """The number that `backward` starts from, the hash of what a model is given in a training forward pass, and (with its
 name behind) the hash of the state of a generator before a step.
@@ -32,6 +34,9 @@ class Following(Switches):
         self._measures = measures
         self._states: dict[str, int] = {}
         self._moved: set[str] = set()
+        self._terms: set[int] = set()
+        """Kinds of autograd nodes, by their `id`, behind which a loss is one term; known to the compiled core."""
+        self._last = STEPS
         self.wanted = False
 
     def seen(self, states: dict[str, int]) -> None:
@@ -46,7 +51,7 @@ class Following(Switches):
 
     def stepped(self, count: int) -> None:
         """An optimizer has made its step of that number."""
-        self.wanted = self.wanted and count < STEPS
+        self.wanted = self.wanted and count < self._last
 
     def loss(self, state: ThreadState, call: Call, value: Any) -> bool:
         """Write the number that a backward pass starts from; false where it is none."""
@@ -73,7 +78,12 @@ class Following(Switches):
         for name, hashed in states.items():
             self._measures.take(state, f"{RANDOM}{name}", call, digest=hashed)
 
-    # What the compiled core tells of a step that it records by itself.
+    def one_term(self, node: Any) -> None:
+        """Remember that a loss with such a node behind it is one term. Of torch's own nodes, whose classes stay."""
+        if not type(node).__flags__ & _MADE_BY_PYTHON:
+            self._terms.add(id(type(node)))
+
+    # What the compiled core tells of a step that it records by itself, where it cannot follow what is given alone.
 
     def called(self, state: ThreadState, call: Call, inputs: tuple[Any, ...]) -> None:
         """A model in training was called."""
@@ -85,6 +95,12 @@ class Following(Switches):
         with unseen(self._recorder, "following a backward pass"):
             family: Any = call.family
             family.opened(self._recorder, state, call, args)
+
+    def weighed(self, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
+        """A backward pass was called, of which the loss is written."""
+        with unseen(self._recorder, "following a backward pass"):
+            family: Any = call.family
+            family.weighed(self._recorder, state, call, args)
 
     def steps(self, state: ThreadState, call: Call, _: None) -> None:
         """An optimizer makes a step."""

@@ -51,6 +51,11 @@ def _summands(node: Any, transparent: tuple[str, ...]) -> list[int] | None:
     return places if adds_up else None
 
 
+def is_term(node: Any) -> bool:
+    """Whether the node behind a loss is of a kind that neither adds up nor multiplies, whatever is behind it."""
+    return node is not None and not type(node).__name__.startswith((*_SUMS, *_SCALES))
+
+
 def weights(loss: torch.Tensor) -> list[float] | None:
     """What each term of a loss, taken apart as `terms` does without means, is multiplied by; in the order in which they
     are added. `None` where it is not plain numbers. Call under `quiet()`, and only where no program has hooks for saved

@@ -36,6 +36,9 @@ _FEWEST = 2
 _ITEMS = 256
 """Items of a list up to which all are looked at; of a longer one evenly spaced ones stand for it, and its length."""
 
+_OFTEN, _MANY = 8, 64
+"""Looks at a data set behind which passes of fewer batches than these are looked at only when they begin."""
+
 _Seen = tuple[Any, int, int]
 """Shape and dtype of an array, its hash (0 of one that had one value throughout, as an empty cache), and the hash of
 its bytes in any case; 0 of a list.
@@ -51,8 +54,19 @@ class Holdings:
     """Remembers the hashes of each data set that is looked at."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Any], dict[str, _Known]]] = {}
+        self._known: dict[int, tuple[weakref.ref[Any], dict[str, _Known], int]] = {}
         self._left = BYTES
+
+    def is_due(self, dataset: Any, reader: Any, made: int) -> bool:
+        """Whether to look at a data set when `reader` has made so many batches of it in this pass.
+
+        At first that is when it has made none, and then less and less often. In later passes it is when a pass begins,
+        and behind so many batches that a look costs little beside them.
+        """
+        if made & (made - 1):
+            return False
+        known = self._known.get(id(_owner(dataset, reader)))
+        return made == 0 or made >= _MANY or known is None or known[2] < _OFTEN
 
     def look(self, dataset: Any, reader: Any) -> list[tuple[str, float]]:
         """Of each attribute, by its name, the share of its arrays that have other numbers than at the look before;
@@ -64,7 +78,7 @@ class Holdings:
         if self._left <= 0 or owner is None:
             return []
         known = self._known.get(id(owner))
-        before = known[1] if known is not None and known[0]() is owner else {}
+        before, looks = known[1:] if known is not None and known[0]() is owner else ({}, 0)
         found: dict[str, _Known] = {}
         for name, path, array in _arrays(dataset):
             described = _described(array, before.get(name, _NOTHING).get(path))
@@ -75,7 +89,7 @@ class Holdings:
             name: {path: _empty_stays(before.get(name, {}).get(path), now) for path, now in arrays.items()}
             for name, arrays in found.items()
         }
-        self._known[id(owner)] = weakref.ref(owner), kept
+        self._known[id(owner)] = weakref.ref(owner), kept, looks + 1
         return [
             (name, share)
             for name, arrays in found.items()

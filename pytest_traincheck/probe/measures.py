@@ -65,7 +65,7 @@ class Measures(Switches):
         """Looks that no rule will ask for."""
         self._numbers: dict[str, int] = {}
         self._steps: dict[int, int] = {}
-        self._taken = 0
+        self._written = 0
         self._late_looks = LATE_LOOKS
         self._initialised = Counts()
         self._drawn = Counts()
@@ -147,8 +147,8 @@ class Measures(Switches):
     ) -> None:
         """Write one measure of `parent` (none: outside every call)."""
         recorder = self._recorder
-        self._taken += 1
-        if self._taken == LIMIT:
+        self._written += 1
+        if self._written == LIMIT:
             self._end()
         number = self._numbers.get(name)
         if number is None:
@@ -171,7 +171,7 @@ class Measures(Switches):
         """
         if self.wanted:
             return self.of_variables(state, parent)
-        if self._late_looks <= 0 or self._taken >= LIMIT:
+        if self._late_looks <= 0 or self._written >= LIMIT:
             return None
 
         def write(name: str, var: int, value: float) -> None:
@@ -320,9 +320,11 @@ class Measures(Switches):
         for name, share in shares:
             self.take(state, name, call, share)
 
-    def stored(self, state: ThreadState, call: Call, dataset: Any, reader: Any) -> None:
-        """Write of what a data set holds how much was written to since the last look; in any step."""
-        if DATA_SETS in self.not_needed or unobservable():
+    def stored(self, state: ThreadState, call: Call, dataset: Any, reader: Any, made: int = 0) -> None:
+        """Write of what a data set holds how much was written to since the last look; in any step. `made`: how many
+        batches of it there are in this pass so far.
+        """
+        if DATA_SETS in self.not_needed or not self._holdings.is_due(dataset, reader, made) or unobservable():
             return
         with quiet(state):
             shares = self._holdings.look(dataset, reader)

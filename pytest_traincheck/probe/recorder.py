@@ -307,6 +307,11 @@ class Recorder(Switches):
         with unseen(self, "noting learning rates"):
             self.optimizers.note_rates(optimizer, self.enclosing(state))
 
+    def look_at_attributes(self, optimizer: int, call: Call) -> None:
+        """Look at plain attributes of modules before a step, which the compiled core does the rest of."""
+        with unseen(self, "looking at attributes"):
+            self.attributes.look(optimizer, call.seq)
+
     def before_entry(self, state: ThreadState, among: Collection[Root] | None = None) -> None:
         """Before an entry call or an optimizer's work: names may be new, and what is new has an initial state.
 

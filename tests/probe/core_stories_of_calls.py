@@ -19,6 +19,29 @@ CALLS = {
                 model.head.weight.data.fill_(float("inf"))
             step()
     """,
+    "results of few bits": """
+        class Few(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = nn.Linear(8, 4099)
+            def forward(self, x, dtype, place, what):
+                x = self.inner(x)
+                with torch.no_grad():
+                    few = x.to(dtype) if dtype.is_floating_point else (x > 0).to(dtype)
+                    if what:
+                        few[0, place] = float(what)
+                return x, {"few": few, "whole": torch.ones(3, dtype=torch.int64)}
+        few = Few()
+        optimizer = torch.optim.SGD(few.parameters(), lr=0.01)
+        floats = (torch.bfloat16, torch.float16, torch.float32)
+        for number in range(40):
+            optimizer.zero_grad()
+            what = ("", "inf", "", "-inf", "", "nan", "65504", "-3e38")[number % 8]
+            dtype = floats[number % 3] if what else (*floats, torch.bool, torch.int64, torch.int32)[number % 6]
+            found, _ = few(torch.ones(2, 8), dtype, (0, 4098, 2000)[number % 3], what)
+            found.mean().backward()
+            optimizer.step()
+    """,
     "norms that do not tell": """
         kinds = [torch.float32, torch.float64]
         factors = [1.0] * 9 + [0.0, 1e-30, 1e30, 1.0, math.inf, 0.5, math.nan, 0.0]

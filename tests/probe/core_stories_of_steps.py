@@ -307,11 +307,20 @@ STEPS = {
         armed = ""
         for name in ("given", "loss", "look"):
             interrupted(name, getattr(following, name))
+        class Named(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.model = model
+            def forward(self, name, x):
+                return self.model(x)[0]
+        named = Named()
+        # A text, a loss of few bits and Python's own generator are what the compiled core does not follow by itself.
         for number in range(40):
             armed = ("", "given", "", "loss", "look")[number % 5] if number > 12 else ""
             optimizer.zero_grad()
+            random.random()
             try:
-                loss = model(torch.ones(4, 5, 8))[0].sum()
+                loss = named("row", torch.ones(4, 5, 8)).sum().bfloat16()
                 loss.backward()
                 optimizer.step()
             except Interrupted:
@@ -380,6 +389,97 @@ STEPS = {
             optimizer.zero_grad()
             F.mse_loss(small(torch.randn(4, 8)), torch.ones(4, 3)).backward()
             changed(number)
+            optimizer.step()
+    """,
+    "what is followed": """
+        class Fed(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = nn.Linear(4, 2)
+            def forward(self, given, **named):
+                return self.inner(rows)
+        class Double(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return 2 * x
+            @staticmethod
+            def backward(ctx, slope):
+                return 2 * slope
+        class Marked(torch.Tensor):
+            pass
+        net = Fed()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        rows, target = torch.randn(6, 4), torch.ones(6, 2)
+        deep = rows
+        for _ in range(8):
+            deep = [deep]
+        given = [
+            rows, rows[1:], rows.t(), rows[:0], rows.half(), rows.double(), rows.int(), rows.expand(2, 6, 4),
+            rows.to_sparse(), (rows, target), [rows, None, 3, -2.5, True], {"rows": rows, "name": "a"}, "a text", deep,
+            10**5000, b"bytes", nn.Parameter(rows), rows.as_subclass(Marked), torch.randn(20, 30)[3:].conj(),
+            torch.randn(2, dtype=torch.cfloat).conj(), np.ones(3), net.inner.weight.detach(), float("nan"),
+            torch.zeros(()), (),
+        ]
+        losses = [
+            lambda a, b: a,
+            lambda a, b: a + b,
+            lambda a, b: a - 2 * b,
+            lambda a, b: a / 4,
+            lambda a, b: torch.stack([a, b]).sum(),
+            lambda a, b: Double.apply(a),
+            lambda a, b: a.double(),
+            lambda a, b: a.bfloat16(),
+            lambda a, b: a[None],
+            lambda a, b: -a,
+            lambda a, b: torch.add(a, b, alpha=0.5),
+            lambda a, b: (a * b).sqrt(),
+            lambda a, b: torch.cat([a[None], b[None]]).mean(),
+        ]
+        for number in range(140):
+            optimizer.zero_grad()
+            out = net(given[number % len(given)], word=number)
+            loss = losses[number % len(losses)](F.mse_loss(out, target), F.l1_loss(out, target))
+            if number % 9:
+                loss.backward()
+            else:
+                torch.autograd.backward([loss])
+            if number > 20:
+                torch.rand(1)
+            if number > 60:
+                random.random()
+            if number > 100:
+                np.random.rand()
+            optimizer.step()
+    """,
+    "attributes that change": """
+        small = nn.Sequential(nn.Linear(8, 6), nn.Dropout(0.1), nn.Linear(6, 3))
+        optimizer = torch.optim.SGD(small.parameters(), lr=0.01)
+        def changed(number):
+            if number == 10:
+                small.rate = 0.5
+            elif number == 12:
+                small.rate = 0.25
+            elif number == 14:
+                small[1].p = 0.2
+            elif number == 16:
+                del small.rate
+                small.other = 1
+            elif number == 18:
+                small.append(nn.Linear(3, 3))
+                small[3].note = "new"
+            elif number == 20:
+                del small[3]
+            elif number == 22:
+                small.sizes = (1, 2, 3)
+            elif number == 24:
+                whole.scale = 2.0
+            elif number == 40:
+                small.other = 2
+        whole = nn.Sequential(small)
+        for number in range(44):
+            changed(number)
+            optimizer.zero_grad()
+            F.mse_loss(whole(torch.randn(4, 8)), torch.ones(4, 3)).backward()
             optimizer.step()
     """,
 }

@@ -37,6 +37,24 @@ def test_long_lists_cost_little_and_their_writes_show() -> None:
     assert shares(holdings, held) == [0.1]
 
 
+def test_short_passes_are_looked_at_where_they_begin_once_there_were_enough() -> None:
+    holdings, held = Holdings(), Held(torch.ones(4))
+
+    def moments(batches: int) -> list[int]:
+        due = []
+        for made in range(batches):
+            if holdings.is_due(held, None, made):
+                holdings.look(held, None)
+                due.append(made)
+        return due
+
+    assert moments(5) == [0, 1, 2, 4]
+    assert moments(5) == [0, 1, 2, 4]
+    assert moments(300) == [0, 64, 128, 256]
+    held = Held(torch.ones(4))
+    assert moments(3) == [0, 1, 2]  # each data set has its own
+
+
 def test_a_file_that_is_mapped_into_memory_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "tokens.bin"
     np.arange(64, dtype="u2").tofile(path)

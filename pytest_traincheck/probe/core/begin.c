@@ -253,14 +253,37 @@ Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, lon
     return call;
 }
 
+/* Whether numbers of two bytes are finite, of which these bits are the exponent. */
+static int narrow_ones_finite(const unsigned char *bytes, long long size, uint16_t exponent)
+{
+    const uint16_t *numbers = (const uint16_t *)bytes;
+    long long index;
+    unsigned found = 0;
+    for (index = 0; index < size / 2; index++) found |= (numbers[index] & exponent) == exponent;
+    return !found;
+}
+
+/* Whether many numbers of another kind than `is_finite` knows are finite; -1 where Python has to find out. */
+static int others_finite(PyObject *tensor, const Block *block)
+{
+    PyObject *dtype = get(tensor, READ_dtype);
+    int found = dtype == torch.bfloat16  ? narrow_ones_finite(block->bytes, block->size, 0x7f80)
+                : dtype == torch.float16 ? narrow_ones_finite(block->bytes, block->size, 0x7c00)
+                : dtype == torch.int64 || dtype == torch.boolean ? 1 : -1;
+    Py_XDECREF(dtype);
+    PyErr_Clear();
+    return found;
+}
+
 /* Whether a single number in memory, or many, is finite; -1 where they are of another kind, or cannot be read. `value`:
  * the number, where it is one. */
 int is_finite(PyObject *tensor, int single, double *value)
 {
     Block block;
     int wide;
-    if (!readable(tensor, 0, &block) || (wide = width_of(tensor, &block)) < 0 || is_negated(tensor)) return -1;
-    if (block.size > FINITE_MOST) return -1;
+    if (!readable(tensor, 0, &block) || is_negated(tensor) || block.size > FINITE_MOST) return -1;
+    wide = width_of(tensor, &block);
+    if (wide < 0) return single ? -1 : others_finite(tensor, &block);
     if (!single) return all_finite(block.bytes, block.size, wide);
     if (wide) {
         memcpy(value, block.bytes, sizeof *value);

@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 11
+#define INTERFACE 12
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -109,7 +109,7 @@ typedef struct {
     PyObject *step_code;
     PyObject *rate;
     long long iteration, every_so_many, lead, others, inside;
-    long long entries_left, generation, known, calls, calls_left, depth, opened, looks_left;
+    long long entries_left, generation, known, calls, calls_left, depth, opened, looks_left, written;
     char wanted, early, waits, asleep, met, unseen, gradients_dirty, with_norms, values_moved, suspicious, put_to_sleep;
     char hushed, marked, whole, timed, evaluated;
 } Switches;
@@ -152,7 +152,8 @@ extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *Switches
     each(abandon) each(members) each(params) each(id) each(param_groups) each(lr) each(rates) each(seen) \
     each(stepped) each(noted) each(_looks) each(_steps) each(_left) each(type) each(buffered) each(slots) \
     each(__code__) each(called) each(opened) each(steps) each(ended) each(note_rates) each(closure) each(_places) \
-    each(noticed)
+    each(noticed) each(_numbers) each(_moved) each(_terms) each(_last) each(weighed) each(grad_fn) each(entries) each(plain) \
+    each(told) each(look_at_attributes)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -171,7 +172,8 @@ typedef struct {
     PyObject *is_autocast, *autocast_dtype, *cpu, *gpu;
     PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference, *get_device, *norms; /* for looks */
     PyObject *guards[GUARDS], *set_grad, *record_functions;
-    PyObject *ordered, *storage_offset, *untyped_storage, *ref, *float32, *float64, *local;
+    PyObject *ordered, *storage_offset, *untyped_storage, *ref, *float32, *float64, *bfloat16, *float16, *int64, *boolean, *local;
+    PyObject *get_state, *generator; /* of torch's own generator */
     PyObject *cuda, *started, *capturing, *sync_mode, *set_sync_mode, *nothing;   /* the last: no arguments */
 } Torch;
 extern Torch torch;
@@ -191,6 +193,8 @@ int add_switches(PyObject *module);
 int add_rows(PyObject *module);
 int write_call(Rows *rows, PyObject *clock, long long thread, long long flags, const Call *call, long long ret,
                uint64_t digest, double value);
+int write_measure(Rows *rows, PyObject *clock, long long thread, long long subject, const Call *call, double value,
+                  uint64_t digest, long long var, long long opt);
 
 /* keys.c */
 PyObject *key_of(PyObject *value, int depth);           /* a new reference; NULL: Python has to make it */
@@ -315,6 +319,16 @@ int was_looked_at(Core *core, PyObject *number, long long mod, int training);
 PyObject *known_of(PyObject *infos, PyObject *object);
 PyObject *learnt(PyObject *apis, PyObject *object);
 void learn(PyObject *apis, PyObject *object, PyObject *call);
+
+/* follows.c */
+int add_follows(void);
+int follow_inputs(Core *core, ThreadState *state, Call *call, PyObject *inputs);
+int follow_loss(Core *core, ThreadState *state, Call *call);
+int follow_generators(Core *core, ThreadState *state, Call *call);
+int follow_step(Core *core, ThreadState *state, Call *call);
+
+/* entries.c */
+PyObject *same_attributes(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* hook.c */
 Hook *new_hook(PyObject *probe, PyObject *enter, PyObject *leave);

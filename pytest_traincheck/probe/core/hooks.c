@@ -265,7 +265,7 @@ static int inputs_told(Core *core, ThreadState *state, Call *call, PyObject *mod
         Py_INCREF(given[index]);
         PyTuple_SetItem(inputs, index, given[index]);
     }
-    told = inputs != NULL && follow(core, name_called, state, call, inputs);
+    told = inputs != NULL && follow_inputs(core, state, call, inputs);
     Py_XDECREF(inputs);
     return told;
 }

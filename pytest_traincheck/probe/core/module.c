@@ -61,9 +61,15 @@ static int ask_torch(void)
     FIND(untyped_storage, "torch", "Tensor.untyped_storage");
     FIND(ref, "weakref", "ref");
     FIND(local, "_thread", "_local");
+    FIND(get_state, "torch", "Generator.get_state");
+    FIND(generator, "torch", "default_generator");
     FIND(ordered, "collections", "OrderedDict");
     FIND(float32, "torch", "float32");
     FIND(float64, "torch", "float64");
+    FIND(bfloat16, "torch", "bfloat16");
+    FIND(float16, "torch", "float16");
+    FIND(int64, "torch", "int64");
+    FIND(boolean, "torch", "bool");
     FIND(guards[DISABLED_AUTOCAST], "torch", "_C._DisableAutocast");
     FIND(guards[DISABLED_FUNCTIONS], "torch", "_C.DisableTorchFunction");
     FIND(guards[DISABLED_DISPATCH], "torch", "_C._DisableTorchDispatch");
@@ -125,6 +131,7 @@ static PyMethodDef methods[] = {
     {"names_settled", (PyCFunction)(void (*)(void))names_settled, METH_FASTCALL, NULL},
     {"same_groups", (PyCFunction)(void (*)(void))same_groups, METH_FASTCALL, NULL},
     {"nothing_new", (PyCFunction)(void (*)(void))nothing_new, METH_FASTCALL, NULL},
+    {"same_attributes", (PyCFunction)(void (*)(void))same_attributes, METH_FASTCALL, NULL},
     {"measured", (PyCFunction)(void (*)(void))walk_measured, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -150,7 +157,8 @@ PyMODINIT_FUNC PyInit__core(void)
 #define INTERN(name) if ((name_##name = PyUnicode_InternFromString(#name)) == NULL) goto failed;
     NAMES(INTERN)
     if (ask_torch() < 0 || add_constants(module) < 0 || add_objects(module) < 0 || add_rows(module) < 0 ||
-        add_switches(module) < 0 || add_fields(module) < 0 || add_guards(module) < 0 || add_core(module) < 0 || add_hook(module) < 0)
+        add_switches(module) < 0 || add_fields(module) < 0 || add_guards(module) < 0 || add_core(module) < 0 || add_hook(module) < 0 ||
+        add_follows() < 0)
         goto failed;
     Py_INCREF(module);
     return module;

@@ -81,7 +81,7 @@ static PyObject *part_enter(Hook *self, PyObject *const *given, Py_ssize_t count
         Call *call = count > 0 && names == NULL ? part_begins(self, core, state, given, count) : NULL;
         Py_XINCREF(call);
         if (call != NULL) {
-            if (self->which == BACKWARD && !follow(core, name_opened, state, call, call->given)) Py_CLEAR(call);
+            if (self->which == BACKWARD && !follow_loss(core, state, call)) Py_CLEAR(call);
             Py_DECREF(core);
             return (PyObject *)call;
         }

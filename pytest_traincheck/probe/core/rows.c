@@ -235,23 +235,15 @@ static PyObject *rows_change(Rows *self, PyObject *args)
     return written(write_moment(self, clock, &row));
 }
 
-static PyObject *rows_measure(Rows *self, PyObject *args)
+/* A measure of a call, or of none: as `write_change`. */
+int write_measure(Rows *rows, PyObject *clock, long long thread, long long subject, const Call *call, double value,
+                  uint64_t digest, long long var, long long opt)
 {
-    PyObject *clock, *about;
-    long long thread, subject, var, opt;
-    unsigned long long digest;
-    double value;
     Row row = {MEASURE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-    if (!PyArg_ParseTuple(args, "OLLOdKLL", &clock, &thread, &subject, &about, &value, &digest, &var, &opt)) return NULL;
-    if (!fits(thread, 16) || !fits(subject, 32) || !fits(var, 32) || !fits(opt, 16)) return written(too_large());
-    if (about != Py_None) {
-        const Call *call = (const Call *)about;
-        if (Py_TYPE(about) != CallType) {
-            PyErr_SetString(PyExc_TypeError, "a measure is of a Call");
-            return NULL;
-        }
+    if (!fits(thread, 16) || !fits(subject, 32) || !fits(var, 32) || !fits(opt, 16)) return too_large();
+    if (call != NULL) {
         if (!fits(call->seq, 32) || !fits(call->ctx, 32) || !fits(call->src, 32) || !fits(call->mod, 32))
-            return written(too_large());
+            return too_large();
         row.parent = (uint32_t)call->seq;
         row.ctx = (uint32_t)call->ctx;
         row.src = (uint32_t)call->src;
@@ -263,7 +255,22 @@ static PyObject *rows_measure(Rows *self, PyObject *args)
     row.opt = (uint16_t)opt;
     row.digest = digest;
     row.value = value;
-    return written(write_moment(self, clock, &row));
+    return write_moment(rows, clock, &row);
+}
+
+static PyObject *rows_measure(Rows *self, PyObject *args)
+{
+    PyObject *clock, *about;
+    long long thread, subject, var, opt;
+    unsigned long long digest;
+    double value;
+    if (!PyArg_ParseTuple(args, "OLLOdKLL", &clock, &thread, &subject, &about, &value, &digest, &var, &opt)) return NULL;
+    if (about != Py_None && Py_TYPE(about) != CallType) {
+        PyErr_SetString(PyExc_TypeError, "a measure is of a Call");
+        return NULL;
+    }
+    return written(write_measure(self, clock, thread, subject, about == Py_None ? NULL : (const Call *)about, value, digest,
+                                 var, opt));
 }
 
 /* `complete(seq, value, finite)`: as `TraceWriter.complete`. */

@@ -99,7 +99,8 @@ static void set_whole(PyObject *object, PyObject *name, long long value)
     PyErr_Clear();
 }
 
-/* How often attributes were looked at before steps of an optimizer; -1 where they would be looked at once more. */
+/* How often attributes were looked at before steps of an optimizer, the times included that were only counted; -1 where
+ * that is not known. */
 static long long looks_of(Core *core, PyObject *id)
 {
     PyObject *looks = attribute((PyObject *)core->attributes, name__looks);
@@ -107,18 +108,29 @@ static long long looks_of(Core *core, PyObject *id)
     long long count = found == NULL ? -1 : PyLong_AsLongLong(found);
     Py_XDECREF(looks);
     PyErr_Clear();
-    return count >= core->attributes->looks_left ? count : -1;
+    return count;
 }
 
-/* As `Attributes.look`, where it only counts. */
-static void count_look(Core *core, PyObject *id, long long looks)
+/* As `Attributes.look`, which the first few times does more than to count. No, with an exception of the user's. */
+static int look_again(Core *core, ThreadState *state, PyObject *id, long long looks, Call *call)
 {
-    PyObject *table = attribute((PyObject *)core->attributes, name__looks), *next = PyLong_FromLongLong(looks + 1);
+    PyObject *table, *next;
+    if (looks < core->attributes->looks_left) {
+        PyObject *done;
+        Py_INCREF(call);
+        done = PyObject_CallMethodObjArgs((PyObject *)core->recorder, name_look_at_attributes, id, call, NULL);
+        if (done == NULL) forget(state, call);
+        Py_DECREF(call);
+        Py_XDECREF(done);
+        return done != NULL;
+    }
+    table = attribute((PyObject *)core->attributes, name__looks), next = PyLong_FromLongLong(looks + 1);
     if (table != NULL && next != NULL) PyDict_SetItem(table, id, next);
     Py_XDECREF(table);
     Py_XDECREF(next);
     PyErr_Clear();
     set_whole((PyObject *)core->attributes, name__steps, whole((PyObject *)core->attributes, name__steps, 0) + 1);
+    return 1;
 }
 
 /* Gradients that were changed behind the pass, as where they are clipped: whether that was written, or there are none. */
@@ -186,8 +198,7 @@ static int step_begins(Hook *self, Core *core, ThreadState *state, PyObject *opt
                                   step->named ? by_closure : NULL), 0, 0);
         if (call != NULL) {
             call->opt = PyLong_AsLongLong(id);
-            count_look(core, id, looks);
-            if (follow(core, name_steps, state, call, Py_None)) {
+            if (look_again(core, state, id, looks, call) && follow_generators(core, state, call)) {
                 state->in_step = 1;
                 keep(&state->closure, code);
             } else failed = 1;
@@ -314,7 +325,7 @@ static int step_ends(Hook *self, Core *core, ThreadState *state, PyObject *optim
         keep(&state->closure, Py_None);
         set_whole(core->evaluations, name__steps, steps + 1);
         core->recorder->values_moved = 1;
-        if (!follow(core, name_ended, state, call, Py_None)) done = -1; /* behind the row, of which there is one */
+        if (!follow_step(core, state, call)) done = -1; /* behind the row, of which there is one */
     }
     Py_DECREF(call);
     return done;

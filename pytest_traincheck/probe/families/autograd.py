@@ -9,7 +9,7 @@ import torch
 from ...looks import TERMS
 from ..context import Call, ThreadState, innermost, quiet, unobservable
 from ..devices import number
-from ..graph import means, reached, terms, weights
+from ..graph import is_term, means, reached, terms, weights
 from ..theirs import is_theirs
 from ..walk import sequence
 from .base import ALONE, BACKWARD, Named, observe, watch
@@ -39,6 +39,13 @@ class Backward(Named):
                 _look_behind(recorder, state, call, args[0])
                 _weigh(recorder, state, call, args[0])
         elif recorder.measures.following.wanted and args and recorder.measures.following.loss(state, call, args[0]):
+            self.weighed(recorder, state, call, args)
+
+    def weighed(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
+        """The factors of a loss in a step that is followed."""
+        if is_term(args[0].grad_fn):
+            recorder.measures.following.one_term(args[0].grad_fn)
+        else:
             _weigh(recorder, state, call, args[0])
 
     def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:

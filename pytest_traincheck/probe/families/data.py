@@ -80,8 +80,9 @@ class Batch(Named):
         if seed := self._seed_of_workers(args[0]):
             recorder.measures.take(state, "batch.workers", call, digest=seed)
         # Workers have a data set of their own, of which they tell.
-        if not getattr(args[0], "_num_workers", 0) and _is_a_moment(getattr(args[0], "_num_yielded", None)):
-            recorder.measures.stored(state, call, getattr(args[0], "_dataset", None), args[0])
+        made = getattr(args[0], "_num_yielded", None)
+        if not getattr(args[0], "_num_workers", 0) and type(made) is int:
+            recorder.measures.stored(state, call, getattr(args[0], "_dataset", None), args[0], made)
 
     def _seed_of_workers(self, iterator: Any) -> int:
         """The seed that the workers of an iterator share, at its first batch that is observed, in any step; else 0."""
@@ -110,11 +111,6 @@ class Batch(Named):
             return _fetch(workers[number % len(workers)].pid, max(again - 1, 0), number // len(workers))
         except (AttributeError, TypeError):
             return 0  # an iterator that somebody else wrote
-
-
-def _is_a_moment(made: Any) -> bool:
-    """Whether to look at the data set after so many batches: when there is none, and then less and less often."""
-    return type(made) is int and made & (made - 1) == 0
 
 
 def _shuffled(sampler: Any, sharing: frozenset[tuple[str, str]]) -> bool | None:
@@ -220,8 +216,7 @@ class Fetches(Named):
             if now["held"]:
                 moves = found.get("held") != now["held"]
                 recorder.measures.take(state, "fetch.dataset", call, float(moves))
-        if _is_a_moment(self._number):
-            recorder.measures.stored(state, call, getattr(args[0], "dataset", None), args[0])
+        recorder.measures.stored(state, call, getattr(args[0], "dataset", None), args[0], self._number)
 
 
 def _chosen(args: tuple[Any, ...]) -> int:
