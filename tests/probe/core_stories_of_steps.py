@@ -473,13 +473,15 @@ STEPS = {
                 small.sizes = (1, 2, 3)
             elif number == 24:
                 whole.scale = 2.0
+            elif number == 26:
+                small.append(extra)  # what was told of it is told again, of another name
             elif number == 40:
                 small.other = 2
-        whole = nn.Sequential(small)
+        whole, extra = nn.Sequential(small), nn.Dropout(0.1)
         for number in range(44):
             changed(number)
             optimizer.zero_grad()
-            F.mse_loss(whole(torch.randn(4, 8)), torch.ones(4, 3)).backward()
+            F.mse_loss(whole(extra(torch.randn(4, 8))), torch.ones(4, 3)).backward()
             optimizer.step()
     """,
 }
