@@ -111,7 +111,12 @@ class Probe(Switches):
         self.write_meta()
 
     def _open(self, known: list[torch.nn.Module]) -> None:
-        recorder = Recorder(writer(self._run_dir), known, self._wrappers, self._not_needed)
+        trace = writer(self._run_dir)
+        try:
+            recorder = Recorder(trace, known, self._wrappers, self._not_needed)
+        except BaseException:
+            trace.discard()  # else what is told is a damaged trace, and not why there is none
+            raise
         for code in self._codes:
             recorder.sources.stop_at(code)
         recorder.sampling = sampling(recorder, self.patches) if not known else None

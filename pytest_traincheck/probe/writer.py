@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import threading
 from collections.abc import Iterator
@@ -277,6 +278,11 @@ class TraceWriter:
         self._room = 0
         for file in self._files():
             file.abandon()
+
+    def discard(self) -> None:
+        """Take away the directory of a trace that nothing was written to."""
+        self.abandon()
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def _files(self) -> list[GrowingFile]:
         return [file for file in (self._symbols, self._events, self._sketches) if file is not None]

@@ -22,7 +22,7 @@ from probe_runs import Trace, read_run  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.utils import clip_grad_norm_  # noqa: E402
 
-from pytest_traincheck.probe import observe  # noqa: E402
+from pytest_traincheck.probe import install, observe  # noqa: E402
 
 
 class Net(nn.Module):
@@ -143,6 +143,19 @@ def test_no_attribute_is_replaced_and_none_is_left_changed(tmp_path: Path) -> No
     assert [function.__code__ for function in (nn.Module.__call__, F.dropout, clip_grad_norm_)] == codes
     assert sys.meta_path == finders
     assert not any(hooks)
+
+
+def test_a_probe_that_cannot_start_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise TypeError("a torch that is too new")
+
+    monkeypatch.setattr(install, "Recorder", broken)
+    with pytest.raises(TypeError, match="too new"), observe(tmp_path / "run"):
+        pass
+    assert not list((tmp_path / "run").iterdir())
+    monkeypatch.undo()
+    with observe(tmp_path / "run"):
+        train(Net())
 
 
 def test_observing_twice_at_once_is_refused(tmp_path: Path) -> None:
