@@ -204,6 +204,11 @@ class Tracked(Switches):
         return (root.id, name) in self._copies
 
     @property
+    def copies(self) -> Collection[Slot]:
+        """The copies that are tracked."""
+        return self._copies.values()
+
+    @property
     def models(self) -> tuple[Root, ...]:
         """What modules hold, then what nobody does."""
         return (*self._roots, *self._loose)

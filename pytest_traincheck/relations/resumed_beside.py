@@ -19,7 +19,8 @@ def restored_beside(process: Process, root: str) -> tuple[Ints, Ints, Bools]:
 
     Looked at are variables that no optimizer holds and that the training had changed, of the model `root`, and of those
     that no optimizer holds anything of if `root` is the first that is trained. What is changed once more before the
-    next step, as the statistics of a forward pass, is compared before that.
+    next step, as the statistics of a forward pass, is compared before that; a copy that no module holds is known only
+    from the first step on.
     """
     variables, names = Variables.of(process), process.names
     trained = sorted({names.roots[number] for number in trained_roots(process)} - {""})
@@ -58,29 +59,41 @@ def _first_use(process: Process, era: int) -> tuple[int, int]:
 def _compared(process: Process, pair: tuple[int, int], times: tuple[int, int], row: int) -> list[tuple[int, int, bool]]:
     """Whether a variable has what the one whose place it takes was left with, if training had changed that."""
     variables, events = Variables.of(process), process.events
-    saved = _saved(process).get(pair[0])
-    if saved is None and variables.kind[pair[0]] == "parameter":
+    saved = _saved(process).get(pair[0], ())
+    average = variables.kind[pair[0]] == "parameter"
+    if average and not saved:
         return []  # What follows a step, as an average does, is looked at in the next one.
+    first, begun = (int(each) for each in process.row_at(variables.first_seen(np.array(pair))))
     left, now = (int(each) for each in variables.last(np.array(pair), np.array(times)))
-    first = int(process.row_at(variables.first_seen(np.array(pair[:1])))[0])
+    if now < 0 <= begun and int(events["seq"][begun]) <= int(events["seq"][row]):
+        now = begun
     if min(left, now, first) < 0 or not int(events["digest"][left]) or not int(events["digest"][now]):
         return []
-    content = int(events["digest"][left]) if saved is None or saved[0] < _last_step(process, times[0]) else saved[1]
-    if content == int(events["digest"][first]):
+    if average:
+        # Of several checkpoints any may be the one that training goes on from.
+        contents = {content for _, content in saved}
+    elif not saved or saved[-1][0] < _last_step(process, times[0]):
+        contents = {int(events["digest"][left])}
+    else:
+        contents = {saved[-1][1]}
+    if contents == {int(events["digest"][first])}:
         return []
-    return [(row, pair[1], content == int(events["digest"][now]))]
+    return [(row, pair[1], int(events["digest"][now]) in contents)]
 
 
 def _last_step(process: Process, time: int) -> int:
     return max((step.end for step in process.steps if step.end <= time), default=0)
 
 
-def _saved(process: Process) -> dict[int, tuple[int, int]]:
-    """By variable when it was last saved, and with which content."""
+def _saved(process: Process) -> dict[int, list[tuple[int, int]]]:
+    """By variable when it was saved, and with which content."""
 
-    def compute() -> dict[int, tuple[int, int]]:
+    def compute() -> dict[int, list[tuple[int, int]]]:
         rows = process.measures("save.content")
         columns = (process.events[name][rows].tolist() for name in ("args", "seq", "digest"))
-        return {number: (seq, digest) for number, seq, digest in zip(*columns, strict=True)}
+        found: dict[int, list[tuple[int, int]]] = {}
+        for number, seq, digest in zip(*columns, strict=True):
+            found.setdefault(number, []).append((seq, digest))
+        return found
 
     return process.memo("saved contents", compute)

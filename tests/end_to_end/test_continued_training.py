@@ -30,6 +30,7 @@ torch.manual_seed(args.seed)
 inputs, targets = torch.randn(320, 6), torch.randint(3, (320,))
 model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.1), nn.Linear(8, 3))
 average = copy.deepcopy(model).requires_grad_(False)
+shadow = {name: value.detach().clone() for name, value in model.named_parameters()}  # an average that no module holds
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
 scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: min((s + 1) / 10, 1.0) * 0.995**s)
 data = torch.utils.data.TensorDataset(inputs, targets)
@@ -47,6 +48,9 @@ if args.resume:
     for name, part in {"optimizer": optimizer, "scheduler": scheduler, "average": average}.items():
         if lost != name:
             part.load_state_dict(saved[name])
+    if lost != "shadow":
+        for name, value in saved["shadow"].items():
+            shadow[name].copy_(value)
     if lost != "random":
         torch.set_rng_state(saved["random"])
     if lost == "rate":
@@ -60,11 +64,13 @@ while step < args.steps:
         with torch.no_grad():
             for mine, other in zip(average.parameters(), model.parameters()):
                 mine.mul_(0.9).add_(other, alpha=0.1)
+            for name, value in model.named_parameters():
+                shadow[name].lerp_(value, 0.05)
         step += 1
         if args.save and step % 20 == 0:
             parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "average": average}
             states = {name: part.state_dict() for name, part in parts.items()}
-            torch.save({**states, "random": torch.get_rng_state(), "step": step}, args.save)
+            torch.save({**states, "shadow": shadow, "random": torch.get_rng_state(), "step": step}, args.save)
         if os.environ.get("KILLED_AT") == str(step):
             os.kill(os.getpid(), 9)
         if step >= args.steps:
@@ -155,6 +161,7 @@ def test_a_right_resume_stays_silent_long_behind_it(project: Path, tmp_path: Pat
         pytest.param("scheduler", "Schedule", 41, "begins again", marks=pytest.mark.sweep),
         pytest.param("rate", "Schedule", 40, "not restored", marks=pytest.mark.sweep),
         pytest.param("average", "Between", 40, "`Sequential#1.0.weight`", marks=pytest.mark.sweep),
+        pytest.param("shadow", "Between", 40, "`copy of Sequential.0.weight`", marks=pytest.mark.sweep),
         pytest.param("statistics", "Between", 40, "`Sequential.1.running_mean`", marks=pytest.mark.sweep),
         pytest.param("head", "Between", 40, "`Sequential.3.weight`", marks=pytest.mark.sweep),
         pytest.param("model", "Between", 40, "`Sequential.0.weight`", marks=pytest.mark.sweep),

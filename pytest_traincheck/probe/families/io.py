@@ -60,7 +60,7 @@ class Save(_Stored):
         recorder.attributes.stored(state, call, recorder.measures)
         saved = self.tensors(args, call)
         with quiet(state):
-            found = _found_among(recorder.modules.roots, saved)
+            found = _found_among(recorder.modules.roots, recorder.variables.copies, saved)
         for slot, digest in found:
             recorder.measures.of_slot(state, "save.content", call, slot, digest=digest)
         left_out = _left_out(recorder.modules.roots, [slot for slot, _ in found])
@@ -102,17 +102,21 @@ class LoadFile(Named):
         recorder.by_hand.loading(state)
 
 
-def _found_among(roots: Iterable[Root], tensors: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[Slot, int]]:
-    """Which of these tensors, given with their names, are parameters and buffers of modules or copies of them: where
-    they are, and the content hash of each. Call under `quiet()`.
+def _found_among(
+    roots: Iterable[Root], tracked: Iterable[Slot], tensors: Iterable[tuple[str, torch.Tensor]]
+) -> list[tuple[Slot, int]]:
+    """Which of these tensors, given with their names, are parameters and buffers of modules, or copies that are
+    `tracked` or of this moment: where they are, and the content hash of each. Call under `quiet()`.
 
-    A copy has the name at the end of its own, and the content.
+    A copy of this moment has the name at the end of its own, and the content.
     """
-    places = _places(roots)
+    places = _places(slot for root in roots for slot in root.slots)
     names: dict[str, list[tuple[Slot, list[Slot]]]] = {}
     for tied in places.values():
         for slot in tied:
             names.setdefault(slot.var.name.rpartition(".")[2], []).append((slot, tied))
+    for place, slots in _places(tracked).items():
+        places.setdefault(place, slots)
     found = []
     for name, tensor in tensors:
         readable = content.local(tensor)
@@ -131,22 +135,21 @@ def _found_among(roots: Iterable[Root], tensors: Iterable[tuple[str, torch.Tenso
 
 def _found_at(roots: Iterable[Root], tensors: Sequence[torch.Tensor]) -> list[Slot]:
     """The parameters and buffers that these tensors are, or lie where they do."""
-    places = _places(roots)
+    places = _places(slot for root in roots for slot in root.slots)
     readables = [content.local(tensor) for tensor in tensors]
     strided = [readable for readable in readables if readable is not None and readable.layout is torch.strided]
     found = [slot for readable in strided for slot in places.get((readable.data_ptr(), readable.shape), ())]
     return list({id(slot): slot for slot in found}.values())
 
 
-def _places(roots: Iterable[Root]) -> dict[tuple[int, torch.Size], list[Slot]]:
+def _places(slots: Iterable[Slot]) -> dict[tuple[int, torch.Size], list[Slot]]:
     """Where parameters and buffers lie, and what lies there under several names."""
     places: dict[tuple[int, torch.Size], list[Slot]] = {}
-    for root in roots:
-        for slot in root.slots:
-            held = slot.tensor()
-            readable = content.local(held) if held is not None else None
-            if readable is not None and readable.layout is torch.strided and readable.numel():
-                places.setdefault((readable.data_ptr(), readable.shape), []).append(slot)
+    for slot in slots:
+        held = slot.tensor()
+        readable = content.local(held) if held is not None else None
+        if readable is not None and readable.layout is torch.strided and readable.numel():
+            places.setdefault((readable.data_ptr(), readable.shape), []).append(slot)
     return places
 
 
