@@ -61,17 +61,19 @@ def run_tree(
     progress: Progress | None = None,
     started: Callable[[int], None] | None = None,
     limits_output: bool = True,
+    attached: bool = False,
 ) -> Ended:
     """Run `argv` until it ends or `timeout` seconds have passed; afterwards none of its processes is left.
 
     They are ended too when this process is killed; see `supervisor`. `env` must carry `TRAINCHECK_RUN_ID`: where the
     system does not let a process adopt others, by it processes are found that have left the session of the command.
     `started` is told the process id of the command, which leads a process group of its own. With `limits_output` one
-    that writes more than `OUTPUT_LIMIT` to a file is ended.
+    that writes more than `OUTPUT_LIMIT` to a file is ended. One that is `attached` has the standard input of this
+    process, and the descriptors that this one was handed.
     Raises `OSError` when the command cannot be started. Whatever `progress` raises ends the tree and goes on.
     """
     born = time.time()
-    supervised = _Supervised(stdout, stderr)
+    supervised = _Supervised(stdout, stderr, attached=attached)
     tree = None
     try:
         pid, adopts = supervised.start(argv, cwd, env)
@@ -117,10 +119,25 @@ def _wait(
             return False, True
 
 
+def _inheritable() -> list[int]:
+    """The descriptors beyond the first three that this process was handed to hand on: none that Python opened is."""
+    try:
+        numbers = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
+    except OSError:
+        return []  # no Linux
+    found = []
+    for number in sorted(numbers):
+        with contextlib.suppress(OSError):  # the one that the folder was read through
+            if number > 2 and os.get_inheritable(number):
+                found.append(number)
+    return found
+
+
 class _Supervised:
     """A command below a `supervisor`, and the connection on which that says what becomes of it."""
 
-    def __init__(self, stdout: BinaryIO, stderr: BinaryIO) -> None:
+    def __init__(self, stdout: BinaryIO, stderr: BinaryIO, *, attached: bool) -> None:
+        self._handed_on = _inheritable() if attached else []
         self._control, theirs = socket.socketpair()
         self._unread = b""
         self._started: dict[str, Any] = {}
@@ -132,10 +149,10 @@ class _Supervised:
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno())],
                     cwd="/",
-                    stdin=subprocess.DEVNULL,
+                    stdin=None if attached else subprocess.DEVNULL,
                     stdout=stdout,
                     stderr=stderr,
-                    pass_fds=(theirs.fileno(),),
+                    pass_fds=(theirs.fileno(), *self._handed_on),
                     # What a terminal sends to the tool is not for it: the tool ends it when that is due.
                     start_new_session=True,
                 )
@@ -161,6 +178,7 @@ class _Supervised:
             "cwd": _bytes_as_text(str(cwd)),
             "env": {_bytes_as_text(name): _bytes_as_text(value) for name, value in env.items()},
             "owner": os.getpid(),
+            "descriptors": self._handed_on,
         }
         try:
             self._control.sendall(json.dumps(request).encode() + b"\n")

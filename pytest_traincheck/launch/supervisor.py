@@ -65,6 +65,7 @@ class Supervisor:
                 cwd=_bytes(request["cwd"]),
                 env={_bytes(name): _bytes(value) for name, value in request["env"].items()},
                 start_new_session=True,
+                pass_fds=request["descriptors"],
                 preexec_fn=self._follow,
             )
         except OSError as error:

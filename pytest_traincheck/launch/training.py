@@ -102,6 +102,7 @@ def train(request: RunRequest, training: Training, progress: Callable[[float], N
                     progress=progress,
                     started=training.begun,
                     limits_output=False,
+                    attached=True,
                 )
             except OSError as error:
                 write_run_file(request, prepared.shown, prepared.interpreter, RunStatus.NOT_STARTED)

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
+from .names import is_user_file
+
 Token = Any
 """What a hook makes of a call that began; `None` where nobody wants to know how it ends."""
 
@@ -36,6 +38,15 @@ class Hooks(NamedTuple):
     raised: Callable[[Token], None]
 
 
+class Portable(functools.partial[Any]):
+    """A hook in the code of a function of the user's. Such a function may be pickled by value, with the constants of
+    its code: what another process gets of this one does nothing there, and needs nothing.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return eval, ("lambda *_, **__: None",)  # what everybody has
+
+
 class NotObservable(Exception):
     """A callable that cannot be observed in place. The text says why."""
 
@@ -45,6 +56,8 @@ _CALL, _RESULT = "@traincheck call", "@traincheck result"
 _HOOKS = tuple(f"@traincheck {name}" for name in Hooks._fields)
 _TOO_DEEP = "@traincheck too deep"
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_LOOKS_AT_ITSELF = frozenset({"locals", "vars", "dir", "eval", "exec", "currentframe", "_getframe", "f_locals"})
+"""Names in a function that may show it the variables that hooks add."""
 _FUTURE_FLAGS = 0x1FFE000  # what `from __future__ import` leaves in the flags of a code object
 
 
@@ -54,6 +67,10 @@ class InPlace:
     def __init__(self, function: FunctionType, hooks: Hooks) -> None:
         self.function = function
         self.original = function.__code__
+        if is_user_file(self.original.co_filename):
+            if not _LOOKS_AT_ITSELF.isdisjoint(self.original.co_names):
+                raise NotObservable("it looks at its own local variables")
+            hooks = Hooks(*(Portable(hook) for hook in hooks))
         self.observed = _filled(_prepared(function), hooks)
         self.plan = function, self.original, self.observed
         """What the compiled core exchanges."""

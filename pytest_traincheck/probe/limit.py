@@ -24,6 +24,7 @@ from torch.utils.data import dataloader
 
 from .in_place import Hooks
 from .meeting import Meeting
+from .modules import has_parameters
 
 if TYPE_CHECKING:
     from .install import Probe
@@ -140,7 +141,7 @@ class Limit:
 
     def _calls(self, module: torch.nn.Module, *_: Any, **__: Any) -> None:
         # A loss or a metric without parameters may be asked behind the last step, too.
-        if self.armed and next(module.parameters(), None) is not None:
+        if self.armed and has_parameters(module):
             self.gate(trains=False)
 
     def _trains(self, *_: Any, **__: Any) -> None:

@@ -48,6 +48,20 @@ def _nothing() -> None:
     """What is no module."""
 
 
+def has_parameters(module: torch.nn.Module) -> bool:
+    """Whether there are any in a module or below it. Its own method is somebody's, and may do something else."""
+    pending = [module]
+    seen: set[int] = set()
+    while pending:
+        entries = pending.pop().__dict__
+        if any(each is not None for each in entries["_parameters"].values()):
+            return True
+        below = [each for each in entries["_modules"].values() if each is not None and id(each) not in seen]
+        seen.update(map(id, below))
+        pending += below
+    return False
+
+
 class ModuleInfo:
     """What is known about one live module."""
 

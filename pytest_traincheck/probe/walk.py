@@ -49,6 +49,19 @@ def attributes(value: Any) -> list[tuple[str, Any]]:
     return [(name, item) for name, item in _attributes(value).items() if type(name) is str]
 
 
+def attribute(value: Any, name: str, default: Any = None) -> Any:
+    """An attribute that an object has itself, or that is a plain value of its class: no property is asked."""
+    found = _attributes(value)
+    if name in found:
+        return found[name]
+    for base in type.__getattribute__(type(value), "__mro__"):
+        entries = type.__getattribute__(base, "__dict__")
+        if name in entries:
+            held = entries[name]
+            return default if hasattr(type(held), "__get__") else held
+    return default
+
+
 def _attributes(value: Any) -> dict[str, Any]:
     try:
         found = _get_attribute(value, "__dict__")

@@ -169,6 +169,19 @@ def test_what_goes_wrong_late_is_told_at_the_next_step_that_is_observed(
     assert [incident["id"] for incident in document["incidents"]] == [first["id"]]
 
 
+def test_a_training_reads_what_it_is_handed(project: Path, tmp_path: Path) -> None:
+    """Its standard input, and a descriptor that somebody has opened for it."""
+    (tmp_path / "words").write_text("a descriptor")
+    with (tmp_path / "words").open() as file:
+        script = f"import os, sys; print(sys.stdin.read(), 'and', os.read({file.fileno()}, 100).decode())"
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest_traincheck", "run", "tiny", "--", "python", "-c", script],
+            cwd=project, env=environment({}), input="a pipe", pass_fds=[file.fileno()],
+            capture_output=True, text=True, check=False, timeout=180,
+        )  # fmt: skip
+    assert "a pipe and a descriptor" in done.stdout, done.stderr
+
+
 def test_a_training_is_told_to_other_systems(project: Path, tmp_path: Path) -> None:
     """To two places at once; directories are made."""
     file, gone = tmp_path / "tiny.prom", tmp_path / "gone"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
@@ -117,3 +119,82 @@ def test_calls_from_the_second_on(watched: Watch) -> None:
     assert [call.args["length"] for call in calls if call.name.endswith("write")] == [3, 3]
     assert all(call.parent == 0 for call in calls)
     assert trace.meta["unobserved"] == {}
+
+
+class Told:
+    def __init__(self, decoder: nn.Module, count: int, made: Any) -> None:
+        self.told = decoder, count, made
+
+
+def keeps_its_names(decoder: nn.Module, count: int) -> Any:
+    with torch.no_grad():
+        made = decoder(torch.zeros(count, dtype=torch.int64))
+    return Told(**locals())
+
+
+def test_a_function_that_looks_at_its_own_variables_is_left_alone(watched: Watch) -> None:
+    code = keeps_its_names.__code__
+    trace = watched(lambda: [keeps_its_names(Decoder(), count) for count in (1, 2, 3)])
+    assert not [call for call in trace.calls if call.type == "asked"]
+    assert keeps_its_names.__code__ is code
+    assert trace.meta["unobserved"] == {}
+
+
+def unasked(model: Decoder = Painter.net) -> Any:
+    with torch.no_grad():
+        return model(torch.zeros(2, dtype=torch.int64))
+
+
+class Held:
+    net = Painter.net
+
+    def unasked(self) -> Any:
+        with torch.no_grad():
+            return self.net(torch.zeros(2, dtype=torch.int64))
+
+
+def of_nothing() -> Any:
+    return unasked()
+
+
+def test_what_takes_no_argument_keeps_its_code(watched: Watch) -> None:
+    seen = []
+
+    def run() -> None:
+        for _ in range(3):
+            of_nothing()
+            Held().unasked()
+        seen.extend([of_nothing.__code__, Held.unasked.__code__])
+
+    codes = [of_nothing.__code__, Held.unasked.__code__]
+    watched(run)
+    assert all(now is then for now, then in zip(seen, codes, strict=True))
+
+
+def test_the_code_of_such_a_function_can_be_pickled_and_does_there_what_it_does(watched: Watch) -> None:
+    """As by those who send functions of a script to other processes by value."""
+    source, found = torch.zeros(2, dtype=torch.int64), []
+
+    def run() -> None:
+        for _ in range(2):
+            Painter.paint(3)
+            spell(Decoder(), Painter.net, source, 2)
+        for function in (Painter.paint.__func__, spell.__wrapped__):  # type: ignore[attr-defined]
+            inner = [const for const in function.__code__.co_consts if isinstance(const, CodeType)]
+            others = [const for const in function.__code__.co_consts if const not in inner]
+            assert any(callable(const) and not isinstance(const, type) for const in others)
+            again = pickle.loads(pickle.dumps(others))
+            found.append(
+                FunctionType(function.__code__.replace(co_consts=_in_order(function, inner, again)), globals())
+            )
+
+    watched(run)
+    paint, spelled = found
+    assert paint(Painter, 3).shape == (3, 4)
+    with torch.no_grad():
+        assert spelled(Decoder(), Painter.net, source, 2).shape == (2, 2)
+
+
+def _in_order(function: Any, inner: list[CodeType], again: list[Any]) -> tuple[Any, ...]:
+    rest = iter(again)
+    return tuple(const if const in inner else next(rest) for const in function.__code__.co_consts)

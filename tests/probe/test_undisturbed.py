@@ -286,6 +286,54 @@ time.time = time.time_ns = time.monotonic = lambda: 1_000_000_000
 print(steps(nn.Linear(4, 4)), next(itertools.count(5)), time.time())
 """
 
+ASKED = """
+from torch.utils.data import DataLoader
+asked = []
+
+class Batches:
+    drawn = None
+
+    @property
+    def sampler(self):
+        asked.append("sampler")
+        self.drawn = torch.randperm(6) if self.drawn is None else self.drawn
+        return self.drawn
+
+    @property
+    def batch_size(self):
+        asked.append("batch_size")
+
+    def __iter__(self):
+        yield from ([0, 1], [2, 3])
+
+class Model(nn.Linear):
+    def parameters(self, recurse=True):
+        asked.append("parameters")
+        torch.rand(1)
+        return super().parameters(recurse)
+
+class Result:
+    def __init__(self, model, count, loss):
+        self.loss = loss
+
+def evaluate(model, count):
+    with torch.no_grad():
+        loss = model(torch.ones(count, 4)).sum().item()
+    return Result(**locals())
+
+model = Model(4, 4)
+loader = DataLoader(torch.arange(24.0).view(6, 4), batch_sampler=Batches())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+asked.clear()
+for _ in range(3):
+    for batch in loader:
+        model(batch).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    print(evaluate(model, 2).loss, torch.clone(input=model.weight).sum().item(), torch.rand(1).item())
+print(asked)
+"""
+
 SCRIPTS = {
     "storage smaller than its tensors": (STORAGE, "Memory", "a storage that is freed, or smaller than its tensors"),
     "parameters that are swapped": (SWAPPED, "Memory", "`swap_tensors`, and conversions that use it"),
@@ -299,6 +347,11 @@ SCRIPTS = {
         REPLACED,
         "Functions",
         "`itertools`, `json.dumps` and clocks that a program replaces",
+    ),
+    "what is asked": (
+        ASKED,
+        "Functions",
+        "properties of samplers and a `parameters` that draw, `locals()` in an evaluation",
     ),
     "frames of callers": (DISTRIBUTED, "Frames", "`torch.jit.script` of a class, `inspect.stack`, `stacklevel`"),
 }

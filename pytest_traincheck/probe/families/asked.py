@@ -7,10 +7,11 @@ it returns and encloses nothing, so that what happens in it is seen as it is wit
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from types import FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -78,7 +79,7 @@ class Asked(Switches):
                 if self._left and id(code) not in self._seen:
                     self._seen[id(code)] = code
                     function = _function_of(frame)
-                    if function is not None:
+                    if function is not None and _takes_arguments(code):
                         self._left -= 1
                         self._observe(function)
             frame = frame.f_back
@@ -114,6 +115,15 @@ class Asked(Switches):
         # Nobody asked for this one: where it cannot be observed (a generator, code without source), nothing is missing.
         self._probe.patches.left_out.pop(function.__qualname__, None)
         self._seen[id(function.__code__)] = function.__code__
+
+
+def _takes_arguments(code: CodeType) -> bool:
+    """Whether a function may be given a number: one that gets nothing but an object is left as it is."""
+    given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return bool(code.co_flags & _OPEN) or len(given) > (given[:1] in (("self",), ("cls",)))
+
+
+_OPEN = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 def _function_of(frame: FrameType) -> FunctionType | None:

@@ -23,7 +23,8 @@ _COPYING = ("clone", "__deepcopy__")
 def install(probe: Probe) -> None:
     """Observe the methods, and `torch.clone`."""
 
-    def entered(source: Any, *_: Any, **__: Any) -> Any:
+    def entered(*args: Any, **named: Any) -> Any:
+        source = args[0] if args else named.get("input")  # without it torch raises
         recorder = probe.recorder
         if recorder is None or not (recorder.measures.early or recorder.by_hand.notes_copies):
             return None

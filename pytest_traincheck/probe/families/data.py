@@ -27,6 +27,7 @@ from ..digest import digest_nested
 from ..numerics import held_generators, leading_sizes, random_states, repeated_tensors
 from ..summary import key_of
 from ..symbols import Api
+from ..walk import attribute
 from .base import Named, observe, watch
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Batch(Named):
         # What the sampler makes; a loader without automatic batching has none.
         sampler = getattr(args[0], "_index_sampler", None)
         call.kwargs = {
-            "batch_size": getattr(sampler, "batch_size", None),
+            "batch_size": attribute(sampler, "batch_size"),
             "shuffled": _shuffled(sampler, self._samplers),
         }
         if recorder.measures.wanted and (maker := self._maker(args[0])):
@@ -127,7 +128,7 @@ def _shuffled(sampler: Any, sharing: frozenset[tuple[str, str]]) -> bool | None:
         sampler = inner
     kind = type(sampler)
     if issubclass(kind, DistributedSampler):
-        random = bool(getattr(sampler, "shuffle", False))
+        random = bool(attribute(sampler, "shuffle", False))
         in_order = not random and kind.__iter__ is DistributedSampler.__iter__
     else:
         random, in_order = issubclass(kind, _RANDOM), kind is SequentialSampler
@@ -136,8 +137,8 @@ def _shuffled(sampler: Any, sharing: frozenset[tuple[str, str]]) -> bool | None:
 
 def _within(sampler: Any) -> Any:
     """What a sampler of batches takes its examples, or its batches, from."""
-    inner = getattr(sampler, "sampler", None)
-    return getattr(sampler, "batch_sampler", None) if inner is None else inner
+    inner = attribute(sampler, "sampler")
+    return attribute(sampler, "batch_sampler") if inner is None else inner
 
 
 def _takes_what_comes(kind: type, sharing: frozenset[tuple[str, str]]) -> bool:

@@ -10,7 +10,7 @@ from ..by_class import ByClass
 from ..context import ENTRY, TRAINING, Call, ThreadState, innermost, quiet, unobservable, unseen
 from ..core import native
 from ..in_place import Hooks, InPlace
-from ..modules import ModuleInfo
+from ..modules import ModuleInfo, has_parameters
 from ..storages import remembered
 from ..walk import pairs, sequence
 from . import generation
@@ -202,7 +202,7 @@ def _measure_data(
     """How large a model's inputs are, and how much of them is new; a loss or another module without parameters is no
     model.
     """
-    if next(module.parameters(), None) is not None:
+    if has_parameters(module):
         if recorder.measures.early:
             recorder.measures.inputs(state, call, arguments)
         recorder.measures.renewal(state, call, root, arguments)
