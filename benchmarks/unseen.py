@@ -2,8 +2,8 @@
 
     python benchmarks/unseen.py --corpus fixtures/second --write FILE
 
-The golden of each program is learned from three seeds; every bug, two other seeds and the refactoring are checked
-against it. The exit status is 0 whatever is found: the page is what comes out.
+The golden of each program is learned from three seeds; every bug, two other seeds, the refactorings and features
+are checked against it. The exit status is 0 whatever is found: the page is what comes out.
 """
 
 from __future__ import annotations
@@ -60,6 +60,24 @@ def load_bugs(corpus: Path) -> list[Bug]:
     ]
 
 
+def load_features(corpus: Path) -> list[Bug]:
+    """What is meant to change, one for a program, in the order of `features.toml`, where the corpus has that file."""
+    path = corpus / "features.toml"
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))["feature"] if path.is_file() else []
+    return [
+        Bug(
+            name="feature",
+            pipeline=table["program"],
+            patch=corpus / table["patch"],
+            cause=tuple(table["cause"]),
+            steps=(0,),
+            part=corpus.name,
+            title=table["title"],
+        )
+        for table in tables
+    ]
+
+
 def cases(program: Pipeline, bugs: Sequence[Bug]) -> list[Case]:
     """Everything that is checked against the golden of one program."""
     mine = [bug for bug in bugs if bug.pipeline == program.name]
@@ -71,6 +89,11 @@ def cases(program: Pipeline, bugs: Sequence[Bug]) -> list[Case]:
         *(
             Case(name, program, Variation.REFACTOR, folder / f"{program.name}.patch", SEEDS[0])
             for name, folder in zip(names, folders, strict=True)
+        ),
+        *(
+            Case(each.name, program, Variation.FEATURE, each.patch, SEEDS[0], each)
+            for each in load_features(program.folder.parent)
+            if each.pipeline == program.name
         ),
     ]
 
@@ -115,10 +138,11 @@ def outcomes_of(text: str) -> dict[str, Outcome]:
 
 
 def page(judged: Sequence[Judged], earlier: Mapping[str, Outcome]) -> str:
-    """The tables: bugs by family, every bug, the clean runs of every program, and what was said of them; where there is
-    an earlier page, what came out then is shown beside.
+    """The tables: bugs by family, every bug, the clean runs of every program, and what was said of them, and features;
+    where there is an earlier page, what came out then is shown beside.
     """
-    planted = [each for each in judged if each.case.bug is not None]
+    planted = [each for each in judged if each.case.variation is Variation.BUG]
+    features = [each for each in judged if each.case.variation is Variation.FEATURE]
     clean = [each for each in judged if each.case.bug is None]
     alarms = [each for each in clean if each.incidents or each.problem]
     blocks = [
@@ -154,6 +178,15 @@ def page(judged: Sequence[Judged], earlier: Mapping[str, Outcome]) -> str:
     ]
     if alarms:
         blocks += ["False alarms and errors:", "\n".join(f"- {each.complaint()}" for each in alarms)]
+    if features:
+        blocks += [
+            "## Features",
+            f"{sum(each.found for each in features)} of {len(features)} changes that are meant are told of; the first "
+            f"incident names the change for {_count(features, 'exact')}.",
+            markdown_table(
+                ["program", "what was changed", "named", "incidents", "what they say"], map(_feature_row, features)
+            ),
+        ]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -202,6 +235,18 @@ def _bug_row(judged: Judged) -> list[object]:
         len(judged.incidents),
         "" if top is None else top.step,
         said,
+    ]
+
+
+def _feature_row(judged: Judged) -> list[object]:
+    assert judged.case.bug is not None
+    count = len(judged.incidents)
+    return [
+        judged.case.pipeline.name,
+        judged.case.bug.title,
+        "" if not judged.found else "yes" if judged.cause == "exact" else "no",
+        "**error**" if judged.problem else count if judged.as_expected else f"**{count}**",
+        "<br>".join(incident.cause.title for incident in judged.incidents) or judged.problem[-200:],
     ]
 
 
