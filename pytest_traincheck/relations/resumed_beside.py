@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pytest_traincheck.relations.context import trained_roots
+from pytest_traincheck.relations.loaded import history_of
+from pytest_traincheck.relations.steps_between import given_between
 from pytest_traincheck.trace import Process
 from pytest_traincheck.trace.labels import Bools, Ints
 from pytest_traincheck.trace.variables import Variables
@@ -62,7 +64,8 @@ def _compared(process: Process, pair: tuple[int, int], times: tuple[int, int], r
     saved = _saved(process).get(pair[0], ())
     average = variables.kind[pair[0]] == "parameter"
     if average and not saved:
-        return []  # What follows a step, as an average does, is looked at in the next one.
+        # What follows a step, as an average does, is looked at in the next one.
+        return [(row, pair[1], False)] if _is_as_made(process, pair, times[0], row) else []
     first, begun = (int(each) for each in process.row_at(variables.first_seen(np.array(pair))))
     left, now = (int(each) for each in variables.last(np.array(pair), np.array(times)))
     if now < 0 <= begun and int(events["seq"][begun]) <= int(events["seq"][row]):
@@ -79,6 +82,34 @@ def _compared(process: Process, pair: tuple[int, int], times: tuple[int, int], r
     if contents == {int(events["digest"][first])}:
         return []
     return [(row, pair[1], int(events["digest"][now]) in contents)]
+
+
+def _is_as_made(process: Process, pair: tuple[int, int], join: int, row: int) -> bool:
+    """Whether a variable that training had changed has what it was made with when the next process takes its first
+    step, though that process loads what an optimizer holds. That may be what the variable began with, where both begin
+    with one seed, and is nothing else that was there before.
+    """
+    variables, events = Variables.of(process), process.events
+    begins = int(events["seq"][row])
+    given = given_between(process, join, begins)
+    if pair[1] in given or not variables.held[variables.first_name[given]].any():
+        return False
+    both = np.array(pair)
+    first = variables.first_seen(both)
+    left, now = variables.last(both, np.array([join, begins])).tolist()
+    made, made_again = process.row_at(first).tolist()
+    if min(left, now, made, made_again) < 0:
+        return False
+    content = int(events["digest"][now])
+    if not content or content != int(events["digest"][made_again]):
+        return False
+    begun = int(events["digest"][made])
+    if int(events["digest"][left]) == begun:
+        return False
+    if content == begun:
+        return True
+    earlier = history_of(process).of(content)
+    return not any(int(events["seq"][place]) < int(first[1]) for _, place, _ in earlier)
 
 
 def _last_step(process: Process, time: int) -> int:

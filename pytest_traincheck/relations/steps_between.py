@@ -117,7 +117,7 @@ def _between(process: Process, pairs: Pairs) -> Codes:
     holds, unknown = np.full(size, HOLDS), np.full(size, UNKNOWN)
     if _steps_failed(process, since, until):
         return unknown
-    given = np.isin(pairs.variable, _given(process, since, until))
+    given = np.isin(pairs.variable, given_between(process, since, until))
     if given.all():
         return holds
     if _loads_unseen(process, pairs.root, since, until):
@@ -182,7 +182,7 @@ def _had(process: Process, pairs: Pairs) -> Bools:
     return found
 
 
-def _given(process: Process, since: int, until: int) -> Ints:
+def given_between(process: Process, since: int, until: int) -> Ints:
     """Parameters that a state was loaded into."""
     rows, seq = _loads(process)
     mine = (seq > since) & (seq < until) & (process.events["value"][rows] != MISSING)

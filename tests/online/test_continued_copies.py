@@ -16,10 +16,13 @@ def values_of(t: Training, model: Model) -> dict[str, tuple[int, int]]:
     return {name: (t.state(one.variable), t.digest(one.variable)) for name, one in model.parameters.items()}
 
 
-def train(t: Training, begin: int, end: int, left: Values, *, swaps: bool = False) -> None:
+def train(
+    t: Training, begin: int, end: int, left: Values, *, swaps: bool = False, loads: str = "copy", changes: bool = True
+) -> None:
     """Steps of a model whose copy follows it and is evaluated after each; what both are in the end is left.
 
-    `swaps`: a resume makes the copy first, and the model of it.
+    `swaps`: a resume makes the copy first, and the model of it. `loads`: what a resume gives the copy: what it had,
+    what the model has by another way than `load_state_dict`, or nothing. The copy `changes`, or stays as it was made.
     """
     made = [(PARAMETERS, FROZEN), (PARAMETERS, tuple(PARAMETERS))][:: -1 if swaps else 1]
     model, copy = [t.model("Net", each, frozen=frozen) for each, frozen in made][:: -1 if swaps else 1]
@@ -29,13 +32,17 @@ def train(t: Training, begin: int, end: int, left: Values, *, swaps: bool = Fals
         with t.call("torch.load", type="io"):
             pass
         load(t, model, left["model"], ())
-        load(t, copy, left["copy"], ())
+        if loads == "copy":
+            load(t, copy, left["copy"], ())
+        elif loads == "model":
+            for name, one in copy.parameters.items():
+                t.change(one.variable, *left["model"][name])
         with t.call("torch.optim.AdamW.load_state_dict", type="mode", optimizer=optimizer.number):
             pass
     t.mode(model, True)
     for step in range(begin, end):
         take(t, model, optimizer, load=t.batch, clears=True, begins=step == begin, kept=begin > 0)
-        for one in copy.parameters.values():
+        for one in copy.parameters.values() if changes else ():
             t.move(one, step)
         with t.context(grad=False):
             t.forward(copy, line="evaluate")
@@ -56,6 +63,30 @@ def test_a_copy_takes_the_place_of_the_copy(recorder: Recorder, swaps: bool) -> 
     told, found = follow(path, golden)
     assert not told
     assert found.steps == 70
+
+
+@pytest.mark.parametrize(
+    ("loads", "changes", "seeds", "told"),
+    [
+        ("nothing", True, (7, 7), True),
+        ("nothing", True, (7, 8), True),
+        ("model", True, (7, 8), False),
+        ("copy", True, (7, 8), False),
+        ("nothing", False, (7, 8), False),
+    ],
+)
+def test_a_copy_that_is_saved_in_a_way_of_its_own_and_not_loaded(
+    recorder: Recorder, loads: str, changes: bool, seeds: tuple[int, int], told: bool
+) -> None:
+    golden = recorder.learn(lambda t: train(t, 0, GOLDEN_STEPS, {}, changes=changes))
+    path, left = recorder.path(), Values()
+    for number, (begin, end) in enumerate([(0, 30), (30, 70)]):
+        t = Training(path, seed=seeds[number], started=1.0 + number)
+        t._moment = 10_000 * number
+        train(t, begin, end, left, loads=loads, changes=changes)
+        t.write(finished=True, ended=1.5 + number)
+    found = [title for title in follow(path, golden)[0] if "went from step to step" in title]
+    assert ["goes on at step 30 without what `Net#1.fc1.weight`, " in title for title in found] == [True] * told
 
 
 def test_statistics_that_a_resume_lost_are_called_buffers(recorder: Recorder) -> None:
