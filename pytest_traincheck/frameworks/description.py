@@ -37,6 +37,10 @@ class CallType(str, Enum):
     """It writes into the tensors of its first named argument what it reads from a file."""
     APART = "apart"
     """What it does is no part of a training, whatever it calls: nothing within it is observed, and it is not either."""
+    WAIT = "wait"
+    """A rank that has no more data waits in it for those that have, and answers their collectives. Nothing within it is
+    observed, and what ranks do behind it stands side by side, whatever number of steps each has taken.
+    """
 
 
 @dataclass(frozen=True)

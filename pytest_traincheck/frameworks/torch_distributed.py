@@ -5,6 +5,8 @@ from __future__ import annotations
 from .description import CallType, Framework, Observation, Wrapper
 
 _SAVING, _LOADING = (f"torch.distributed.checkpoint.state_dict_{what}" for what in ("saver", "loader"))
+_JOIN = "torch.distributed.algorithms.join"
+_DDP = "torch.nn.parallel.distributed:DistributedDataParallel"
 
 FRAMEWORK = Framework(
     "torch.distributed",
@@ -20,5 +22,10 @@ FRAMEWORK = Framework(
         Observation(f"{_LOADING}:load", ("state_dict",), CallType.LOAD),
         # It takes a step with a learning rate of 0, after which an optimizer has a state that can be asked for.
         Observation("torch.distributed.checkpoint.state_dict:_init_optim_state", type=CallType.APART),
+        Observation(f"{_JOIN}:Join.__exit__", type=CallType.WAIT),
+        # By these the other ranks are told that one has data, and asked what is to be exchanged in this pass.
+        Observation(f"{_JOIN}:Join.notify_join_context", type=CallType.APART),
+        Observation(f"{_DDP}._check_global_requires_backward_grad_sync", type=CallType.APART),
+        Observation(f"{_DDP}._find_common_rank", type=CallType.APART),
     ),
 )

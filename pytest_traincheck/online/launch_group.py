@@ -27,6 +27,7 @@ from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.marks import are_marks
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run
+from pytest_traincheck.trace.side_by_side import beside_each_other
 from pytest_traincheck.trace.stretch import Loaded, Stretch, first_sights, joined, last_states, without
 
 Check = Callable[[Run, Part], CheckOutcome]
@@ -68,6 +69,10 @@ class Rank:
     """`seq` up to which it is known what was saved."""
     loaded: Loaded = field(default_factory=Loaded)
     """The batches of training in the steps that are gone."""
+    kept: int = 0
+    """Its steps in the head. Ranks may have taken different numbers of them by then."""
+    left_out: int = 0
+    """Its steps between the head and the rows."""
 
     @staticmethod
     def going_on(left: Left, saved: Saved, second: GrowingProcess) -> Rank:
@@ -117,7 +122,7 @@ class Rank:
     def add(self, rows: Rows) -> None:
         self.rows = joined([self.rows, rows]) if len(rows) else self.rows
 
-    def process(self, last: int | None, head: int, left_out: int) -> Process:
+    def process(self, last: int | None) -> Process:
         """What is there, up to the event with the number `last`, as a process of its own."""
         # A call that began before the border is part of the step, though it ends behind it: a gradient scaler steps
         # around its optimizer.
@@ -126,7 +131,8 @@ class Rank:
             return Process(replace(self.source.raw(rows), until=last))
         head_end = int(self.head["seq"].max())
         raw = self.source.raw(joined([self.head, first_sights(self.states, head_end), rows]))
-        return Process(replace(raw, stretch=Stretch(self.begin, head, head_end, left_out, self.loaded), until=last))
+        stretch = Stretch(self.begin, self.kept, head_end, self.left_out, self.loaded)
+        return Process(replace(raw, stretch=stretch, until=last))
 
     def leave_out(self, begin: int, end: int) -> None:
         """Judge nothing of what came between two times."""
@@ -138,12 +144,13 @@ class Rank:
             last = self.source.read - len(self.rows) - max(kept, LEAST) // fmt.EVENT.itemsize
             self.gone = let_go(self.source.path, self.first_gone, last, self.gone)
 
-    def close(self, last: int, *, keep: bool) -> None:
-        """Let go of the rows up to `last`, or keep them as the beginning."""
+    def close(self, last: int, steps: int, *, keep: bool) -> None:
+        """Let go of the rows up to `last`, or keep them as the beginning; so many steps it has taken then."""
         gone = self.rows["seq"] <= last
         rows = self.rows[gone]
         if keep:
-            self.head, self.first_gone = rows, self.source.read
+            self.head, self.first_gone, self.kept = rows, self.source.read, steps
+        self.left_out = steps - self.kept
         self.states = last_states(self.states, rows)
         self.rows = self.rows[~gone]
         self.begin = last
@@ -151,10 +158,14 @@ class Rank:
 
 @dataclass(frozen=True)
 class _Steps:
-    """The steps that all ranks have completed: where each ends, by rank, and its number in the whole training."""
+    """The steps that all ranks have completed: where each ends, by rank, its number in the whole training, and by rank
+    how many of its own it is the last of, and how many of these are in the rows and the head.
+    """
 
     ends: tuple[np.ndarray, ...]
     numbers: np.ndarray
+    own: tuple[np.ndarray, ...]
+    there: tuple[np.ndarray, ...]
     closed: bool
     """Whether the one that follows the last was not observed, so that nothing more of the last is to come."""
     sampled: bool
@@ -181,7 +192,6 @@ class LaunchGroup:
         self._golden = golden
         self._check = check
         self._head = self._kept = head
-        self._left_out = 0
         self._part = Part(goes_on=True, other_length=other_length)
         self._number = 0
         self._finished = False
@@ -193,7 +203,8 @@ class LaunchGroup:
         self.resume, self.steps, self._number = resume, steps, 1
         self.observed = ending.observed
         self._kept = min(steps, *(left.head_steps for left in ending.ranks))
-        self._left_out = steps - self._kept
+        for rank in self.ranks:
+            self._count_on(rank)
         self._part = replace(self._part, other_length=ending.other_length, later=True, granted=ending.granted)
         self.findings.go_on(ending.broken, ending.episodes)
 
@@ -210,8 +221,11 @@ class LaunchGroup:
         seen = self._seen
         if seen is None or len(seen.ends) != len(self.ranks):
             return None
-        head = self._kept if self._number else len(seen.numbers)
-        left = [rank.left(ends, seen.numbers, head) for rank, ends in zip(self.ranks, seen.ends, strict=True)]
+        heads = [
+            rank.kept if self._number else int(there[-1]) for rank, there in zip(self.ranks, seen.there, strict=True)
+        ]
+        each = zip(self.ranks, seen.ends, heads, strict=True)
+        left = [rank.left(ends, seen.numbers, head) for rank, ends, head in each]
         part, findings = self._part, self.findings
         observed = self.observed if self._finished else self.observed + self._not_judged(seen)
         return Ending(
@@ -227,6 +241,13 @@ class LaunchGroup:
     def join(self, rank: Rank) -> None:
         """Take another rank in, in the order of ranks."""
         self.ranks = tuple(sorted((*self.ranks, rank), key=lambda each: each.number))
+        if self.resume is not None:
+            self._count_on(rank)
+
+    def _count_on(self, rank: Rank) -> None:
+        """A rank goes on with an earlier training, whose steps count."""
+        if self.resume is not None:
+            rank.kept, rank.left_out = self._kept, self.resume.steps - self._kept
 
     def judge(self, path: Path, *, ended: bool) -> tuple[Incident, ...] | None:
         """Judge the steps that were completed since; None where there are none.
@@ -238,13 +259,13 @@ class LaunchGroup:
             self._note(steps)
             settled = len(steps.numbers) - (0 if ended or steps.closed else 1)
             begun = self._kept if self._number else 0
-            border = self._border(steps.ends, settled, begun)
+            border = self._border(steps, settled, begun)
             if border:
                 last = [int(end[border - 1]) for end in steps.ends]
                 run = self._run(path, last)
-                outcome = self._judged(run, border, steps.sampled)
+                outcome = self._judged(run, int(steps.numbers[border - 1]) + 1, steps.sampled)
                 self.findings.take(outcome, self._number)
-                self._close(outcome, run, last, int(steps.numbers[border - 1]) + 1)
+                self._close(outcome, run, steps, border)
                 self.observed += border - begun
                 found = self.findings.incidents()
                 continue
@@ -252,9 +273,9 @@ class LaunchGroup:
                 return found
             self.steps = int(steps.numbers[settled - 1]) + 1
             run = self._run(path, [int(end[settled - 1]) for end in steps.ends])
-            outcome = self._judged(run, settled, steps.sampled)
+            outcome = self._judged(run, self.steps, steps.sampled)
             if not begun:
-                outcome = _without_last_numbers(outcome, settled)
+                outcome = _without_last_numbers(outcome, self.steps)
             return self.findings.incidents_with(outcome, self._number)
         return found
 
@@ -265,7 +286,12 @@ class LaunchGroup:
         last: list[int | None] = [None] * len(self.ranks)
         if steps is not None and sampled and len(self.ranks) > 1:
             last = [int(end[-1]) for end in steps.ends]  # behind these each rank may have observed something else
-        outcome = self._judged(self._run(path, last), self.steps, sampled)
+        run = self._run(path, last)
+        if not sampled:
+            # Of ranks that have taken different numbers of steps, what the others did without them counts, too.
+            made = (int(rank.numbers[rank.windows - 1]) + 1 for rank in align(self._golden, run).run.processes)
+            self.steps = max(self.steps, *made)
+        outcome = self._judged(run, self.steps, sampled)
         self.findings.take(outcome, self._number)
         self.observed += 0 if steps is None else self._not_judged(steps)
         self._finished = True
@@ -299,10 +325,17 @@ class LaunchGroup:
         self.sampled = self.sampled or any(process.sampled for process in processes)
         if self.sampled and self._leave_out_what_others_lack(processes):
             return self._steps(path)
-        count = min(process.windows for process in processes)
+        windows = beside_each_other(processes).windows
+        count = len(windows[0])
+        if not count:
+            return None
+        each = list(zip(processes, windows, strict=True))
+        own = tuple(process.numbers[mine] + 1 for process, mine in each)
         return _Steps(
-            tuple(process.step_ends[:count] for process in processes),
-            processes[0].numbers[:count],
+            tuple(process.step_ends[mine] for process, mine in each),
+            np.max(own, axis=0) - 1,
+            own,
+            tuple(mine + 1 for mine in windows),
             all(_closed(process, count) for process in processes),
             any(process.sampled for process in processes),
         )
@@ -328,16 +361,17 @@ class LaunchGroup:
         turns = sum(process.names.optimizers[step.optimizer] == lead for step in process.steps)
         return not lead or turns >= FEWEST or process.windows > PATIENCE * self._head
 
-    def _border(self, ends: Sequence[np.ndarray], settled: int, begun: int) -> int:
+    def _border(self, known: _Steps, settled: int, begun: int) -> int:
         """The number of steps in the rows after which the part that is being read ends; 0 where it goes on."""
         if not begun:
             # Whether a training goes on shows with the step after the last of golden's.
-            return self._head if settled > self._head else 0
+            goes_on = settled > 0 and known.numbers[settled - 1] >= self._head
+            return max(1, int(np.searchsorted(known.numbers, self._head))) if goes_on else 0
         rows = self.ranks[0].rows
         for steps in range(begun + 1, settled + 1):
             if steps - begun >= STRETCH:
                 return steps
-            if len(rows) > ROWS and np.count_nonzero(rows["end"] <= ends[0][steps - 1]) >= ROWS:
+            if len(rows) > ROWS and np.count_nonzero(rows["end"] <= known.ends[0][steps - 1]) >= ROWS:
                 return steps
         return 0
 
@@ -347,21 +381,19 @@ class LaunchGroup:
         return self._check(run, part)
 
     def _run(self, path: Path, last: Sequence[int | None]) -> Run:
-        head = self._kept if self._number else 0
-        found = [rank.process(border, head, self._left_out) for rank, border in zip(self.ranks, last, strict=True)]
+        found = [rank.process(border) for rank, border in zip(self.ranks, last, strict=True)]
         return Run(path, tuple(found), self.workers)
 
-    def _close(self, outcome: CheckOutcome, run: Run, last: Sequence[int], steps: int) -> None:
-        """Let go of what was judged; so many steps of the training have ended then."""
+    def _close(self, outcome: CheckOutcome, run: Run, steps: _Steps, border: int) -> None:
+        """Let go of what was judged: so many of the steps that are there."""
         first = not self._number
-        for rank, process, border in zip(self.ranks, run.processes, last, strict=True):
+        for rank, process, ends, own in zip(self.ranks, run.processes, steps.ends, steps.own, strict=True):
             rank.loaded = batches_noted(process)
-            rank.close(border, keep=first)
+            rank.close(int(ends[border - 1]), int(own[border - 1]), keep=first)
         if first:
-            self.first = outcome
+            self.first, self._kept = outcome, border
             self._part = replace(self._part, later=True, granted=granted(outcome))
-        self._left_out = steps - self._kept
-        self.steps = steps
+        self.steps = int(steps.numbers[border - 1]) + 1
         self._number += 1
 
 

@@ -17,6 +17,7 @@ from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.side_by_side import side_by_side
 
 ISSUED: Final = "issued"
 RESULT: Final = "result"
@@ -210,13 +211,22 @@ def _by_group(process: Process) -> Mapping[str, list[tuple[int, str, str, str]]]
     return process.memo("collectives by group", compute)
 
 
-def _groups(run: Run, peers: tuple[int, ...]) -> dict[str, list[int]]:
-    """Positions of the processes that used each group."""
-    found: dict[str, list[int]] = {}
-    for position in peers:
-        for group in _by_group(run.processes[position]):
-            found.setdefault(group, []).append(position)
-    return found
+def _groups(run: Run, peers: tuple[int, ...]) -> Mapping[str, Mapping[int, list[tuple[int, str, str, str]]]]:
+    """For each group the collectives of the processes that used it, but for those that have nothing beside them."""
+
+    def compute() -> Mapping[str, Mapping[int, list[tuple[int, str, str, str]]]]:
+        found: dict[str, dict[int, list[tuple[int, str, str, str]]]] = {}
+        beside = side_by_side(run, peers)
+        for place, position in enumerate(peers):
+            process = run.processes[position]
+            for group, entries in _by_group(process).items():
+                seq = process.events["seq"][[entry[0] for entry in entries]].astype(np.int64)
+                kept = beside.together(place, seq).tolist()
+                together = [entry for entry, is_kept in zip(entries, kept, strict=True) if is_kept]
+                found.setdefault(group, {})[position] = together
+        return found
+
+    return run.memo(("collectives of groups", peers), compute)
 
 
 def _issued(run: Run, peers: tuple[int, ...], claim: IssuedAlike) -> Examples:
@@ -225,8 +235,8 @@ def _issued(run: Run, peers: tuple[int, ...], claim: IssuedAlike) -> Examples:
     process: list[int] = []
     holds: list[bool] = []
     texts: list[str] = []
-    for group, members in _groups(run, peers).items():
-        columns = [_by_group(run.processes[position])[group] for position in members]
+    for members in _groups(run, peers).values():
+        columns = list(members.values())
         if len(members) < 2:
             continue
         for place in range(max(map(len, columns))):
@@ -241,9 +251,9 @@ def _issued(run: Run, peers: tuple[int, ...], claim: IssuedAlike) -> Examples:
             seen = [str(entry[index]) if entry is not None else "nothing" for entry in entries]
             anchor = next(number for number, entry in enumerate(entries) if entry is not None)
             rows.append(present[0][0])
-            process.append(members[anchor])
+            process.append(list(members)[anchor])
             holds.append(same_api if what == "api" else len(set(seen)) == 1)
-            texts.append(_listing(run, members, seen))
+            texts.append(_listing(run, list(members), seen))
     return _table(run, rows, process, holds, texts)
 
 
@@ -256,20 +266,20 @@ def _results(run: Run, peers: tuple[int, ...], claim: SameResult) -> Examples:
     rows: list[int] = []
     process: list[int] = []
     holds: list[bool] = []
-    for group, members in _groups(run, peers).items():
+    for members in _groups(run, peers).values():
         columns = []
-        for position in members:
+        for position, entries in members.items():
             mine = run.processes[position]
             measured = mine.measures("collective.result")
             table = dict(zip(mine.events["parent"][measured].tolist(), mine.events["digest"][measured].tolist(),
                              strict=True))  # fmt: skip
-            calls = [entry[0] for entry in _by_group(mine)[group] if entry[1] == claim.api]
+            calls = [entry[0] for entry in entries if entry[1] == claim.api]
             columns.append([(row, table[seq]) for row in calls if (seq := int(mine.events["seq"][row])) in table])
         if len(members) < 2:
             continue
         for place in range(min(map(len, columns))):
             rows.append(columns[0][place][0])
-            process.append(members[0])
+            process.append(next(iter(members)))
             holds.append(len({column[place][1] for column in columns}) == 1)
     return _table(run, rows, process, holds, [])
 
@@ -280,8 +290,9 @@ def _exchanged(run: Run, peers: tuple[int, ...], claim: Makes | PutsIn) -> Examp
     process: list[int] = []
     holds: list[bool] = []
     texts: list[str] = []
-    for group, members in _groups(run, peers).items():
-        columns = [_known(run.processes[position], group, claim.api) for position in members]
+    for entries in _groups(run, peers).values():
+        members = list(entries)
+        columns = [_known(run.processes[position], entries[position], claim.api) for position in members]
         if len(members) < 2 or len({len(column) for column in columns}) != 1:
             continue
         for place in range(len(columns[0])):
@@ -300,10 +311,10 @@ def _exchanged(run: Run, peers: tuple[int, ...], claim: Makes | PutsIn) -> Examp
     return _table(run, rows, process, holds, texts)
 
 
-def _known(process: Process, group: str, api: str) -> list[tuple[int, Exchange | None]]:
-    """Row and exchange of every call of a collective in a group."""
+def _known(process: Process, entries: list[tuple[int, str, str, str]], api: str) -> list[tuple[int, Exchange | None]]:
+    """Row and exchange of every call of a collective."""
     found = exchanges(process)
-    rows = [entry[0] for entry in _by_group(process)[group] if entry[1] == api]
+    rows = [entry[0] for entry in entries if entry[1] == api]
     return [(row, found.get(int(process.events["seq"][row]))) for row in rows]
 
 

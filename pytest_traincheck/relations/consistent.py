@@ -16,6 +16,7 @@ from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.side_by_side import side_by_side
 from pytest_traincheck.trace.variables import Variables
 
 _GATHERING = Words(names=("all_reduce", "broadcast", "DistributedDataParallel", "DDP", "no_sync"), finds_variables=True)
@@ -162,11 +163,12 @@ def _were_equal_after_backward(run: Run, examples: Examples, place: int) -> bool
     """Whether a gradient that differs when the step begins was the same on all ranks when the last `backward` ended."""
     first = run.processes[int(examples.process[place])]
     name = first.names.variables[int(examples.variable[place])]
-    window = int(first.window[examples.row[place]])
     peers = next(group for group in run.peers if int(examples.process[place]) in group)
+    beside = side_by_side(run, peers)
+    step = int(np.searchsorted(beside.windows[0], first.window[examples.row[place]]))
     seen = set()
-    for position in peers:
-        process = run.processes[position]
+    for position, windows in zip(peers, beside.windows, strict=True):
+        process, window = run.processes[position], int(windows[step])
         backward = process.rows_of_type("autograd", "collective")
         backward = backward[(process.window[backward] == window) & ~process.inside("optimizer")[backward]]
         numbers = [number for number, known in enumerate(process.names.variables) if known == name]
@@ -192,22 +194,23 @@ def _across(run: Run, peers: tuple[int, ...], kind: Shared) -> Examples:
     if not len(ids):
         return EMPTY
     names = [first.names.variables[int(number)] for number in ids]
-    steps = min(run.processes[position].windows for position in peers)
+    beside = side_by_side(run, peers)
+    steps = beside.count
     if not steps:
         return EMPTY
     columns = []
-    for position in peers:
+    for position, windows in zip(peers, beside.windows, strict=True):
         process = run.processes[position]
         variables = Variables.of(process)
         table = {process.names.variables[int(number)]: int(number) for number in variables.ids(kind)}
         mine = np.array([table.get(name, 0) for name in names], dtype=np.int64)
-        lead = list(process.lead_steps)[:steps]
+        lead = [process.lead_steps[window] for window in windows]
         times = np.array([step.begin if kind == "gradient" else step.end for step in lead], dtype=np.int64)
         columns.append(_digests(process, np.tile(mine, steps), np.repeat(times, len(mine))))
     equal = np.ones(len(columns[0]), dtype=bool)
     for column in columns[1:]:
         equal &= column == columns[0]
-    lead_rows = np.array([step.row for step in first.lead_steps][:steps], dtype=np.int64)
+    lead_rows = np.array([first.lead_steps[window].row for window in beside.windows[0]], dtype=np.int64)
     rows, variable = np.repeat(lead_rows, len(ids)), np.tile(ids, steps)
     context = variable_context(first, variable)
     kept = {"first_step": Labels.flags(first.window[rows] == 0)}

@@ -22,6 +22,7 @@ from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
+from pytest_traincheck.trace.side_by_side import side_by_side
 from pytest_traincheck.trace.stages import TRAIN
 from pytest_traincheck.trace.stretch import Loaded
 
@@ -272,7 +273,12 @@ def _epoch_between(process: Process, earlier: Ints, later: Ints) -> Bools:
 
 
 def _between_ranks(run: Run, peers: tuple[int, ...], what: str, equal: bool) -> Examples:
-    columns = [_digests(run.processes[position], what) for position in peers]
+    beside = side_by_side(run, peers)
+    columns = []
+    for place, position in enumerate(peers):
+        found, digests = _digests(run.processes[position], what)
+        kept = beside.together(place, run.processes[position].events["seq"][found].astype(np.int64))
+        columns.append((found[kept], digests[kept]))
     count = min(len(rows) for rows, _ in columns)
     if not count:
         return EMPTY

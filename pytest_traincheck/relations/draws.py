@@ -47,14 +47,16 @@ class Draw:
 
 def by_step(process: Process, generator: Generator) -> dict[int, float]:
     """Numbers drawn for each complete training step: since the step before, or since the first forward pass. Those of
-    which nobody knows how many are infinite; 1 of any that are drawn by kernels.
+    which nobody knows how many are infinite; 1 of any that are drawn by kernels. What stands around a wait for other
+    ranks comes in another step where a rank has other data.
     """
     rows = process.measures(f"rng.{generator}")
+    waited = set(process.window[process.measures(fmt.WAITED)].tolist())
     found: dict[int, float] = {}
     if not process.windows or not len(rows):
         return found
     for window, value in zip(process.window[rows].tolist(), process.events["value"][rows].tolist(), strict=True):
-        if window < process.windows and not math.isnan(value):
+        if window < process.windows and window not in waited and not math.isnan(value):
             found[window] = found.get(window, 0.0) + value
     return _counted(found, generator)
 

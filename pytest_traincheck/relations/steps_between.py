@@ -115,7 +115,7 @@ def _between(process: Process, pairs: Pairs) -> Codes:
     size = len(pairs.row)
     since, until = int(pairs.after.min()), int(pairs.until.max())
     holds, unknown = np.full(size, HOLDS), np.full(size, UNKNOWN)
-    if _steps_failed(process, since, until):
+    if _steps_failed(process, since, until) or _waited(process, since, until):
         return unknown
     given = np.isin(pairs.variable, given_between(process, since, until))
     if given.all():
@@ -229,6 +229,12 @@ def _scales_rows(process: Process, since: int, until: int) -> bool:
 
 def _steps_unobserved(process: Process, since: int, until: int) -> bool:
     seq = process.events["seq"][process.measures(fmt.OBSERVED)]
+    return bool(((seq > since) & (seq < until)).any())
+
+
+def _waited(process: Process, since: int, until: int) -> bool:
+    """Whether the rank waited for those that had more data, from which it has its parameters then."""
+    seq = process.events["seq"][process.measures(fmt.WAITED)]
     return bool(((seq > since) & (seq < until)).any())
 
 

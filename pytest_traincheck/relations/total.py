@@ -20,6 +20,7 @@ from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.text import plural
 from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
 
 STEPS: Final = "steps"
@@ -102,8 +103,8 @@ class Total:
         if isinstance(claim, Steps):
             return Examples.concatenate(
                 [
-                    _example(process, number, _steps(process, claim.api), claim)
-                    for number, process in enumerate(run.processes)
+                    _example(run.processes[number], number, _steps(run.processes[number], claim.api), claim)
+                    for number in _longest(run, claim.api)
                 ]
             )
         found = (
@@ -188,6 +189,17 @@ def _steps(process: Process, called: Called) -> int:
     return len(counted(process).get(called, ()))
 
 
+def _longest(run: Run, called: Called) -> list[int]:
+    """Positions of the processes whose steps are counted. Of ranks that wait where they have no more data, the one that
+    had most of it says how long the training was.
+    """
+    shorter = set[int]()
+    for peers in run.peers:
+        if any(len(run.processes[position].measures(fmt.WAITED)) for position in peers):
+            shorter.update(set(peers) - {max(peers, key=lambda position: _steps(run.processes[position], called))})
+    return [position for position in range(len(run.processes)) if position not in shorter]
+
+
 def _backward(process: Process) -> int:
     """Backward passes of a run, those outside of every step."""
     rows = process.rows_of_type("autograd")
@@ -232,5 +244,10 @@ def _forward(process: Process, called: Called) -> Ints:
 
 
 def _places(run: Run, called: Called) -> int:
-    """After how many different numbers of steps a model is called, by any rank."""
-    return len({int(window) for process in run.processes for window in process.window[_forward(process, called)]})
+    """After how many different numbers of steps a model is called, by any rank. Where ranks take different numbers of
+    steps, it is the same evaluation after another number on each.
+    """
+    found = [set(process.window[_forward(process, called)].tolist()) for process in run.processes]
+    if any(len(process.measures(fmt.WAITED)) for process in run.processes):
+        return max(map(len, found), default=0)
+    return len(set[int]().union(*found))

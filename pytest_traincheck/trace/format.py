@@ -61,5 +61,8 @@ OBSERVED, UNOBSERVED = "steps.observed", "steps.unobserved"
 not.
 """
 
+WAITED = "ranks.waited"
+"""A measure: ranks that had come to the end of their data have waited for the others."""
+
 SYMBOL_KINDS = ("api", "ctx", "args", "ret", "src", "root", "mod", "opt", "group", "var", "thread", "measure", "slot",
                 "attribute")  # fmt: skip

@@ -115,3 +115,25 @@ def test_a_place_of_a_shard_does_not_hold_the_whole() -> None:
     assert slot.tensor() is layer.weight
     slot.is_of_shards()
     assert slot.tensor() is None
+
+
+def test_what_a_join_does_of_its_own_is_not_the_programs(watched: Watch) -> None:
+    """It tells the other ranks in each pass that this one has data, and asks them for theirs until all have ended."""
+    from torch.distributed.algorithms.join import Join
+    from torch.nn.parallel import DistributedDataParallel
+
+    def train() -> None:
+        model = DistributedDataParallel(nn.Linear(4, 3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            with Join([model]):
+                for _ in range(3):
+                    optimizer.zero_grad()
+                    model(torch.ones(2, 4)).sum().backward()
+                    optimizer.step()
+        dist.all_reduce(torch.ones(3))
+
+    trace = watched(train)
+    assert collectives(trace) == ["all_reduce"]
+    assert len([call for call in trace.calls if call.type == "optimizer"]) == 6
+    assert len(trace.measured("ranks.waited")) == 2

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..context import ThreadState
     from ..install import Probe
 
+WAITED = "ranks.waited"
 _ABSENT = object()
 
 
@@ -108,8 +109,8 @@ def _prepare(probe: Probe, observation: Observation, by_plug_in: bool) -> None:
         try:
             held, method = find(observation)
             function = getattr(held, "__func__", held)  # of a static or class method
-            if observation.type is CallType.APART:
-                _keep_apart(probe, function)
+            if observation.type in (CallType.APART, CallType.WAIT):
+                _keep_apart(probe, function, waits=observation.type is CallType.WAIT)
                 return
             family = _made(observation, method)
             parameters = None
@@ -125,8 +126,10 @@ def _prepare(probe: Probe, observation: Observation, by_plug_in: bool) -> None:
                 probe.patches.left_out[api] = str(error)
 
 
-def _keep_apart(probe: Probe, function: Any) -> None:
-    """Observe nothing within a function, as nothing is observed within the probe's own work."""
+def _keep_apart(probe: Probe, function: Any, *, waits: bool) -> None:
+    """Observe nothing within a function, as nothing is observed within the probe's own work. That ranks have waited for
+    each other in it is said behind it.
+    """
 
     def entered(*_: Any, **__: Any) -> ThreadState | None:
         state = probe.recorder.threads if probe.recorder is not None else None
@@ -134,10 +137,15 @@ def _keep_apart(probe: Probe, function: Any) -> None:
             state.busy = True
         return state
 
-    def left(state: ThreadState, _result: object = None) -> None:
+    def raised(state: ThreadState) -> None:
         state.busy = False
 
-    watch(probe, function, entered, left, left)
+    def returned(state: ThreadState, _: object) -> None:
+        state.busy = False
+        if waits and probe.recorder is not None:
+            probe.recorder.measures.take(state, WAITED, None)
+
+    watch(probe, function, entered, returned, raised)
 
 
 def _made(observation: Observation, method: bool) -> _OfPlugIn:

@@ -23,6 +23,7 @@ from pytest_traincheck.relations.meaning import Place
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints, Labels
+from pytest_traincheck.trace.side_by_side import side_by_side
 from pytest_traincheck.trace.stages import TRAIN
 from pytest_traincheck.trace.variables import Variables
 
@@ -209,11 +210,15 @@ def _times(run: Run, peers: tuple[int, ...]) -> tuple[list[Ints], list[Ints], in
     """Begins of the steps that all ranks take, the times at which parameters are compared after them, and the number of
     steps. What is sent around after a step is there when the next one begins.
     """
-    count = min(len(run.processes[position].lead_steps) for position in peers)
-    steps = [run.processes[position].lead_steps[:count] for position in peers]
+    beside = side_by_side(run, peers)
+    steps = [
+        [run.processes[position].lead_steps[window] for window in windows]
+        for position, windows in zip(peers, beside.windows, strict=True)
+    ]
     begins = [np.array([step.begin for step in mine], dtype=np.int64) for mine in steps]
     ends = [np.array([step.end for step in mine], dtype=np.int64) for mine in steps]
-    return begins, [np.concatenate([end, begin[1:]]) for begin, end in zip(begins, ends, strict=True)], count
+    after = [np.concatenate([end, begin[1:]]) for begin, end in zip(begins, ends, strict=True)]
+    return begins, after, beside.count
 
 
 def replicas(run: Run, peers: tuple[int, ...]) -> bool:
