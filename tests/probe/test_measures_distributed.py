@@ -137,3 +137,21 @@ def test_what_a_join_does_of_its_own_is_not_the_programs(watched: Watch) -> None
     assert collectives(trace) == ["all_reduce"]
     assert len([call for call in trace.calls if call.type == "optimizer"]) == 6
     assert len(trace.measured("ranks.waited")) == 2
+
+
+def test_a_stage_that_runs_to_learn_its_shapes_is_not_called(watched: Watch) -> None:
+    """Its inputs are whatever lies in memory."""
+    pipelining = pytest.importorskip("torch.distributed.pipelining")
+
+    def train() -> None:
+        model = nn.Linear(4, 3)
+        stage = pipelining.PipelineStage(model, 0, 1, torch.device("cpu"))
+        schedule = pipelining.ScheduleGPipe(stage, n_microbatches=2, loss_fn=nn.functional.mse_loss)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            schedule.step(torch.ones(4, 4), target=torch.zeros(4, 3))
+            optimizer.step()
+
+    trace = watched(train)
+    assert len([call for call in trace.calls if call.name == "torch.nn.Linear"]) == 4, "two steps of two microbatches"
