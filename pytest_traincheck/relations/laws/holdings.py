@@ -305,10 +305,20 @@ def _idle_places(process: Process, position: int) -> Examples:
     variables, owners = held(process)
     if not len(variables):
         return EMPTY
-    arrived, numbers = reached(process, variables), np.unique(owners)
-    holds = [bool(arrived[owners == number].any()) for number in numbers]
+    # A copy that requires no gradient may be given one right before the step, which shows in what the step does.
+    useful, numbers = reached(process, variables) | _moved_by_steps(process, variables, owners), np.unique(owners)
+    holds = [bool(useful[owners == number].any()) for number in numbers]
     first = {step.optimizer: step.row for step in reversed(process.steps)}
     return table(process, position, holds, [first[number] for number in numbers.tolist()])
+
+
+def _moved_by_steps(process: Process, variables: Ints, owners: Ints) -> Bools:
+    """Which parameters a step of the optimizer that holds them has changed."""
+    changed, found = Variables.of(process).changed, np.zeros(len(variables), dtype=bool)
+    for step in process.steps:
+        mine = np.flatnonzero(owners == step.optimizer)
+        found[mine] |= changed(variables[mine], np.full(len(mine), step.begin), np.full(len(mine), step.end))
+    return found
 
 
 class Unmoved(Law):

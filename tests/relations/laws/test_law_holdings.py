@@ -66,6 +66,21 @@ def written(every: int) -> Story:
     return story
 
 
+def copies(*, given: bool) -> Story:
+    """An optimizer holds copies that require no gradient; what they are given right before a step is not looked at."""
+
+    def story(t: Training) -> None:
+        model, points = t.model(), t.model("Points", frozen=("fc1.weight", "fc1.bias", "fc2.weight"))
+        optimizer = t.adamw(list(points.parameters.values()))
+        for _ in range(3):
+            t.zero_model(model)
+            t.forward(model)
+            t.backward(model)
+            t.step(optimizer, also=list(points.parameters.values()) if given else ())
+
+    return story
+
+
 LOOPS = [
     ("Unheld", Loop(), "holds"),
     ("Unheld", Loop(frozen=("fc1.weight",)), "holds"),
@@ -86,6 +101,8 @@ STORIES = [
     ("HeldTwice", two(("fc1.weight", "fc2.weight")), "broken"),
     ("Unheld", passed(loaded=True), "holds"),
     ("Unheld", passed(loaded=False), "broken"),
+    ("Idle", copies(given=True), "holds"),
+    ("Idle", copies(given=False), "broken"),
     ("Unheld", written(every=1), "holds"),
     ("Unheld", written(every=5), "broken"),
 ]
