@@ -84,6 +84,13 @@ def is_sharded(tensor: torch.Tensor) -> bool:
     return type(tensor) not in PLAIN and isinstance(getattr(tensor, "_local_tensor", None), torch.Tensor)
 
 
+def placements(tensor: torch.Tensor) -> str:
+    """How a `DTensor` lies on the dimensions of its mesh, as torch writes it, such as `Replicate(), Shard(0)`."""
+    return ", ".join(
+        f"{type(each).__name__.lstrip('_')}({getattr(each, 'dim', '')})" for each in getattr(tensor, "placements", ())
+    )
+
+
 def has_address(readable: torch.Tensor) -> bool:
     """Whether the address of a tensor, as `local` returns it, is one that no other tensor has at the same time."""
     return readable.is_cpu or readable.is_cuda

@@ -35,6 +35,8 @@ class Tracked(Switches):
         self._loose: list[Root] = []
         self._shards: set[Var] = set()
         """Parameters that were one rank's shard when their names were given."""
+        self._placed: set[Var] = set()
+        """Those of them of which it was told how they lie on the ranks."""
         self._every: list[Slot] | None = None
         self.unseen = False
         """Whether there may be places that have not been looked at."""
@@ -87,6 +89,14 @@ class Tracked(Switches):
         if first is None:
             self._by_tensor[id(tensor)] = slot
         return slot
+
+    def placed(self) -> Iterable[tuple[int, str]]:
+        """Parameters of which it was not told yet how they lie on the ranks, by id, and how they do."""
+        for slot in self.slots() if len(self._placed) < len(self._shards) else ():
+            tensor = slot.tensor() if slot.var in self._shards and slot.var not in self._placed else None
+            if tensor is not None and slot.var.first is None:
+                self._placed.add(slot.var)
+                yield self.id_of(slot.var, tensor), content.placements(tensor)
 
     @staticmethod
     def _var(root: Root, kind: str, name: str, first: Var | None = None) -> Var:

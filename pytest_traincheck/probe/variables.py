@@ -44,6 +44,8 @@ class Made(Protocol):
         ...
 
 
+PLACED = "parameter.placed="
+"""Prefix of the measure of a parameter of which ranks hold parts; how it lies on them follows."""
 DRIFT = "parameter.drift"
 """Name of the measure of how far a parameter that no optimizer holds is from where it began."""
 _DRIFTS = 16
@@ -77,6 +79,9 @@ class Variables(Tracked):
             grad = slot.grad
             if grad is not None and grad.state == content.UNSEEN and tensor.is_leaf and tensor.requires_grad:
                 leaves.append((grad, tensor))
+        if measure is not None:
+            for number, placement in self.placed():
+                measure(f"{PLACED}{placement}", number, math.nan)
         gradients = self._backwards.gradients(tensor for _, tensor in leaves) if leaves else {}
         for var, tensor in leaves:
             if gradients.get(id(tensor), tensor) is None:

@@ -339,6 +339,11 @@ def apart(golden: Tensor, candidate: Tensor) -> float:
     return difference / golden.norm if golden.norm else INFINITE
 
 
+def are_other_parts(golden: Tensor, candidate: Tensor) -> bool:
+    """Whether these are different parts of one tensor, as where a rank holds all of what it held a shard of."""
+    return golden.shape == candidate.shape and golden.size != candidate.size
+
+
 def moved_apart(before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor]) -> tuple[float, float]:
     """How far two changes of a variable are apart, relative to golden's, and golden's change relative to its value.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_traincheck.replay.computed import Call, Computed, Tensor, apart
+from pytest_traincheck.replay.computed import Call, Computed, Tensor, apart, are_other_parts
 from pytest_traincheck.replay.point import Point
 from pytest_traincheck.replay.tolerance import allowance, epsilon
 
@@ -36,7 +36,11 @@ def _compared(ours: Computed, theirs: Computed, call: Call, other: Call) -> Iter
         }
         for side, around in ((ours, call), (theirs, other))
     )
-    off = {name: apart(tensor, begun[name]) for name, tensor in first.items() if name in begun}
+    off = {
+        name: apart(tensor, begun[name])
+        for name, tensor in first.items()
+        if name in begun and not are_other_parts(tensor, begun[name])
+    }
     allowed = {name: allowance(epsilon(first[name].dtype) or epsilon("float32"), 1, 1) for name in off}
     wrong = sorted((name for name in off if off[name] > allowed[name]), key=lambda name: first[name].at)
     if any(_found_elsewhere(begun[name], name, first) for name in wrong):

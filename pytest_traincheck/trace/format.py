@@ -61,6 +61,9 @@ OBSERVED, UNOBSERVED = "steps.observed", "steps.unobserved"
 not.
 """
 
+PLACED = "parameter.placed="
+"""Prefix of the measure of a parameter of which ranks hold parts; how it is placed follows, as torch writes it."""
+
 WAITED = "ranks.waited"
 """A measure: ranks that had come to the end of their data have waited for the others."""
 

@@ -83,6 +83,17 @@ class Variables:
         return np.flatnonzero(mask)
 
     @cached_property
+    def placed(self) -> Mapping[int, str]:
+        """How the parameters are placed of which this rank holds a part, by id."""
+        process, found = self.process, {}
+        for symbol in process.raw.symbols["measure"]:
+            name = str(symbol.get("name", ""))
+            if name.startswith(fmt.PLACED):
+                numbers = process.events["args"][process.measures(name)].tolist()
+                found.update(dict.fromkeys(numbers, name.removeprefix(fmt.PLACED)))
+        return found
+
+    @cached_property
     def rows(self) -> Ints:
         """Rows of change events, sorted by variable and then time."""
         rows = np.flatnonzero(self.process.events["kind"] == fmt.CHANGE)

@@ -155,3 +155,22 @@ def test_a_stage_that_runs_to_learn_its_shapes_is_not_called(watched: Watch) -> 
 
     trace = watched(train)
     assert len([call for call in trace.calls if call.name == "torch.nn.Linear"]) == 4, "two steps of two microbatches"
+
+
+def test_how_a_parameter_is_placed_is_said_once(watched: Watch) -> None:
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    if not hasattr(fsdp, "fully_shard"):
+        pytest.skip("torch has no fully_shard")
+    mesh = dist.device_mesh.init_device_mesh("cpu", (1,))
+
+    def train() -> None:
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+        model(torch.ones(2, 4))  # to see that the shapes fit, before anything is spread
+        fsdp.fully_shard(model[0], mesh=mesh)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+
+    assert len(watched(train).measured("parameter.placed=Shard(0)")) == len(("weight", "bias"))

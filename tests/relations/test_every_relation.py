@@ -155,8 +155,42 @@ MORE: list[tuple[str, Break]] = [
     ("Total", Break(Place.RUN, Deviation.FEWER, {"evaluates_in": ""})),
 ]
 """Other rules of the same relations, broken otherwise."""
-ON_RANKS = {"CollectiveOrder": (Place.EXCHANGE, Deviation.DIFFERENT)}
-"""What takes several processes is told as a trace, here and in the tests of its own."""
+
+
+def reducing(least: int) -> Callable[[Training], None]:
+    """The first rank exchanges in all steps, the others in the first ones."""
+
+    def tell(t: Training) -> None:
+        def reduce(step: int) -> None:
+            if t.rank == 0 or step < least:
+                ranks = {"tuple": list(range(t.world_size))}
+                with t.call("torch.distributed.all_reduce", type="collective", args={"group": ranks}, line=13):
+                    pass
+
+        Measured(backward=reduce).tell(t)
+
+    return tell
+
+
+def placing(dimension: int) -> Callable[[Training], None]:
+    """Ranks hold parts of a parameter."""
+
+    def tell(t: Training) -> None:
+        model = t.model()
+        weight = model.parameters["fc1.weight"].variable
+        Measured(
+            model=model,
+            forward=lambda step: None if step else t.measure(f"parameter.placed=Shard({dimension})", variable=weight),
+        ).tell(t)
+
+    return tell
+
+
+ON_RANKS: dict[str, tuple[Place, Callable[[Training], None], Callable[[Training], None]]] = {
+    "CollectiveOrder": (Place.EXCHANGE, reducing(6), reducing(4)),
+    "Placed": (Place.INITIAL, placing(0), placing(1)),
+}
+"""What takes several processes is told as a trace, here and in the tests of its own: right and wrong."""
 
 
 @pytest.fixture(scope="module")
@@ -213,26 +247,14 @@ def test_a_relation_has_rules_about_a_right_training_and_nothing_to_say(name: st
     assert not violations(clean, name)
 
 
-def test_the_relation_of_several_ranks_says_the_same(recorder: Recorder) -> None:
-    ((name, (place, deviation)),) = ON_RANKS.items()
-
-    def told(least: int) -> Callable[[Training], None]:
-        def tell(t: Training) -> None:
-            def reduce(step: int) -> None:
-                if t.rank == 0 or step < least:
-                    ranks = {"tuple": list(range(t.world_size))}
-                    with t.call("torch.distributed.all_reduce", type="collective", args={"group": ranks}, line=13):
-                        pass
-
-            Measured(backward=reduce).tell(t)
-
-        return tell
-
-    known = recorder.learn(told(6), ranks=2)
-    assert not violations(recorder.judge(known, told(6), ranks=2), name)
-    outcome = recorder.judge(known, told(4), ranks=2)
+@pytest.mark.parametrize("name", ON_RANKS)
+def test_the_relations_of_several_ranks_say_the_same(name: str, recorder: Recorder) -> None:
+    place, right, wrong = ON_RANKS[name]
+    known = recorder.learn(right, ranks=2)
+    assert not violations(recorder.judge(known, right, ranks=2), name)
+    outcome = recorder.judge(known, wrong, ranks=2)
     first = violations(outcome, name)[0]
-    assert (meaning_of(first.invariant).place, first.deviation) == (place, deviation)
+    assert (meaning_of(first.invariant).place, first.deviation) == (place, Deviation.DIFFERENT)
     _comes_back(known, first.invariant, outcome)
 
 
