@@ -18,7 +18,16 @@ from pytest_traincheck.golden.recording import ENTRY
 from pytest_traincheck.optimizer_label import BY_HAND, models_in
 from pytest_traincheck.replay.batches import paired_batches
 from pytest_traincheck.replay.calls import Calls
-from pytest_traincheck.replay.computed import INFINITE, Call, Computed, Tensor, apart, moved_apart, times
+from pytest_traincheck.replay.computed import (
+    INFINITE,
+    Call,
+    Computed,
+    Tensor,
+    apart,
+    are_other_parts,
+    moved_apart,
+    times,
+)
 from pytest_traincheck.replay.draws import Times, seeded_alike
 from pytest_traincheck.replay.given import batches_apart, given_apart, settled
 from pytest_traincheck.replay.gradients import singled_out
@@ -117,7 +126,7 @@ class Flow:
             until: Times = golden.end, candidate.end
             if golden.kind == "autograd":
                 yield self._owed(self._loss(golden, candidate, eps, given), until)
-                yield self._owed(self._gradients(golden, candidate, eps, given), until)
+                yield self._owed(self._left(golden, candidate, eps, given), until)
             elif golden.kind == "optimizer":
                 yield self._owed(self._gradients(golden, candidate, eps, given), until)
                 yield self._update(golden, candidate, given)
@@ -253,6 +262,29 @@ class Flow:
         calls = self._golden.calls.values()
         return [call.index for call in calls if call.flags & ENTRY and call.window == window]
 
+    def _left(self, golden: Call, candidate: Call, eps: float, given: float) -> Point | None:
+        """The gradients after a backward pass. Where others follow before the step, ranks may exchange them after each
+        or after the last, and add them up elsewhere until then: what the last leaves, and the step uses, decides.
+        """
+        point = self._gradients(golden, candidate, eps, given)
+        if point is not None and point.holds:
+            return point
+        following = []
+        for index in self._events(golden.window):
+            call = self._golden.calls[index]
+            if call.kind in ("autograd", "optimizer") and call.begin > golden.end:
+                following.append(call)
+                if call.kind == "optimizer":
+                    break
+        if len(following) < 2 or following[-1].kind != "optimizer":
+            return point
+        looks = []
+        for call in following[-2:]:
+            other = self._candidate.calls.get(self._calls.pairs.get(call.index, -1))
+            looks.append(self._gradients(call, other, eps, given) if other is not None else None)
+        agreed = [look for look in looks if look is not None and look.holds]
+        return replace(agreed[0], golden=golden, candidate=candidate) if len(agreed) == len(looks) else point
+
     def _gradients(self, golden: Call, candidate: Call, eps: float, given: float) -> Point | None:
         at = golden.end, candidate.end
         if golden.kind == "optimizer":
@@ -265,7 +297,7 @@ class Flow:
         for name in names:
             ours = self._golden.value("gradient", name, at[0])
             theirs = self._candidate.value("gradient", name, at[1])
-            if ours is None:
+            if ours is None or (theirs is not None and are_other_parts(ours, theirs)):
                 continue
             if theirs is None or ours.shape != theirs.shape:
                 return None  # a gradient that did not arrive is what other rules report
@@ -366,6 +398,8 @@ class Flow:
             # What is tracked only since a copy of it was made has its first value as its beginning.
             before = self._values(kind, name, max(since, begin)) or self._first(kind, name, end)
             if kind not in kinds or before is None or after is None:
+                continue
+            if are_other_parts(*before) or are_other_parts(*after):
                 continue
             if any(late.index != early.index for early, late in zip(before, after, strict=True)):
                 yield name, before[0], *moved_apart(before, after)

@@ -93,7 +93,22 @@ class Gradients:
         counts = self.additions(
             np.tile(gradient, len(ends)), np.repeat(begins, len(gradient)), np.repeat(ends, len(gradient))
         )
-        return np.asarray(counts.reshape(len(ends), len(gradient)).max(axis=1))
+        most = np.asarray(counts.reshape(len(ends), len(gradient)).max(axis=1))
+        return most + np.where(most > 0, self._postponed, 0) if variables.placed else most
+
+    @property
+    def _postponed(self) -> Ints:
+        """The backward passes that added to no gradient, for each window. Of parameters of which ranks hold parts, what
+        such a pass computes is kept elsewhere until a later one exchanges both.
+        """
+        process, events = self.process, self.process.events
+        passes = process.rows_of_type("autograd")
+        passes = passes[~process.inside("autograd", "optimizer")[passes]]
+        seq = np.sort(events["seq"][self.rows_of_additions])
+        begins, ends = events["seq"][passes], events["end"][passes]
+        silent = passes[np.searchsorted(seq, begins) == np.searchsorted(seq, ends)]
+        windows = process.window[silent]
+        return np.bincount(windows[windows < process.windows], minlength=process.windows)
 
 
 def first_after(keys: Ints, variable: Ints, after: Ints) -> Ints:

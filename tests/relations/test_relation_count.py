@@ -8,7 +8,7 @@ import pytest
 from judgements import broken, describe, rule, sentences, titles, violations
 from scaled_story import Scaled
 from trace_builder import Layer, tensor
-from training_story import BACKWARD, CLIP, DROPOUT, LINEAR, STEP_LR, F, Loop, Measured, Recorder, Training
+from training_story import BACKWARD, CLIP, DROPOUT, LINEAR, STEP_LR, F, Loop, Measured, Recorder, Story, Training
 
 from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.check.result import Verdict
@@ -460,3 +460,31 @@ def test_gradients_that_are_no_longer_exchanged_are_missed_though_a_metric_is(re
     golden = learn([recorder.tell(exchanging(hidden=hidden), seed=seed) for seed in range(3)], pipeline="net")
     outcome = check_run(golden, recorder.tell(exchanging(exchanges=False)), same_spec=True)
     assert any(f"`{REDUCE}`" in violation.title for violation in violations(outcome, "Count"))
+
+
+def spread(*, exchanged_each_time: bool) -> Story:
+    """Two backward passes a step over parameters of which ranks hold parts; where ranks exchange gradients in the
+    second pass alone, what the first computes is kept elsewhere.
+    """
+
+    def story(t: Training) -> None:
+        net = t.model()
+        optimizer = t.adamw(list(net.parameters.values()))
+        for step in range(4):
+            t.zero_grad(optimizer)
+            for without in (() if exchanged_each_time else tuple(net.parameters), ()):
+                t.forward(net)
+                for parameter in net.parameters.values() if step == 0 and not without else ():
+                    t.measure("parameter.placed=Shard(0)", variable=parameter.variable)
+                t.loss()
+                t.backward(net, without=without)
+            t.step(optimizer)
+
+    return story
+
+
+def test_a_pass_whose_gradients_are_exchanged_later_counts(recorder: Recorder) -> None:
+    golden = recorder.learn(spread(exchanged_each_time=False), ranks=2)
+    assert "`torch.autograd.backward` is called exactly once in every training step." not in sentences(golden)
+    outcome = recorder.judge(golden, spread(exchanged_each_time=True), ranks=2)
+    assert not titles(outcome, "Count")
