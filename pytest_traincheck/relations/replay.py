@@ -84,7 +84,7 @@ class Replay:
 
     def finding(self, invariant: Invariant[Repeats], run: Run, examples: Examples, broken: Ints) -> Finding:
         claims = _claims(invariant.claim, run)
-        claim = claims[int(broken[0])]
+        claim = replace(claims[int(broken[0])], among=bool(run.peers))
         source = run.processes[claim.process].source
         first, inner = (source(row) if row >= 0 else "" for row in (claim.first_row, claim.inner_row))
         return replace(deviation(invariant.subject, claim, first), place=first or inner)

@@ -69,7 +69,7 @@ def _result(_subject: str, claim: Claim, place: str) -> Finding:
         does = f"returns a different {' and '.join(_part_of_result(name) for name in claim.names)}"
     return Finding(
         f"`{claim.name}` {does} than in the golden run, though inputs, parameters and random state are the "
-        f"same{_inside(claim)}.",
+        f"same{_here(claim)}{_inside(claim)}.",
         f"the recorded {what}, from the same inputs, parameters and random state",
         f"{what} {_apart(claim)}{place}",
     )
@@ -123,7 +123,7 @@ def _scheduled(_subject: str, claim: Claim, _place: str) -> Finding:
     golden, candidate = _values(claim)
     numbers = f", {candidate} instead of {golden}" if candidate else " than in the golden run"
     return Finding(
-        f"`{claim.name}` is given a different {names}{numbers}, though everything before it is the same.",
+        f"`{claim.name}` is given a different {names}{numbers}, though everything before it is the same{_here(claim)}.",
         f"{names} {golden or 'as recorded'}",
         f"{names} {candidate or _apart(claim)}",
     )
@@ -141,7 +141,7 @@ def _loss(_subject: str, claim: Claim, _place: str) -> Finding:
         )
     return Finding(
         f"`backward` starts from a different loss{numbers}, though batch, parameters and random state are the same"
-        f"{_inside(claim)}{_weights(claim)}.",
+        f"{_here(claim)}{_inside(claim)}{_weights(claim)}.",
         f"loss {golden or 'as recorded'}, from the same batch and parameters",
         f"loss {candidate}, {_apart(claim)}" if candidate else f"loss {_apart(claim)}",
     )
@@ -154,10 +154,10 @@ def _gradient(_subject: str, claim: Claim, _place: str) -> Finding:
     if claim.name.endswith(".step"):
         title = (
             f"`{claim.name}` is given different gradients of {listed(claim.names)} than in the golden run, though "
-            "`backward` computed the same."
+            f"`backward` computed the same{_here(claim)}."
         )
     else:
-        same = ", though the loss and everything before it are the same"
+        same = f", though the loss and everything before it are the same{_here(claim)}"
         title = (
             f"`{claim.name}` leaves different gradients of {listed(claim.names)} than in the golden run"
             f"{_BEHIND if claim.behind else same}."
@@ -188,7 +188,7 @@ def _step(subject: str, claim: Claim, _place: str) -> Finding:
 
 
 def _variable(_subject: str, claim: Claim, _place: str) -> Finding:
-    same = ", though the batch, gradients and updates of the step are the same"
+    same = f", though the batch, gradients and updates of the step are the same{_here(claim)}"
     return Finding(
         f"{listed(claim.names)} {'has' if len(claim.names) == 1 else 'have'} different values than in the golden run "
         f"after a training step{_BEHIND if claim.behind else same}.",
@@ -217,22 +217,20 @@ def _initial(_subject: str, claim: Claim, _place: str) -> Finding:
     )
 
 
-_SO_FAR = "though all steps before it are the golden run's to the last bit"
-
-
 def _later(_subject: str, claim: Claim, _place: str) -> Finding:
     """A step behind those that are recorded call by call."""
     step, names = claim.step, listed(claim.names)
+    so_far = f"though all steps before it are the golden run's to the last bit{_here(claim)}"
     if claim.beside == INPUT:
         return Finding(
-            f"In step {step} {names} is given something else than in the golden run, {_SO_FAR} and the same random "
+            f"In step {step} {names} is given something else than in the golden run, {so_far} and the same random "
             "numbers are drawn: the input is made otherwise, or from something that is kept from step to step.",
             "the golden run's input",
             "another one",
         )
     if claim.beside == BATCH:
         return Finding(
-            f"In step {step} another batch is loaded than in the golden run, {_SO_FAR} and the same random numbers are "
+            f"In step {step} another batch is loaded than in the golden run, {so_far} and the same random numbers are "
             "drawn.",
             "the golden run's batch",
             "another one",
@@ -249,7 +247,7 @@ def _later(_subject: str, claim: Claim, _place: str) -> Finding:
     if claim.beside == LOSS:
         why = _behind(claim)
         return Finding(
-            f"In step {step} `backward` starts from a different loss, {candidate} instead of {golden}, {_SO_FAR} and "
+            f"In step {step} `backward` starts from a different loss, {candidate} instead of {golden}, {so_far} and "
             f"it is given the same{why}.",
             f"loss {golden}",
             f"loss {candidate}, {_apart(claim)}",
@@ -257,7 +255,7 @@ def _later(_subject: str, claim: Claim, _place: str) -> Finding:
         )
     return Finding(
         f"In step {step} `{claim.name}` is given different gradients of {names}, their norm {candidate} instead of "
-        f"{golden}, {_SO_FAR} and the loss is the same.",
+        f"{golden}, {so_far}{'' if claim.among else ' and the loss is the same'}.",
         f"gradients of norm {golden}",
         f"gradients of norm {candidate}, {_apart(claim)}",
         variables=claim.names,
@@ -299,6 +297,11 @@ _DEVIATIONS: Mapping[str, Callable[[str, Claim, str], Finding]] = {
     "initial": _initial,
     "later": _later,
 }
+
+
+def _here(claim: Claim) -> str:
+    """Of several ranks it is the one that is spoken of: others may have been given something else."""
+    return " on this rank" if claim.among else ""
 
 
 def _inside(claim: Claim) -> str:

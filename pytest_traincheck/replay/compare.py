@@ -75,6 +75,8 @@ class Claim:
     """Where the first difference is, among the events of the process."""
     behind: bool = False
     """Of what comes of a step: whether a call before it returned something else, which owes nothing to rounding."""
+    among: bool = False
+    """Whether other ranks train beside the one that it is about."""
     inner_row: int = -1
     """A call within the one that deviates: there is the code that computes it."""
 
