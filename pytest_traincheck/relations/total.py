@@ -33,12 +33,15 @@ _ASKED = "GradScaler.step"
 
 @dataclass(frozen=True)
 class Steps(Claim):
-    """Something steps so often in a run, after so many backward passes."""
+    """Something steps so often in a run, after so many backward passes; on the rank with most steps alone (`longest`)
+    where golden's ranks take as many as each has data for.
+    """
 
     of: Literal["steps"] = field(default=STEPS, init=False)
     api: Called
     total: Natural
     backward: Natural | None = None
+    longest: Literal[True] | None = None
 
 
 @dataclass(frozen=True)
@@ -85,10 +88,14 @@ class Total:
         )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
-        for process in run.processes:
+        for number, process in enumerate(run.processes):
+            longest: Literal[True] | None = True if _waits(run, number) else None
             for called in _stepping(process):
                 total = len(counted(process)[called])
-                for claim in (Steps(called, total, _backward(process)), Steps(called, total)):
+                for claim in (
+                    Steps(called, total, _backward(process), longest),
+                    Steps(called, total, longest=longest),
+                ):
                     yield Hypothesis(self.name, called.api, claim, scope=Scope.PINNED, family=f"steps {called}")
         for called in _called(run):
             different, total = examples_known(run, called)
@@ -104,7 +111,7 @@ class Total:
             return Examples.concatenate(
                 [
                     _example(run.processes[number], number, _steps(run.processes[number], claim.api), claim)
-                    for number in _longest(run, claim.api)
+                    for number in _counting(run, claim)
                 ]
             )
         found = (
@@ -119,7 +126,8 @@ class Total:
     def sentence(self, claim: Steps | AtLeast, subject: str, when: str) -> str:
         spoken, total = claim.api.code, claim.total
         if claim.of == STEPS:
-            return f"{spoken} is called {_times(total)} in a run{when}."
+            which = " by the rank with most steps" if claim.longest else ""
+            return f"{spoken} is called {_times(total)} in a run{which}{when}."
         if claim.of == EVALUATIONS:
             return f"{spoken} is called at {total} or more points of a run{when}."
         return f"{spoken} is given {total} or more {claim.of} in a run{when}."
@@ -189,15 +197,21 @@ def _steps(process: Process, called: Called) -> int:
     return len(counted(process).get(called, ()))
 
 
-def _longest(run: Run, called: Called) -> list[int]:
-    """Positions of the processes whose steps are counted. Of ranks that wait where they have no more data, the one that
-    had most of it says how long the training was.
+def _counting(run: Run, claim: Steps) -> list[int]:
+    """Positions of the processes whose steps are counted. Of ranks that wait where they have no more data, in golden or
+    in the candidate, the one that had most of it says how long the training was.
     """
     shorter = set[int]()
     for peers in run.peers:
-        if any(len(run.processes[position].measures(fmt.WAITED)) for position in peers):
-            shorter.update(set(peers) - {max(peers, key=lambda position: _steps(run.processes[position], called))})
+        if claim.longest or _waits(run, peers[0]):
+            shorter.update(set(peers) - {max(peers, key=lambda position: _steps(run.processes[position], claim.api))})
     return [position for position in range(len(run.processes)) if position not in shorter]
+
+
+def _waits(run: Run, position: int) -> bool:
+    """Whether a process has waited for other ranks that had more data, or one of these for it."""
+    peers = next((group for group in run.peers if position in group), (position,))
+    return any(len(run.processes[number].measures(fmt.WAITED)) for number in peers)
 
 
 def _backward(process: Process) -> int:

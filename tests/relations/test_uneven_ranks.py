@@ -13,6 +13,7 @@ from pytest_traincheck.trace.side_by_side import side_by_side
 TOGETHER = f"If one rank calls `{REDUCE}`, all ranks of its process group do, in the same order."
 GRADIENTS = "Gradients are equal on all ranks when an optimizer step begins."
 PARAMETERS = "Parameters are equal on all ranks after every optimizer step."
+STEPS = "`torch.optim.AdamW.step` is called exactly 6 times in a run by the rank with most steps."
 UNTOUCHED = "Between two optimizer steps nothing is written into the trained parameters of `Net`."
 
 
@@ -41,7 +42,9 @@ def test_without_a_wait_steps_are_taken_as_they_come(recorder: Recorder) -> None
 def test_what_ranks_share_is_learned_of_the_steps_that_all_take(recorder: Recorder) -> None:
     golden = recorder.learn(Uneven(), ranks=2)
     assert {TOGETHER, GRADIENTS, PARAMETERS, UNTOUCHED} <= set(sentences(golden))
-    assert "`torch.optim.AdamW.step` is called exactly 6 times in a run." in sentences(golden)
+    assert "`torch.optim.AdamW.step` is called exactly 6 times in a run by the rank with most steps." in sentences(
+        golden
+    )
 
 
 @pytest.mark.parametrize("batches", [(3, 2), (3, 1), (2, 3), (3, 3)])
@@ -60,6 +63,18 @@ def test_a_rank_that_is_never_synchronised(recorder: Recorder, learned: tuple[in
     golden = recorder.learn(Uneven(learned), ranks=2)
     outcome = recorder.judge(golden, Uneven(apart_since=0), ranks=2)
     assert any(title.startswith("Gradients were equal on all ranks") for title in titles(outcome, "Consistent"))
+
+
+def test_a_training_without_the_wait_is_no_shorter(recorder: Recorder) -> None:
+    golden = recorder.learn(Uneven(), ranks=2)
+    outcome = recorder.judge(golden, Uneven(waits=False, apart_since=0), ranks=2)
+    assert not titles(outcome, "Total")
+    assert titles(outcome, "Consistent")
+
+
+def test_a_training_of_fewer_epochs_is_shorter(recorder: Recorder) -> None:
+    outcome = recorder.judge(recorder.learn(Uneven(), ranks=2), Uneven(epochs=1), ranks=2)
+    assert "ends early" in titles(outcome, "Total")[0]
 
 
 def test_a_rank_that_leaves_an_exchange_out(recorder: Recorder) -> None:
