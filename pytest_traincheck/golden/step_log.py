@@ -63,6 +63,8 @@ class StepLog:
     """
     gradients: Hashes
     """A hash of the gradient of each of `trained` that a step uses, shape (n, trained); 0 where it is zero or none."""
+    waited: tuple[int, ...] = ()
+    """After how many training steps the process waited for other ranks, which had more data or less."""
 
     def __post_init__(self) -> None:
         count, names = len(self.steps), len(self.trained) + len(self.others)
@@ -82,12 +84,14 @@ class StepLog:
             "others": list(self.others),
             "values": _packed(self.values),
             "gradients": _packed(self.gradients),
+            **({"waited": list(self.waited)} if self.waited else {}),
         }
 
     @staticmethod
     def from_json(content: Any) -> StepLog:
         """What `to_json` gave. Raises `ValueError` for anything else."""
-        if not isinstance(content, dict) or content.keys() != {"steps", "trained", "others", "values", "gradients"}:
+        always = {"steps", "trained", "others", "values", "gradients"}
+        if not isinstance(content, dict) or content.keys() - {"waited"} != always:
             raise ValueError("a log of steps has other keys than this format")
         if not isinstance(content["steps"], list):
             raise ValueError("the steps of a log are not a list")
@@ -99,6 +103,7 @@ class StepLog:
             others,
             _unpacked(content["values"], len(steps) + 1, len(trained) + len(others)),
             _unpacked(content["gradients"], len(steps), len(trained)),
+            _counts(content.get("waited", [])),
         )
 
 
@@ -141,6 +146,12 @@ def _text(content: Any) -> str:
     if not isinstance(content, str):
         raise ValueError("a log of steps holds something else where a text is due")
     return content
+
+
+def _counts(content: Any) -> tuple[int, ...]:
+    if not isinstance(content, list) or not all(type(count) is int and count >= 0 for count in content):
+        raise ValueError("what is no number of steps stands for one in a log")
+    return tuple(content)
 
 
 def _texts(content: Any) -> tuple[str, ...]:

@@ -147,8 +147,10 @@ def compare(golden: Recording, candidate: Recorded, platform: str = "") -> Compa
     made.update(claim.key for claim in claims)
     claims = [_weighed(claim, golden, candidate.recording) for claim in claims]
     courses, further = _later(golden, candidate)
+    shared_out = _shared_out_since(golden, candidate.recording)
+    owed = (claim for claim in (*claims, *further) if claim.holds or not _is_exchanged(claim, shared_out))
     return Comparison(
-        (*claims, *further),
+        tuple(owed),
         tuple(nodes.values()),
         _called(golden),
         _masked(golden),
@@ -169,6 +171,24 @@ def _weighed(claim: Claim, golden: Recording, candidate: Recording) -> Claim:
         if ours.window == theirs.window == claim.step:
             return replace(claim, weighed=weighed(ours, theirs))
     return claim
+
+
+def _shared_out_since(golden: Recording, candidate: Recording) -> Mapping[int, int]:
+    """The step of each process from which on ranks share out their data otherwise than golden's did, each of which had
+    as much as it had until the next wait for the others; of no process where they share it out as there.
+    """
+    pairs = [(log.waited, other.waited) for log, other in zip(golden.logs, candidate.logs, strict=False)]
+    waits = min((len(both) for pair in pairs for both in pair), default=0)
+    for number in range(waits):
+        if any(ours[number] != theirs[number] for ours, theirs in pairs):
+            return {place: theirs[number - 1] if number else 0 for place, (_, theirs) in enumerate(pairs)}
+    return {}
+
+
+def _is_exchanged(claim: Claim, shared_out: Mapping[int, int]) -> bool:
+    """Whether a claim is about what other ranks have a part in, in a step in which they may be given anything."""
+    since = shared_out.get(claim.process)
+    return since is not None and claim.step >= since and claim.what in ("gradient", "step", "variable", LATER)
 
 
 def _later(golden: Recording, candidate: Recorded) -> tuple[tuple[Course, ...], list[Claim]]:

@@ -68,6 +68,7 @@ def _logged(process: Process) -> Logged:
         tuple(names[number] for number in others.tolist()),
         np.array([*table, after], dtype=np.uint16).reshape(len(steps) + 1, len(tensors)),
         gradients,
+        tuple(process.window[process.measures(fmt.WAITED)].tolist()),
     )
     return Logged(log, np.array([step.row for step in steps], dtype=np.int64), told.backward(steps))
 

@@ -6,6 +6,7 @@ import copy
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,9 +44,11 @@ def log(steps: int = 3, **changes: Any) -> StepLog:
 
 
 def test_it_comes_back_from_text() -> None:
-    one = log()
+    one = replace(log(), waited=(2, 3))
     again = StepLog.from_json(json.loads(json.dumps(one.to_json(), allow_nan=False)))
     assert (again.steps, again.trained, again.others) == (one.steps, one.trained, one.others)
+    assert again.waited == one.waited
+    assert "waited" not in log().to_json()
     assert (again.values == one.values).all()
     assert (again.gradients == one.gradients).all()
 
@@ -74,6 +77,8 @@ DAMAGED = {
     "too few names": damage(("others",), []),
     "a table that is no text": damage(("values",), 3),
     "a table that is no base64": damage(("values",), "ä"),
+    "waits that are no list": damage(("waited",), 3),
+    "a wait after less than no step": damage(("waited",), [-1]),
     "a table that is too short": damage(("gradients",), "AAA="),
 }
 
