@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from audited_script import audited, laws
 from small_training import TRAIN
 
 from pytest_traincheck.cli import main
@@ -168,21 +169,18 @@ def test_right_code_passes_after_eight_steps_of_many(tmp_path: Path) -> None:
     ids=["a search for a learning rate", "a head for other classes", "layers that are added"],
 )
 def test_right_code_that_begins_again_replaces_or_adds_is_silent(tmp_path: Path, script: str) -> None:
-    done = audit(tmp_path, script, "--strict", "--steps", "12")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert laws(audited(tmp_path, script)) == []
 
 
 def test_parameters_that_were_made_after_the_optimizer_are_in_none(tmp_path: Path) -> None:
     begin, end = GROWS.split("for step in")[0], GROWS.split("    given = ")[1]
     made_later = f"{begin}net[2] = nn.Linear(6, 2)\nfor step in range(8):\n    given = {end}"
-    done = audit(tmp_path, made_later)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert document(tmp_path)["incidents"][0]["law"] == "parameter-in-no-optimizer"
+    found = audited(tmp_path, made_later)
+    assert found.errors[0].rule.id == "parameter-in-no-optimizer"
 
 
 def test_weights_that_are_tied_after_the_model_was_loaded_are_right(tmp_path: Path) -> None:
-    done = audit(tmp_path, TIED_LATE, "--strict")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert laws(audited(tmp_path, TIED_LATE)) == []
     cut_loose = "net[2].weight = nn.Parameter(net[0].weight.detach().clone())"
     done = audit(tmp_path, TIED_LATE.replace("net[2].weight = net[0].weight", cut_loose), "--strict")
     assert done.returncode == 1, done.stdout + done.stderr
@@ -191,14 +189,12 @@ def test_weights_that_are_tied_after_the_model_was_loaded_are_right(tmp_path: Pa
 
 @pytest.mark.parametrize("clearing", [".zero_grad()", ".zero_grad(set_to_none=False)"])
 def test_optimizers_that_step_and_clear_within_the_backward_pass_are_right(tmp_path: Path, clearing: str) -> None:
-    done = audit(tmp_path, STEPS_IN_BACKWARD.replace(".zero_grad()", clearing), "--strict")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert laws(audited(tmp_path, STEPS_IN_BACKWARD.replace(".zero_grad()", clearing))) == []
 
 
 def test_gradients_that_are_left_over_within_the_backward_pass_are_found(tmp_path: Path) -> None:
-    done = audit(tmp_path, STEPS_IN_BACKWARD.replace("    optimizers[parameter].zero_grad()\n", ""))
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert document(tmp_path)["incidents"][0]["law"] == LEFT_OVER
+    found = audited(tmp_path, STEPS_IN_BACKWARD.replace("    optimizers[parameter].zero_grad()\n", ""))
+    assert found.errors[0].rule.id == LEFT_OVER
 
 
 def test_a_mistake_is_told_in_every_format(tmp_path: Path) -> None:

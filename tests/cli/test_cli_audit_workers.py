@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-pytestmark = pytest.mark.slow
+from audited_script import audited, laws
 
 ALIKE, REPEATED = "workers-draw-alike", "epochs-draw-alike"
 
@@ -96,13 +92,11 @@ evaluation = ()
 """
 
 
-def audited(directory: Path, script: str) -> list[str]:
+def warnings(directory: Path, script: str) -> list[str]:
     """The rules that an audit finds broken, each of them a warning."""
-    (directory / "train.py").write_text(BEGINNING + script + TRAINING)
-    words = [sys.executable, "-m", "pytest_traincheck", "audit", "--json", "found.json"]
-    done = subprocess.run([*words, "--", "python", "train.py"], cwd=directory, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [incident["law"] for incident in json.loads((directory / "found.json").read_text())["incidents"]]
+    found = audited(directory, BEGINNING + script + TRAINING)
+    assert not found.errors
+    return laws(found)
 
 
 @pytest.mark.parametrize(
@@ -111,15 +105,15 @@ def audited(directory: Path, script: str) -> list[str]:
     ids=["own streams", "a generator that rests", "an evaluation that is the same each time", "a stream"],
 )
 def test_workers_that_rightly_draw_as_they_do(tmp_path: Path, script: str) -> None:
-    assert audited(tmp_path, script) == []
+    assert warnings(tmp_path, script) == []
 
 
 def test_workers_that_inherit_the_generator_of_the_data_set(tmp_path: Path) -> None:
     loader = LOADER.replace(", worker_init_fn=own_stream", "")
-    assert ALIKE in audited(tmp_path, f"training = {loader}\nevaluation = ()\n")
+    assert ALIKE in warnings(tmp_path, f"training = {loader}\nevaluation = ()\n")
 
 
 def test_workers_that_are_seeded_by_their_number(tmp_path: Path) -> None:
     seeded = "def by_number(number):\n    get_worker_info().dataset.rng = np.random.default_rng(number)\n\n\n"
     loader = LOADER.replace("own_stream", "by_number")
-    assert audited(tmp_path, f"{seeded}training = {loader}\nevaluation = ()\n") == [REPEATED]
+    assert warnings(tmp_path, f"{seeded}training = {loader}\nevaluation = ()\n") == [REPEATED]
