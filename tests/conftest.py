@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from faults_page import write_page
+from faults_page import COLLECTED, write_page
 
 from pytest_traincheck.launch import cache
 
@@ -41,6 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     quick = [item.nodeid for item in items if item.get_closest_marker("sweep") and not item.get_closest_marker("slow")]
     if quick:
         raise pytest.UsageError(f"what is for the sweep is slow too; mark it so: {', '.join(quick)}")
+    config.stash[COLLECTED] = list(items)
     path = config.getoption("--write-faults")
     if path is not None:
         write_page(path, items)

@@ -17,6 +17,9 @@ from pathlib import Path
 
 import pytest
 
+COLLECTED = pytest.StashKey[list[pytest.Item]]()
+"""In a session's configuration: all of its tests, those that are left out by their marks among them."""
+
 AREAS = {
     "Results": "The training computes what it computes without the probe, to the last bit.",
     "Functions": "Public functions of torch stay what they are: `is`, `==`, tables, handlers of `__torch_function__`.",
@@ -110,6 +113,14 @@ def _cell(text: str) -> str:
 def page_with(faults: Sequence[Fault], before: str) -> str:
     """The page `before` with its generated part made from `faults`."""
     return before.partition(BEGIN)[0] + tables(faults)
+
+
+def are_whole(items: Iterable[pytest.Item], arguments: Iterable[str], directory: Path) -> bool:
+    """Whether these tests, asked for in these words, are all below the directory that may have a row."""
+    if any("::" in word for word in arguments):
+        return False
+    seen = {item.path for item in items}
+    return all(path in seen for path in directory.rglob("test_*.py") if b"mark.fault(" in path.read_bytes())
 
 
 def write_page(path: Path, items: Iterable[pytest.Item]) -> None:
