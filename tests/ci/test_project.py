@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import configparser
 import datetime
 import importlib.util
 import re
@@ -143,6 +145,37 @@ def test_the_fast_tests_are_named_alike_in_both_places() -> None:
         r"`python (-m pytest -q -m \"not slow\" tests/[^`]*)`", (ROOT / "CONTRIBUTING.md").read_text()
     )
     assert command.replace("tests/relations", "{posargs:tests/relations") + "}" in (ROOT / "tox.ini").read_text()
+
+
+def imported_at_once(path: Path) -> set[str]:
+    """The packages and modules that a file imports when it is imported, before it asks pytest for torch."""
+    found: set[str] = set()
+    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        if "importorskip('torch')" in ast.unparse(statement):
+            break
+        if isinstance(statement, ast.Import):
+            found.update(name.name.partition(".")[0] for name in statement.names)
+        elif isinstance(statement, ast.ImportFrom):
+            found.add((statement.module or "").partition(".")[0])
+    return found
+
+
+def test_the_fast_tests_are_collected_where_there_is_no_torch() -> None:
+    folders = re.findall(r"tests/\w+", load_tox()["testenv:fast"]["commands"])
+    assert len(folders) == 4
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    tests = {path for path in files if path.name.startswith("test_")}
+    helpers = {*files, *(ROOT / "tests").glob("*.py")} - tests
+    need_it = {"torch"} | {path.stem for path in helpers if "torch" in imported_at_once(path)}
+    assert "real_training" in need_it
+    wrong = [path.relative_to(ROOT).as_posix() for path in sorted(tests) if imported_at_once(path) & need_it]
+    assert not wrong, 'put `pytest.importorskip("torch")` before what imports it'
+
+
+def load_tox() -> configparser.ConfigParser:
+    found = configparser.ConfigParser(interpolation=None)
+    found.read(ROOT / "tox.ini", encoding="utf-8")
+    return found
 
 
 def _assemble() -> ModuleType:

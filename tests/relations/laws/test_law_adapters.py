@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from law_verdict import Verdict, verdict
-from real_training import recorded
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
+
+from real_training import recorded  # noqa: E402
 
 
 def net() -> Any:

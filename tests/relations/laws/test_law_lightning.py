@@ -9,35 +9,39 @@ from typing import Any
 
 import pytest
 from law_verdict import Verdict, verdict
-from real_training import recorded
 
 torch = pytest.importorskip("torch")
-L = pytest.importorskip("lightning")
+
+from real_training import recorded  # noqa: E402
 
 
 def encoder() -> Any:
     return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5))
 
 
-class Module(L.LightningModule):  # type: ignore[misc, name-defined]
+def module(by_hand: str, encoder: Any) -> Any:
     """An encoder and a head; `by_hand` is how it goes backward itself."""
+    import lightning
 
-    def __init__(self, by_hand: str, encoder: Any) -> None:
-        super().__init__()
-        self.by_hand, self.automatic_optimization = by_hand, not by_hand
-        self.encoder, self.head = encoder, torch.nn.Linear(4, 1)
+    class Module(lightning.LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.automatic_optimization = not by_hand
+            self.encoder, self.head = encoder, torch.nn.Linear(4, 1)
 
-    def training_step(self, batch: Any, _: int) -> Any:
-        loss = self.head(self.encoder(batch)).pow(2).mean()
-        if self.by_hand:
-            optimizer = self.optimizers()
-            optimizer.zero_grad()
-            self.manual_backward(loss) if self.by_hand == "manual_backward" else loss.backward()
-            optimizer.step()
-        return loss
+        def training_step(self, batch: Any, _: int) -> Any:
+            loss = self.head(self.encoder(batch)).pow(2).mean()
+            if by_hand:
+                optimizer = self.optimizers()
+                optimizer.zero_grad()
+                self.manual_backward(loss) if by_hand == "manual_backward" else loss.backward()
+                optimizer.step()
+            return loss
 
-    def configure_optimizers(self) -> Any:
-        return torch.optim.SGD([p for p in self.parameters() if p.requires_grad], lr=0.1)
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD([p for p in self.parameters() if p.requires_grad], lr=0.1)
+
+    return Module()
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Fit:
     frozen: bool = False
 
     def __call__(self) -> None:
+        import lightning
+
         torch.manual_seed(0)
         logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
         part = encoder().requires_grad_(not self.frozen).train(self.mode == "train")
@@ -56,8 +62,8 @@ class Fit:
             part.train()[1].eval()
         loader = torch.utils.data.DataLoader(torch.randn(16, 3), batch_size=4)
         quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-        trainer = L.Trainer(max_epochs=1, accelerator="cpu", enable_model_summary=False, **quiet)
-        trainer.fit(Module(self.by_hand, part), loader)
+        trainer = lightning.Trainer(max_epochs=1, accelerator="cpu", enable_model_summary=False, **quiet)
+        trainer.fit(module(self.by_hand, part), loader)
 
 
 TRAININGS = [
@@ -75,4 +81,6 @@ TRAININGS = [
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "training", "said"), TRAININGS)
 def test_of_fits(name: str, training: Fit, said: Verdict, tmp_path: Path) -> None:
+    # Here, since the import takes seconds, which whoever collects this file would have to wait.
+    pytest.importorskip("lightning")
     assert verdict(name, recorded(training, tmp_path)) == said

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from law_verdict import Verdict, verdict
-from real_training import recorded
 from training_story import DROPOUT, LINEAR, NORM, Loop, Story, Training
 
 if TYPE_CHECKING:
@@ -74,6 +73,7 @@ def test_of_stories(name: str, story: Story, said: Verdict, recorder: Recorder) 
 )
 def test_running_statistics(settings: dict[str, Any], training: bool, said: Verdict, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
+    from real_training import recorded
 
     def train() -> None:
         torch.manual_seed(0)

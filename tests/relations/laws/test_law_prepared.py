@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 from law_verdict import Verdict, verdict
-from real_training import recorded
 from training_story import Recorder, Training
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("accelerate")
-pytest.importorskip("lightning")
+
+from real_training import recorded  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
     """accelerate keeps its settings for the whole process."""
+    # Here, since the imports take seconds, which whoever collects this file would have to wait.
+    pytest.importorskip("accelerate")
+    pytest.importorskip("lightning")
     from accelerate.state import AcceleratorState, GradientState
 
     yield
