@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from upgrade_story import TRAIN, build_wheels, make_repository
+from upgrade_story import AT_ONE_TIME, TRAIN, build_wheels, make_repository
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +70,8 @@ def in_base(shell: Shell, repository: Path) -> Path:
     file = repository / "pyproject.toml"
     file.write_text(f'[tool.traincheck]\npython = "{shell.python}"\n\n{file.read_text()}')
     git = ["git", "-c", "user.name=T", "-c", "user.email=t@example.org"]
-    subprocess.run([*git, "commit", "--quiet", "--all", "-m", "Name the interpreter"], cwd=repository, check=True)
+    commit = [*git, "commit", "--quiet", "--all", "-m", "Name the interpreter"]
+    subprocess.run(commit, cwd=repository, env={**os.environ, **AT_ONE_TIME}, check=True)
     return repository
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,10 @@ def build_wheels(directory: Path) -> Path:
     return wheels
 
 
+AT_ONE_TIME = {"GIT_AUTHOR_DATE": "2024-01-31T12:00:00Z", "GIT_COMMITTER_DATE": "2024-01-31T12:00:00Z"}
+"""With these variables what is the same is one commit wherever it is made, and its golden is learned once."""
+
+
 def make_repository(directory: Path, train: str) -> Path:
     """A repository with one commit: the training script and its configuration."""
     directory.mkdir()
@@ -92,5 +97,5 @@ def make_repository(directory: Path, train: str) -> Path:
         ["add", "."],
         ["-c", "user.name=T", "-c", "user.email=t@example.org", "commit", "--quiet", "-m", "Train"],
     ):
-        subprocess.run(["git", *command], cwd=directory, check=True)
+        subprocess.run(["git", *command], cwd=directory, env={**os.environ, **AT_ONE_TIME}, check=True)
     return directory
