@@ -72,7 +72,7 @@ def tables(draw: st.DrawFn) -> Examples:
     return examples([holds[row] for row in order], **{n: [c[row] for row in order] for n, c in columns.items()})
 
 
-TABLES = settings(max_examples=400, deadline=None)
+TABLES = settings(max_examples=150, deadline=None)
 
 
 def safe(table: Examples, when: tuple[Condition, ...]) -> bool:

@@ -56,7 +56,7 @@ def test_ranks_that_drift_apart_are_told(recorder: Recorder) -> None:
     assert not follow(recorder.tell(Late(steps=150), seed=7, ranks=2).path, golden, piece=400)[0]
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(piece=st.integers(1, 900), what=st.sampled_from(sorted(WRONG)), at=st.integers(0, 90))
 def test_the_size_of_the_pieces_does_not_matter(recorder: Recorder, piece: int, what: str, at: int) -> None:
     golden = recorder.learn(Late())
