@@ -141,16 +141,23 @@ def refreshed(project: Project, *arguments: str) -> tuple[list[str], list[str]]:
     return gone[1:], come[1:]
 
 
-def test_a_learning_rate_is_refused_until_it_is_accepted_and_changes_what_speaks_of_it(project: Project) -> None:
+@pytest.fixture(scope="module")
+def rate(project: Project) -> str:
+    """The id of the other learning rate, as a refresh says it that is refused."""
     project.changed_on_branch("learning rate")
     refused = project.call("refresh", "net", "--reason", "slower")
     assert refused.returncode == 1
     assert project.git("status", "--porcelain") == ""
     command = refused.stdout.split("intended: ")[1].splitlines()[0]
     assert command.startswith("traincheck refresh net --accept ")
-    identity = command.split()[4]
+    return command.split()[4]
 
-    gone, come = refreshed(project, "net", "--accept", identity, "--reason", "slower")
+
+def test_a_learning_rate_is_refused_until_it_is_accepted_and_changes_what_speaks_of_it(
+    project: Project, rate: str
+) -> None:
+    project.changed_on_branch("learning rate")
+    gone, come = refreshed(project, "net", "--accept", rate, "--reason", "slower")
     # The value; the schedule is told by it.
     assert [json.loads(line)["relation"] for line in gone] == ["Hyperparameter"]
     assert [json.loads(line)["relation"] for line in come] == ["Hyperparameter"]
@@ -163,9 +170,7 @@ def intended(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line.split("--accept ")[1].split()[0] for line in done.stdout.splitlines() if "--accept " in line]
 
 
-def test_a_rate_and_its_schedule_are_accepted_each_by_itself(project: Project) -> None:
-    project.changed_on_branch("learning rate")
-    (rate,) = intended(project.call("refresh", "net"))
+def test_a_rate_and_its_schedule_are_accepted_each_by_itself(project: Project, rate: str) -> None:
     project.changed_on_branch("learning rate and decay")
     both = intended(project.call("refresh", "net"))
     assert len(both) == 2
@@ -180,10 +185,9 @@ def test_a_rate_and_its_schedule_are_accepted_each_by_itself(project: Project) -
     assert [json.loads(line)["relation"] for line in gone] == ["Hyperparameter", "Schedule"]
 
 
-def test_an_acceptance_is_for_the_rate_that_was_shown(project: Project) -> None:
+def test_an_acceptance_is_for_the_rate_that_was_shown(project: Project, rate: str) -> None:
     """On file as well as in a refresh: what was said of 0.05 says nothing of 0.0001."""
     project.changed_on_branch("learning rate")
-    (rate,) = intended(project.call("refresh", "net"))
     assert project.call("check").returncode == 1
     terms = ("--owner", "vision", "--reason", "tuned", "--expires", "2099-01-31")
     assert project.call("accept", rate, *terms).returncode == 0

@@ -31,7 +31,12 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def compiled() -> None:
-    """The core is built, from the source at hand."""
+    """The core is built, from the source at hand, unless it is younger than that."""
+    core = BOOTSTRAP.parent / "core"
+    target = core / "_core.abi3.so"
+    sources = (REPOSITORY / "hatch_build.py", *core.glob("*.[ch]"))
+    if target.exists() and all(path.stat().st_mtime < target.stat().st_mtime for path in sources):
+        return
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         pytest.skip("no compiler here")
     built = subprocess.run(
@@ -56,12 +61,16 @@ def record(python: WarmPython, story: str, home: Path, core: str, not_needed: Lo
     return sorted(run_dir.iterdir(), key=lambda path: int(path.name.rpartition("-")[2]))
 
 
+LONGEST = {"a file that grows": pytest.mark.sweep}
+"""What takes ten times as long as others; in check mode it is always run."""
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(
     ("story", "not_needed"),
     [
-        *(pytest.param(story, NOTHING, id=f"{story}, full") for story in STORIES),
+        *(pytest.param(story, NOTHING, id=f"{story}, full", marks=LONGEST.get(story, ())) for story in STORIES),
         *(pytest.param(story, EVERYTHING, id=f"{story}, check mode") for story in STORIES),
         # What models and losses are given is looked at in their first twelve calls, four steps longer than all else.
         pytest.param("two players", EVERYTHING - {NUMBER_SORTS}, id="two players, sorts of numbers"),
