@@ -101,7 +101,10 @@ def test_missing_zero_grad_is_found_between_two_commits(repository):
     done = traincheck(repository, "compare", *sides, *run, "--json", "out.json")
     assert done.returncode == 1, done.stdout + done.stderr
     content = json.loads((repository / "out.json").read_text())
-    assert "zero_grad" in content["incidents"][0]["title"]
+    top = content["incidents"][0]
+    assert "zero_grad" in top["title"]
+    assert top["diff"]["file"] == top["source"].partition(":")[0]
+    assert any(line.startswith("-") for line in top["diff"]["hunk"].splitlines())
     assert content["candidate"]["commit"] == git(repository, "rev-parse", "faster").strip()
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 

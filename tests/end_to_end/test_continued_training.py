@@ -142,7 +142,7 @@ def test_a_right_resume_is_silent(project: Path, tmp_path: Path, words: tuple[st
     assert not go_on(project, tmp_path / "out.json", *words)
 
 
-@pytest.mark.parametrize("words", [(), ("--continues", "first")])
+@pytest.mark.parametrize("words", [(), pytest.param(("--continues", "first"), marks=pytest.mark.sweep)])
 def test_the_option_that_says_what_is_gone_on_with_may_have_any_name(
     project: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:

@@ -67,7 +67,7 @@ for number, (x, y) in enumerate(batches()):
 CONFIGURATION = """\
 [pipelines.net]
 run = "python train.py"
-seeds = [0, 1]
+seeds = [0]
 seed_by = "probe"
 steps = 6
 """
@@ -88,7 +88,7 @@ def test_a_refactored_script_passes_in_a_comparison(tmp_path: Path) -> None:
         (tmp_path / side).mkdir()
         (tmp_path / side / "train.py").write_text(TRAIN + loop)
     sides = ("--golden", "golden", "--candidate", "candidate")
-    words = ("--run", "python train.py", "--seeds", "0,1", "--seed-by", "probe", "--steps", "8")
+    words = ("--run", "python train.py", "--seeds", "0", "--seed-by", "probe", "--steps", "8")
     traincheck(tmp_path, "compare", *sides, *words, "--json", "result.json")
     passes(result_of(tmp_path))
 
@@ -123,7 +123,9 @@ def test_a_refactored_script_passes(learned: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lost", "subject"),
     [
-        ("        scheduler.step()\n", "torch.optim.lr_scheduler.CosineAnnealingLR.step"),
+        pytest.param(
+            "        scheduler.step()\n", "torch.optim.lr_scheduler.CosineAnnealingLR.step", marks=pytest.mark.sweep
+        ),
         ("        optimizer.zero_grad()\n", "torch.optim.AdamW.zero_grad"),
         # Nothing would ever come to the limit.
         ("        optimizer.step()\n", "torch.optim.AdamW.step"),

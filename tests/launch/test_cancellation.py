@@ -8,9 +8,10 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -154,14 +155,22 @@ def give_golden(repository: Path) -> None:
 SIGNALS = {"Ctrl-C": (signal.SIGINT, 130), "SIGTERM": (signal.SIGTERM, 143), "SIGHUP": (signal.SIGHUP, 129)}
 
 
+def each_with_some(firsts: Iterable[str], seconds: Sequence[str]) -> list[Any]:
+    """All pairs; those with the first of all are tried always, and one with each other. The rest is swept."""
+    return [
+        pytest.param(first, second, marks=[] if number == 0 or number % len(seconds) == place else pytest.mark.sweep)
+        for number, first in enumerate(firsts)
+        for place, second in enumerate(seconds)
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.fault(
     area="Processes",
     tried="{name} during `traincheck` {command}, with a daemon in a session of its own and an empty environment",
     happens="the pipeline and the daemon end, nothing temporary is left, exit status 128 + signal",
 )
-@pytest.mark.parametrize("name", SIGNALS)
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("command", "name"), each_with_some(COMMANDS, list(SIGNALS)))
 def test_cancelled_commands_leave_nothing(start: Start, repository: Path, command: str, name: str) -> None:
     give_golden(repository)
     if command == "upgrade":
@@ -242,7 +251,7 @@ def test_a_second_interrupt_does_not_leave_the_pipeline_running(
     [
         "check",
         "check of a commit",
-        *(pytest.param(c, marks=pytest.mark.slow) for c in ("selftest", "pytest --traincheck")),
+        *(pytest.param(c, marks=[pytest.mark.slow, pytest.mark.sweep]) for c in ("selftest", "pytest --traincheck")),
     ],
 )
 def test_a_killed_command_takes_its_pipeline_with_it_and_the_next_one_cleans_up(
@@ -273,8 +282,13 @@ def test_a_killed_command_takes_its_pipeline_with_it_and_the_next_one_cleans_up(
 
 @pytest.mark.slow
 @pytest.mark.fault(area="Processes", tried="{name} during `{command}`", happens="the pipeline and its daemon end")
-@pytest.mark.parametrize("command", ["pytest --traincheck", "pytest --traincheck-refresh", "pytest --traincheck -n 1"])
-@pytest.mark.parametrize("name", ["Ctrl-C twice", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    ("name", "command"),
+    each_with_some(
+        ["SIGTERM", "Ctrl-C twice", "SIGHUP"],
+        ["pytest --traincheck-refresh", "pytest --traincheck", "pytest --traincheck -n 1"],
+    ),
+)
 def test_a_cancelled_pytest_leaves_no_pipeline(start: Start, repository: Path, command: str, name: str) -> None:
     if "-n" in command:
         pytest.importorskip("xdist")

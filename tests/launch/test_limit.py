@@ -63,16 +63,20 @@ def test_an_evaluation_behind_the_last_step_is_not_reached(ended: Ended) -> None
 @pytest.mark.parametrize(
     ("story", "last", "status"),
     [
-        (stories.SWALLOWED, ["step 4", "caught", "caught", "caught", "at exit"], 0),
-        (stories.CONTINUED, ["step 4", "generator closed"], 0),
-        (stories.OTHER_STATUS, ["step 4"], 3),
-        (stories.IN_A_THREAD, ["step 4", "joined"], 0),
-        (stories.GAN, ["step 12", "generator 4"], 0),
-        (stories.LBFGS, ["step 4"], 0),
-        (stories.SKIPPED, ["step 4"], 0),
-        (stories.BY_HAND, ["step 4"], 0),
+        pytest.param(stories.SWALLOWED, ["step 4", "caught", "caught", "caught", "at exit"], 0, id="bare except"),
+        pytest.param(stories.OTHER_STATUS, ["step 4"], 3, id="other status"),
+        pytest.param(stories.IN_A_THREAD, ["step 4", "joined"], 0, id="thread"),
+        pytest.param(stories.GAN, ["step 12", "generator 4"], 0, id="GAN"),
+        pytest.param(stories.BY_HAND, ["step 4"], 0, id="by hand"),
+        *(
+            pytest.param(story, last, 0, id=name, marks=pytest.mark.sweep)
+            for name, story, last in [
+                ("except Exception", stories.CONTINUED, ["step 4", "generator closed"]),
+                ("LBFGS", stories.LBFGS, ["step 4"]),
+                ("scaler skips", stories.SKIPPED, ["step 4"]),
+            ]
+        ),
     ],
-    ids=["bare except", "except Exception", "other status", "thread", "GAN", "LBFGS", "scaler skips", "by hand"],
 )
 def test_loops_of_every_sort(ended: Ended, story: str, last: list[str], status: int) -> None:
     outcome, said = ended(story, Limit(steps=4))

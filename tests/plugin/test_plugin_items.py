@@ -214,9 +214,17 @@ def test_junit_carries_ids_step_rank_and_sentence(project, results):
     assert cases["torch.nn.Linear"].find("skipped") is not None
 
 
+SWEPT = [pytest.mark.slow, pytest.mark.sweep]
+
+
 @pytest.mark.parametrize(
     "distribution",
-    [("-n2", "--dist=loadfile"), ("-n2",), ("-n2", "--dist=worksteal"), ("-n2", "--dist=loadgroup")],
+    [
+        ("-n2", "--dist=loadfile"),
+        ("-n2",),
+        pytest.param(("-n2", "--dist=worksteal"), marks=SWEPT),
+        pytest.param(("-n2", "--dist=loadgroup"), marks=SWEPT),
+    ],
     ids=" ".join,
 )
 def test_under_xdist_everything_arrives_at_the_controller(project, results, distribution):

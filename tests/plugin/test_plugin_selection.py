@@ -36,7 +36,7 @@ def summary_lines(result: pytest.RunResult) -> list[str]:
         ("-k", "Linear or ran", "-x"),
         ("-k", "Linear", "--maxfail=5"),
         ("-k", "Linear", "-n2", "--dist=loadfile"),
-        ("-k", "Linear or ran", "-n2", "--dist=load"),
+        pytest.param(("-k", "Linear or ran", "-n2", "--dist=load"), marks=[pytest.mark.slow, pytest.mark.sweep]),
     ],
     ids=" ".join,
 )

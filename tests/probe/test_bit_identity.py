@@ -344,12 +344,17 @@ PIPELINES: dict[str, str] = {
     "measured": MEASURED,
 }
 
+ALWAYS = {"transformer", "compiled wrapper", "dropout and tied weights", "lbfgs", "loader workers", "measured"}
+"""Each kind of thing is in these, or in the sample of `tests/identity`; the others are for the sweep."""
+
 
 @pytest.mark.slow
 @pytest.mark.fault(
     area="Results", tried="training: {name}", happens="losses, parameters and random states equal to the last bit"
 )
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in ALWAYS else pytest.mark.sweep) for name in PIPELINES]
+)
 def test_training_is_bit_identical(run: Any, warm_python: WarmPython, name: str) -> None:
     script = HEAD + textwrap.dedent(PIPELINES[name])
     plain, observed = run(script, probe=False, warm=warm_python), run(script)

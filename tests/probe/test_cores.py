@@ -61,8 +61,20 @@ def record(python: WarmPython, story: str, home: Path, core: str, not_needed: Lo
     return sorted(run_dir.iterdir(), key=lambda path: int(path.name.rpartition("-")[2]))
 
 
-LONGEST = {"a file that grows": pytest.mark.sweep}
-"""What takes ten times as long as others; in check mode it is always run."""
+LONGEST = "a file that grows"
+"""It takes ten times as long as others, and is always run in check mode alone."""
+IN_CHECK_MODE = {
+    LONGEST,
+    "blocks of all kinds",
+    "interruptions while training is followed",
+    "threads",
+    "what changes late",
+}
+"""What is always run in check mode; the other stories are run so by the sweep, and in full always."""
+
+
+def unless(always: bool) -> list[pytest.MarkDecorator]:
+    return [] if always else [pytest.mark.sweep]
 
 
 @pytest.mark.slow
@@ -70,8 +82,11 @@ LONGEST = {"a file that grows": pytest.mark.sweep}
 @pytest.mark.parametrize(
     ("story", "not_needed"),
     [
-        *(pytest.param(story, NOTHING, id=f"{story}, full", marks=LONGEST.get(story, ())) for story in STORIES),
-        *(pytest.param(story, EVERYTHING, id=f"{story}, check mode") for story in STORIES),
+        *(pytest.param(story, NOTHING, id=f"{story}, full", marks=unless(story != LONGEST)) for story in STORIES),
+        *(
+            pytest.param(story, EVERYTHING, id=f"{story}, check mode", marks=unless(story in IN_CHECK_MODE))
+            for story in STORIES
+        ),
         # What models and losses are given is looked at in their first twelve calls, four steps longer than all else.
         pytest.param("two players", EVERYTHING - {NUMBER_SORTS}, id="two players, sorts of numbers"),
         pytest.param("a model of one result", EVERYTHING - {NUMBER_SORTS}, id="one result, sorts of numbers"),
