@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -182,15 +183,33 @@ def test_a_training_reads_what_it_is_handed(project: Path, tmp_path: Path) -> No
     assert "a pipe and a descriptor" in done.stdout, done.stderr
 
 
-def test_a_training_is_told_to_other_systems(project: Path, tmp_path: Path) -> None:
-    """To two places at once; directories are made."""
-    file, gone = tmp_path / "tiny.prom", tmp_path / "gone"
+@dataclass(frozen=True)
+class Late:
+    """What became of a training that went wrong in step 30, and the directory of what was asked for."""
+
+    done: subprocess.CompletedProcess[str]
+    left: Path
+
+
+@pytest.fixture(scope="module")
+def late(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Late:
+    """One training of which several things are asked; each of them is for a test of its own."""
+    left = tmp_path_factory.mktemp("late")
     done = traincheck(
-        project, "run", "tiny", "--export", f"prometheus={file}", "--export", f"prometheus={gone}/tiny.prom",
-        *command(60), MISTAKE="frozen@30",
+        project, "run", "tiny",
+        "--export", f"prometheus={left}/tiny.prom", "--export", f"prometheus={left}/made/tiny.prom",
+        "--on-incident=checkpoint", f"--checkpoint-file={left}/save-now",
+        f"--checkpoint-command=echo $TRAINCHECK_STEP: $TRAINCHECK_INCIDENT >> {left}/log",
+        f"--keep-trace={left}/trace", *command(60), MISTAKE="frozen@30",
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
-    text = file.read_text(encoding="utf-8")
+    return Late(done, left)
+
+
+def test_a_training_is_told_to_other_systems(late: Late) -> None:
+    """To two places at once; directories are made."""
+    text = (late.left / "tiny.prom").read_text(encoding="utf-8")
+    assert (late.left / "made" / "tiny.prom").exists()
     assert 'traincheck_running{pipeline="tiny"} 0' in text
     assert 'traincheck_verdict{pipeline="tiny",verdict="fail"} 1' in text
     (incidents,) = re.findall(r"^traincheck_incidents_total.* (\d+)$", text, re.MULTILINE)
@@ -232,17 +251,11 @@ def test_what_goes_wrong_with_watching_ends_no_training(project: Path, tmp_path:
     assert (numbers.name if wrong == "numbers" else "out.json") in done.stdout + done.stderr
 
 
-def test_a_checkpoint_is_asked_for_once(project: Path, tmp_path: Path) -> None:
-    flag, log = tmp_path / "save-now", tmp_path / "log"
-    done = traincheck(
-        project, "run", "tiny", "--on-incident=checkpoint", f"--checkpoint-file={flag}",
-        f"--checkpoint-command=echo $TRAINCHECK_STEP: $TRAINCHECK_INCIDENT >> {log}", *command(60), MISTAKE="frozen@30",
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert flag.exists()
-    (line,) = log.read_text().splitlines()
+def test_a_checkpoint_is_asked_for_once(late: Late) -> None:
+    assert (late.left / "save-now").exists()
+    (line,) = (late.left / "log").read_text().splitlines()
     assert line.startswith("31: `Sequential.0.weight`")
-    assert "trained\n" in done.stdout
+    assert "trained\n" in late.done.stdout
 
 
 @pytest.mark.fault(area="Runs", tried="the training crashes", happens="exit status 3, with what became of it")
@@ -270,14 +283,13 @@ def test_a_signal_goes_to_the_training(project: Path, tmp_path: Path) -> None:
     assert process.returncode == 128 + signal.SIGTERM, printed + errors
 
 
-def test_a_finished_trace_is_watched_to_the_same_end(project: Path, tmp_path: Path) -> None:
-    kept, out = tmp_path / "trace", tmp_path / "out.json"
-    first = traincheck(project, "run", "tiny", f"--keep-trace={kept}", *command(60), MISTAKE="frozen@30")
-    again = traincheck(project, "watch", str(kept), "golden_invariants/tiny.jsonl", "--json", str(out))
-    assert (first.returncode, again.returncode) == (1, 1), again.stderr
+def test_a_finished_trace_is_watched_to_the_same_end(project: Path, late: Late, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    again = traincheck(project, "watch", str(late.left / "trace"), "golden_invariants/tiny.jsonl", "--json", str(out))
+    assert again.returncode == 1, again.stderr
     told, document = lines(out)
     assert told["step"] == 31
-    assert document["incidents"][0]["id"] in first.stdout
+    assert document["incidents"][0]["id"] in late.done.stdout
 
 
 def test_another_command_is_checked_against_transferable_rules(project: Path) -> None:
