@@ -56,7 +56,7 @@ _CALL, _RESULT = "@traincheck call", "@traincheck result"
 _HOOKS = tuple(f"@traincheck {name}" for name in Hooks._fields)
 _TOO_DEEP = "@traincheck too deep"
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_LOOKS_AT_ITSELF = frozenset({"locals", "vars", "dir", "eval", "exec", "currentframe", "_getframe", "f_locals"})
+_LOOKS_AT_ITSELF = frozenset({"locals", "vars", "dir", "eval", "exec", "f_locals"})
 """Names in a function that may show it the variables that hooks add."""
 _FUTURE_FLAGS = 0x1FFE000  # what `from __future__ import` leaves in the flags of a code object
 

@@ -236,6 +236,7 @@ def test_a_script_that_trains_nothing_is_an_error(tmp_path: Path) -> None:
     assert "`--keep-trace DIR` keeps the whole output." in " ".join(done.stdout.split())
 
 
+@pytest.mark.sweep
 def test_a_company_makes_its_own_pack_and_pins_it(tmp_path: Path) -> None:
     runs = []
     for name, rate in (("a", 0.1), ("b", 0.2), ("c", 0.3)):

@@ -108,6 +108,8 @@ def test_workers_that_rightly_draw_as_they_do(tmp_path: Path, script: str) -> No
     assert warnings(tmp_path, script) == []
 
 
+@pytest.mark.slow
+@pytest.mark.sweep
 def test_workers_that_inherit_the_generator_of_the_data_set(tmp_path: Path) -> None:
     loader = LOADER.replace(", worker_init_fn=own_stream", "")
     assert ALIKE in warnings(tmp_path, f"training = {loader}\nevaluation = ()\n")

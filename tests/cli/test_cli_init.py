@@ -84,6 +84,7 @@ def document(root: Path) -> dict[str, object]:
     return found
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_a_script_with_options(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (repository / "train.py").write_text(OPTIONS)

@@ -150,6 +150,7 @@ def test_pytest_shows_it_as_an_item_of_its_own(pipeline: Pipeline, request: pyte
     assert "1 failed" in done.stdout
 
 
+@pytest.mark.sweep
 def test_a_command_that_ignores_its_seed_is_learned_with_a_warning(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path)
     pipeline.repository.change("torch.manual_seed(args.seed)", "torch.manual_seed(7)")
@@ -162,6 +163,7 @@ def test_a_command_that_ignores_its_seed_is_learned_with_a_warning(tmp_path: Pat
     assert "the command ignores its seed" in out
 
 
+@pytest.mark.sweep
 def test_a_golden_that_does_not_repeat_says_so_and_expects_little(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path)
     pipeline.repository.change("own = torch.Generator().manual_seed(1234)", "own = torch.Generator(); own.seed()")

@@ -185,6 +185,7 @@ def test_a_rate_and_its_schedule_are_accepted_each_by_itself(project: Project, r
     assert [json.loads(line)["relation"] for line in gone] == ["Hyperparameter", "Schedule"]
 
 
+@pytest.mark.sweep
 def test_an_acceptance_is_for_the_rate_that_was_shown(project: Project, rate: str) -> None:
     """On file as well as in a refresh: what was said of 0.05 says nothing of 0.0001."""
     project.changed_on_branch("learning rate")

@@ -75,6 +75,7 @@ def in_base(shell: Shell, repository: Path) -> Path:
     return repository
 
 
+@pytest.mark.sweep
 def test_the_library_alone(shell: Shell, tmp_path: Path) -> None:
     repository = in_base(shell, make_repository(tmp_path / "project", CHANGED_IN_2))
     status, text, report = shell.checked(repository)
@@ -98,6 +99,7 @@ def test_the_library_alone(shell: Shell, tmp_path: Path) -> None:
     subprocess.run(["git", "checkout", "--quiet", "."], cwd=repository, check=True)
 
 
+@pytest.mark.sweep
 def test_neither(shell: Shell, tmp_path: Path) -> None:
     repository = in_base(shell, make_repository(tmp_path / "project", TRAIN))
     status, text, report = shell.checked(repository)

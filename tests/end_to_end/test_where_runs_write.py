@@ -86,6 +86,7 @@ def test_nothing_is_written_into_the_tree(written: TrainingRepository, tmp_path:
     assert list((tmp_path / "temporary files").glob("traincheck-*")) == []
 
 
+@pytest.mark.sweep
 def test_what_would_be_overwritten_is_named_once(written: TrainingRepository, tmp_path: Path) -> None:
     (written.path / "pyproject.toml").write_text(CONFIG.replace(" --output {tmp}/run", "").replace("[0]", "[0, 1]"))
     done = written.call("pytest_traincheck", "refresh", TRAINCHECK_CACHE_DIR=str(tmp_path / "cache"))

@@ -176,6 +176,7 @@ def test_a_golden_of_the_wrapped_model_holds_for_the_model_alone(with_plug_in: C
     assert check.returncode == 0, check.stdout
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_a_golden_that_was_learned_with_a_plug_in_is_not_checked_without_it(
     with_plug_in: Command, without: Command, learned_project: Path

@@ -69,6 +69,7 @@ def test_a_relation_and_a_reporter_of_an_installed_package_are_used(
     assert row["title"] == incident["title"]
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_a_mistake_of_an_installed_package_is_planted_and_found(with_example: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)

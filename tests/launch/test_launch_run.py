@@ -89,6 +89,8 @@ def test_a_kill_below_a_shell_script_is_told_as_a_kill(project: Path, request_fo
     assert "SIGKILL" in outcome.message
 
 
+@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_hanging_run_is_stopped_with_grandchildren_in_other_sessions(project: Path, request_for: Make) -> None:
     (project / "worker.py").write_text(
         "import os, pathlib, signal, sys, time\n"

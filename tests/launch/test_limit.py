@@ -122,6 +122,7 @@ def test_all_ranks_end_at_the_same_step(ended: Ended) -> None:
     assert [process.windows for process in load_run(outcome.run_dir).processes] == [4, 4]
 
 
+@pytest.mark.sweep
 def test_ranks_that_take_different_numbers_of_steps(ended: Ended) -> None:
     outcome, _ = ended(stories.RANKS, Limit(steps=4), "torchrun --nproc-per-node 2 train.py", env={"SELDOM": "1"})
     assert outcome.status is RunStatus.FAILED
@@ -129,6 +130,7 @@ def test_ranks_that_take_different_numbers_of_steps(ended: Ended) -> None:
     assert "different numbers of steps" in outcome.remedy
 
 
+@pytest.mark.sweep
 def test_ranks_that_meet_behind_a_loop_of_as_many_steps_where_one_alone_evaluates(ended: Ended) -> None:
     outcome, _ = ended(stories.MEETS_BEHIND, Limit(steps=4), "torchrun --nproc-per-node 2 train.py")
     assert (outcome.status, outcome.notes) == (RunStatus.OK, ()), outcome
@@ -144,6 +146,7 @@ def test_a_limit_in_seconds_ends_with_the_step_that_is_under_way(ended: Ended, m
     assert taken(outcome) == 1
 
 
+@pytest.mark.sweep
 def test_a_step_that_takes_longer_than_the_limit(ended: Ended, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STEP_S", 1.0)
     begun = time.monotonic()

@@ -22,6 +22,7 @@ def run(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", *words], cwd=directory, capture_output=True, text=True)
 
 
+@pytest.mark.sweep
 def test_a_golden_that_was_learned_from_a_mistake_is_told_to_break_a_law(tmp_path: Path) -> None:
     (tmp_path / "traincheck.toml").write_text(CONFIG)
     (tmp_path / "train.py").write_text(WRONG)

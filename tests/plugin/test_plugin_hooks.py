@@ -132,6 +132,7 @@ def test_a_relation_of_a_conftest_is_learned_and_breaks(pytester, plugin, golden
     assert not of_conftest(root)
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_a_refresh_says_which_rules_it_leaves_out(pytester, plugin, golden_with_conftest):
     root = with_golden(pytester, golden_with_conftest)
@@ -154,6 +155,7 @@ def test_net(traincheck):
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_the_fixture_uses_a_relation_of_a_conftest_without_any_option(pytester, plugin):
     (pytester.path / "train.py").write_text(SCRIPT)

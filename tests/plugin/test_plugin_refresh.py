@@ -122,6 +122,8 @@ def test_paths_that_are_typed_say_what_to_refresh(refreshing):
     refreshing.run("--traincheck-refresh", "golden_invariants/net.jsonl").assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
+@pytest.mark.sweep
 def test_workers_learn_and_the_controller_writes(refreshing, results):
     pytest.importorskip("xdist")
     result = refreshing.run_apart("--traincheck-refresh", "-n2", "--dist", "loadfile")

@@ -393,6 +393,7 @@ print(steps(model, x=torch.ones(2, 1)))
 """
 
 
+@pytest.mark.sweep
 def test_sketches_of_many_modules_end_and_that_is_said(run: Any) -> None:
     """However many modules a model has, what is spent on them is bounded; the model itself is sketched to the end."""
     (trace,) = run(HEAD + MANY).traces
