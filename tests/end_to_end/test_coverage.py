@@ -132,6 +132,7 @@ def test_pretrained_weights_that_were_not_loaded_are_named(pipeline: Pipeline) -
     assert content["coverage"]["parted"]["what"].startswith("initial values of")
 
 
+@pytest.mark.sweep
 def test_pytest_shows_it_as_an_item_of_its_own(pipeline: Pipeline, request: pytest.FixtureRequest) -> None:
     pipeline.repository.change(*FEWER)
     named = [] if request.config.pluginmanager.has_plugin("traincheck") else ["-p", "pytest_traincheck.plugin"]

@@ -108,6 +108,7 @@ def test_neither(shell: Shell, tmp_path: Path) -> None:
     assert report["upgrade"]["share"]["valid_and_applicable"] == 1.0
 
 
+@pytest.mark.sweep
 def test_the_code_alone(shell: Shell, tmp_path: Path) -> None:
     repository = in_base(shell, make_repository(tmp_path / "project", TRAIN))
     (repository / "train.py").write_text(WITHOUT_ZERO_GRAD)

@@ -197,6 +197,7 @@ def test_a_golden_that_was_learned_with_a_plug_in_is_not_checked_without_it(
     assert without("check", "net").returncode == 0
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 def test_rules_about_a_function_that_is_not_observed_say_nothing_and_that_is_told(
     with_plug_in: Command, without: Command, project: Path
