@@ -22,18 +22,20 @@ def train(
     """Steps of a model whose copy follows it and is evaluated after each; what both are in the end is left.
 
     `swaps`: a resume makes the copy first, and the model of it. `loads`: what a resume gives the copy: what it had,
-    what the model has by another way than `load_state_dict`, or nothing. The copy `changes`, or stays as it was made.
+    what it was made with, what the model has by another way than `load_state_dict`, or nothing. The copy
+    `changes`, or stays as it was made.
     """
     made = [(PARAMETERS, FROZEN), (PARAMETERS, tuple(PARAMETERS))][:: -1 if swaps else 1]
     model, copy = [t.model("Net", each, frozen=frozen) for each, frozen in made][:: -1 if swaps else 1]
     optimizer = t.adamw([one for name, one in model.parameters.items() if name not in FROZEN])
     t.mode(copy, False)
+    left.setdefault("made", values_of(t, copy))
     if begin:
         with t.call("torch.load", type="io"):
             pass
         load(t, model, left["model"], ())
-        if loads == "copy":
-            load(t, copy, left["copy"], ())
+        if loads in ("copy", "made"):
+            load(t, copy, left[loads], ())
         elif loads == "model":
             for name, one in copy.parameters.items():
                 t.change(one.variable, *left["model"][name])
@@ -72,6 +74,7 @@ def test_a_copy_takes_the_place_of_the_copy(recorder: Recorder, swaps: bool) -> 
         ("nothing", True, (7, 8), True),
         ("model", True, (7, 8), False),
         ("copy", True, (7, 8), False),
+        ("made", True, (7, 7), False),  # it was saved before it ever changed
         ("nothing", False, (7, 8), False),
     ],
 )
