@@ -31,7 +31,15 @@ class Meant:
 
 
 def meant(name: str | None, golden: str | None, directory: Path, file: Path | None) -> Meant:
-    """The pipeline of this name, of this golden, or the only one. Raises `ConfigError`."""
+    """The pipeline of this name, of this golden, or the only one.
+
+    Raises `ConfigError`, and `GoldenError` for a golden that is named like a file and is none.
+    """
+    if golden is not None and Path(golden).suffix == store.SUFFIX and not Path(golden).is_file():
+        raise GoldenError(
+            f"There is no golden {golden!r}: no such file. "
+            "Give a file, the name of a pipeline, or a git ref; `traincheck infer` and `traincheck refresh` make one."
+        )
     if name is None and golden is not None and Path(golden).is_file():
         try:
             config = load(directory, file)

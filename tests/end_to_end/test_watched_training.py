@@ -326,7 +326,7 @@ def test_a_check_ends_at_the_first_incident(project: Path, tmp_path: Path) -> No
         (("run", "tiny", "--golden", "nowhere", "--", "python", "train.py"), "nowhere"),
         (
             ("run", "--golden", "golden_invariants/none.jsonl", "--", "python", "train.py"),
-            "golden_invariants/none.jsonl",
+            "There is no golden 'golden_invariants/none.jsonl': no such file",
         ),
         (("run", "tiny", "--every", "0"), "no number of steps"),
         (("run", "tiny", "--share", "120"), "no percentage"),
