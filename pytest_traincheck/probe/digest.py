@@ -57,6 +57,7 @@ _FEW = 4096
 _SINGLY = 16
 """So many numbers of the CPU are read one by one, which takes less than to put them into one tensor."""
 _ARRAYS = {torch.float32: "f", torch.float64: "d"}
+_NEAR = 4 * 1024 * 1024
 _MAX_VIEWS = 10_000
 _views: dict[tuple[int, int], tuple[torch.Tensor | None, torch.Tensor | None]] = {}
 
@@ -358,21 +359,36 @@ PLAIN_VALUES = frozenset(map(id, (type(None), str, int, float, bool, bytes)))
 
 
 def norms(tensors: list[torch.Tensor]) -> list[float]:
-    """L2 norms of strided floating-point or complex tensors, in one call per device. Call under `quiet()`."""
-    if tensors and all(tensor.is_cpu and tensor.layout is torch.strided and tensor.numel() for tensor in tensors):
-        return _norms_of_device(tensors)
-    result = [math.nan] * len(tensors)
+    """L2 norms of floating-point or complex tensors. Call under `quiet()`.
+
+    Those of float32 and float64 that lie in up to four megabytes on the CPU are summed in float64 and have 24 bits, so
+    that it does not matter in which order that is done; others are found by torch, in one call per device.
+    """
+    result: list[float | None] = [None] * len(tensors) if native is None else native.norms(tensors)
     groups: dict[torch.device, list[int]] = {}
     for index, tensor in enumerate(tensors):
+        if result[index] is not None:
+            continue
         if tensor.layout is torch.strided and tensor.numel():
-            groups.setdefault(tensor.device, []).append(index)
+            if tensor.is_cpu and tensor.dtype in _ARRAYS and tensor.nbytes <= _NEAR:
+                result[index] = _shortened(float(torch.linalg.vector_norm(tensor.detach(), dtype=torch.float64)))
+            else:
+                groups.setdefault(tensor.device, []).append(index)
         elif tensor.layout is torch.sparse_coo:
             result[index] = float(torch.linalg.vector_norm(tensor._values().to(torch.float64)))
     for indices in groups.values():
         values = _norms_of_device([tensors[index] for index in indices])
         for index, value in zip(indices, values, strict=True):
             result[index] = value
-    return result
+    return [math.nan if norm is None else norm for norm in result]
+
+
+def _shortened(number: float) -> float:
+    """With as many bits as float32 has, the nearest one."""
+    if not math.isfinite(number):
+        return number
+    fraction, exponent = math.frexp(number)
+    return math.ldexp(round(math.ldexp(fraction, 24)), exponent - 24)
 
 
 def _norms_of_device(tensors: list[torch.Tensor]) -> list[float]:

@@ -62,12 +62,20 @@ def has_parameters(module: torch.nn.Module) -> bool:
     return False
 
 
-class ModuleInfo:
+class Facts:
+    """What is known about one live module, as far as the compiled core reads it."""
+
+    __slots__ = ("api", "entries", "mod", "plain", "plainly_trained", "ref", "root", "told", "wrapper")
+
+
+if native is not None:
+    Facts = native.Facts  # type: ignore[misc]
+
+
+class ModuleInfo(Facts):
     """What is known about one live module."""
 
-    __slots__ = (
-        "api", "cls", "entries", "mod", "path", "plain", "plainly_trained", "ref", "root", "tensors", "told", "wrapper",
-    )  # fmt: skip
+    __slots__ = ("cls", "path", "tensors")
 
     def __init__(self, module: torch.nn.Module, ref: _Ref, wrapper: Wrapper | None) -> None:
         self.ref = ref

@@ -113,18 +113,31 @@ int block_of(PyObject *tensor, int checked, Block *block)
     return block->size > 0;
 }
 
-/* Whether a tensor is one block of memory on the CPU that can be read: as `digest.local` and `_is_block`. One that lies at
- * `known`, where it was looked at before, was asked for all that then. */
-int readable(PyObject *tensor, long long known, Block *block)
+/* Whether the memory of a tensor is as large as it says. */
+static int lies_within(PyObject *tensor, const Block *block)
 {
     PyObject *storage;
     long long held;
-    if (!block_of(tensor, 0, block)) return 0;
-    if (known > 0) return (long long)(uintptr_t)block->bytes == known;
     if (number(PyObject_CallFunctionObjArgs(torch.storage_offset, tensor, NULL))) return 0;
     storage = PyObject_CallFunctionObjArgs(torch.untyped_storage, tensor, NULL);
     held = storage == NULL ? -1 : number(PyObject_CallMethodObjArgs(storage, name_nbytes, NULL));
     PyErr_Clear();
     Py_XDECREF(storage);
     return held >= block->size;
+}
+
+/* Whether a tensor is one block of memory on the CPU that can be read: as `digest.local` and `_is_block`. One that lies at
+ * `known`, where it was looked at before, was asked for all that then. */
+int readable(PyObject *tensor, long long known, Block *block)
+{
+    if (!block_of(tensor, 0, block)) return 0;
+    return known > 0 ? (long long)(uintptr_t)block->bytes == known : lies_within(tensor, block);
+}
+
+/* The same of a gradient, which is another tensor after each backward pass, and mostly where the last one was. */
+int readable_again(PyObject *gradient, const Var *var, Block *block)
+{
+    if (!block_of(gradient, 0, block)) return 0;
+    if (var->pointer && (long long)(uintptr_t)block->bytes == var->pointer && block->size == var->size) return 1;
+    return lies_within(gradient, block);
 }

@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 12
+#define INTERFACE 13
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -124,6 +124,24 @@ typedef struct {
     int which, measuring, own_frame, packed;
 } Hook;
 
+/* What `modules.py` has as `ModuleInfo`, a class of Python's. `number`: of `numbered`, in the tables of the core with this
+ * `serial`. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *ref, *wrapper, *root, *api, *plain, *number;
+    const PyObject *numbered;
+    long long mod, told, entries;
+    unsigned long long serial;
+    char plainly_trained;
+} Facts;
+
+/* Modules that were asked for, by their address. */
+#define MODULES 256
+typedef struct {
+    const PyObject *module;
+    Facts *facts;
+} KnownModule;
+
 /* The short ways of one `Recorder`: its tables and the parts that it asks. */
 typedef struct {
     PyObject_HEAD
@@ -139,9 +157,10 @@ typedef struct {
     long long plain_ctx[8];
     KnownCode codes[PLACES];
     KnownLine places[PLACES];
+    KnownModule known[MODULES];
 } Core;
 
-extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *SwitchesType, *VarType, *SlotType, *EmitType;
+extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *SwitchesType, *VarType, *SlotType, *EmitType, *FactsType;
 
 /* Names of attributes, and what the core uses of torch; see `module.c`. */
 #define NAMES(each) \
@@ -184,6 +203,23 @@ int add_objects(PyObject *module);
 int truth(PyObject *object, PyObject *name);            /* whether an attribute is True; -1: neither True nor False */
 PyTypeObject *make_type(PyObject *module, PyType_Spec *spec);
 void keep(PyObject **place, PyObject *value);          /* in place of what is there */
+
+/* pointers.c */
+typedef struct {
+    const void **table;
+    size_t room;
+} Pointers;
+int make_pointers(Pointers *set, Py_ssize_t most);
+void add_pointer(Pointers *set, const void *pointer);
+int has_pointer(const Pointers *set, const void *pointer);
+void free_pointers(Pointers *set);
+int pointers_in(PyObject *ids, Pointers *set);
+
+/* facts.c */
+int add_facts(PyObject *module);
+Facts *facts_of(Core *core, PyObject *module);
+void keep_facts(Facts **place, Facts *facts);
+PyObject *number_of_facts(Core *core, Facts *facts);
 
 /* switches.c */
 Switches *switches_of(PyObject *object);
@@ -242,6 +278,9 @@ PyObject *ask(const Question *question);
 int asked(const Question *question);
 int told(PyObject *method, PyObject *tensor);
 long long number(PyObject *value);
+int points_to(PyObject *ref, const PyObject *object);
+int pointed_to(PyObject *ref, PyObject **object);       /* a new reference: 1, 0 where it has died, -1 where it is none */
+PyObject *entries_in(PyObject *object);                 /* its own dictionary, a new reference, or NULL */
 
 /* checksum.c */
 long long checksum(uint32_t before, const void *bytes, Py_ssize_t size);
@@ -253,11 +292,15 @@ PyObject *use_exchange(PyObject *module, PyObject *wanted);
 int width_of(PyObject *tensor, Block *block);
 int block_of(PyObject *tensor, int checked, Block *block);
 int readable(PyObject *tensor, long long known, Block *block);
+int readable_again(PyObject *gradient, const Var *var, Block *block);
 
 /* looks.c */
-int take_look(PyObject *tensor, Block *block, int finite, int known, Look *seen);
+int has_near_norm(PyObject *tensor, Block *block);
+int take_look(PyObject *tensor, Block *block, int finite, int known, Look *seen, double *norm);
+PyObject *norms_of_each(PyObject *module, PyObject *tensors);
 int all_finite(const void *bytes, long long size, int wide);
 int is_negated(PyObject *tensor);
+void drop_sample(PyObject *sample);
 int unchanged(PyObject *tensor, long long version, long long pointer, long long size, PyObject *sample);
 PyObject *look(PyObject *module, PyObject *given);
 PyObject *looks_same(PyObject *module, PyObject *const *given, Py_ssize_t count);
@@ -268,11 +311,10 @@ enum { VALUES, BUFFERS, STEP };                                          /* as i
 PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t count);
 int all_same(PyObject *slots, int gradients);
-Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emit, Emit *outside, PyObject *own,
-                          PyObject *optimized, PyObject *ahead); /* these three: where it stopped, -1 with an exception */
+Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emit, Emit *outside, const Pointers *own,
+                          const Pointers *optimized, PyObject *ahead); /* these three: where it stopped, -1 with an exception */
 Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
-                             PyObject *readables, int far);
-Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit, PyObject *ahead, int checked);
+                             PyObject *readables, int far, int *kinds);
 int look_at_numbers(Core *core, ThreadState *state, PyObject *slots, int full, Emit *emit);
 int held(const Slot *slot, PyObject **tensor);
 int same_as_before(const Var *var, PyObject *tensor);
@@ -351,7 +393,7 @@ PyObject *step_hooks(PyObject *module, PyObject *given);
 
 /* hooks.c */
 PyObject *in_python(PyObject *function, PyObject *const *given, Py_ssize_t count, PyObject *names);
-int is_training(PyObject *module, PyObject *info);
+int is_training(PyObject *module, const Facts *info);
 PyObject *function_hooks(PyObject *module, PyObject *given);
 PyObject *module_hooks(PyObject *module, PyObject *given);
 

@@ -3,32 +3,28 @@
 #include "core.h"
 
 /* Whether it has as many entries as when they were last looked at, and the very objects for those that are plain. */
-static int has_same_entries(PyObject *info, PyObject *module)
+static int has_same_entries(Facts *info, PyObject *module)
 {
-    PyObject *entries = PyObject_GenericGetAttr(module, name___dict__), *plain = attribute(info, name_plain), *name, *value;
+    PyObject *entries = entries_in(module), *plain = info->plain, *name, *value;
     Py_ssize_t place = 0;
-    int same = entries != NULL && PyDict_CheckExact(entries) && plain != NULL && PyDict_CheckExact(plain) &&
-               PyDict_Size(entries) == whole(info, name_entries, -1);
+    int same = entries != NULL && plain != NULL && PyDict_CheckExact(plain) && PyDict_Size(entries) == info->entries;
     while (same && PyDict_Next(plain, &place, &name, &value)) same = PyDict_GetItemWithError(entries, name) == value;
-    Py_XDECREF(plain);
     Py_XDECREF(entries);
     PyErr_Clear();
     return same;
 }
 
 /* Whether nothing is to be written of a module, or it is none of those that are looked at. */
-static int is_as_before(PyObject *info)
+static int is_as_before(PyObject *object)
 {
-    PyObject *ref = attribute(info, name_ref), *wrapper = attribute(info, name_wrapper), *root = attribute(info, name_root);
-    PyObject *module = ref == NULL || (PyObject *)Py_TYPE(ref) != torch.ref ? NULL : PyObject_CallNoArgs(ref);
-    long long mod = whole(info, name_mod, -1), told = whole(info, name_told, -1);
-    int same = module != NULL && wrapper != NULL && root != NULL && mod >= 0 && told >= 0;
-    if (same && module != Py_None && wrapper == Py_None && (root != Py_None || mod))
-        same = (!told || told == mod) && has_same_entries(info, module);
-    Py_XDECREF(module);
-    Py_XDECREF(root);
-    Py_XDECREF(wrapper);
-    Py_XDECREF(ref);
+    Facts *info = (Facts *)object;
+    PyObject *module;
+    int same, alive = PyObject_TypeCheck(object, FactsType) && info->ref != NULL ? pointed_to(info->ref, &module) : -1;
+    if (alive <= 0) return alive == 0;
+    same = 1;
+    if (is_unset(info->wrapper) && (!is_unset(info->root) || info->mod))
+        same = (!info->told || info->told == info->mod) && has_same_entries(info, module);
+    Py_DECREF(module);
     PyErr_Clear();
     return same;
 }

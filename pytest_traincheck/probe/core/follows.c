@@ -24,11 +24,11 @@ static int add_tensor(PyObject *tensor, uint32_t *sum)
     Block block;
     Look seen;
     long long found = -1;
-    if (!readable(tensor, 0, &block) || take_look(tensor, &block, 0, NONZERO, &seen) != DONE) {
+    if (!readable(tensor, 0, &block) || take_look(tensor, &block, 0, NONZERO, &seen, NULL) != DONE) {
         PyErr_Clear();
         return 0;
     }
-    Py_DECREF(seen.sample);
+    drop_sample(seen.sample);
     found = checksum(*sum, &seen.digest, sizeof seen.digest);
     if (found < 0) return 0;
     *sum = (uint32_t)found;
@@ -142,8 +142,8 @@ int follow_generators(Core *core, ThreadState *state, Call *call)
     if (alone == Py_None) return 1;
     if (alone != NULL) {
         found = quietly(state, torch.get_state, torch.generator);
-        if (found != NULL && block_of(found, 0, &block) && take_look(found, &block, 0, NONZERO, &seen) == DONE) {
-            Py_DECREF(seen.sample);
+        if (found != NULL && block_of(found, 0, &block) && take_look(found, &block, 0, NONZERO, &seen, NULL) == DONE) {
+            drop_sample(seen.sample);
             done = take(core, state, of_torch, call, Py_NAN, seen.digest);
         }
         Py_XDECREF(found);

@@ -113,29 +113,22 @@ static PyObject *function_leave(Hook *self, PyObject *const *given, Py_ssize_t c
 
 /* Modules */
 
-static int is_attribute(PyObject *object, PyObject *name, PyObject *expected)
-{
-    PyObject *found = PyObject_GetAttr(object, name);
-    Py_XDECREF(found);
-    return found != NULL && found == expected;
-}
-
 /* What is known of a module that is no wrapper: a new reference, or NULL. It may be part of no model, as a loss is; what a
  * compiler made of one has no number then, and is not recorded. */
-static PyObject *info_of(Core *core, PyObject *module)
+static Facts *info_of(Core *core, PyObject *module)
 {
-    PyObject *info = known_of(core->infos, module);
-    if (info == NULL || is_attribute(info, name_wrapper, Py_None)) return info;
-    Py_DECREF(info);
+    Facts *info = facts_of(core, module);
+    if (info == NULL || is_unset(info->wrapper)) return info;
+    Py_DECREF((PyObject *)info);
     return NULL;
 }
 
 /* `module.training`, where nothing but the module's own dictionary is asked for it; -1 elsewhere. */
-int is_training(PyObject *module, PyObject *info)
+int is_training(PyObject *module, const Facts *info)
 {
     PyObject *entries, *found;
-    if (!is_attribute(info, name_plainly_trained, Py_True)) return -1;
-    entries = PyObject_GetAttr(module, name___dict__);
+    if (!info->plainly_trained) return -1;
+    entries = entries_in(module);
     found = entries == NULL ? NULL : PyDict_GetItemWithError(entries, name_training);
     Py_XDECREF(entries); /* the module holds it */
     return found == Py_True ? 1 : found == Py_False ? 0 : -1;
@@ -179,27 +172,23 @@ static int place_told(Hook *self, ThreadState *state, Call *call)
 }
 
 /* Whether a call of a whole model is like the ones before: names are settled, and nothing is asked about it beside. */
-static int enters_as_before(Hook *self, Core *core, ThreadState *state, PyObject *info, int training)
+static int enters_as_before(Hook *self, Core *core, ThreadState *state, Facts *info, int training)
 {
-    PyObject *root, *among;
+    PyObject *among;
     int settled;
     if (!is_plain_call(core) || within_backward() || !is_steady(core, state)) return 0;
-    if (((Switches *)self->asked)->opened || (root = attribute(info, name_root)) == NULL) return 0;
-    among = root == Py_None ? PyTuple_New(0) : PyTuple_Pack(1, root);
+    if (((Switches *)self->asked)->opened) return 0;
+    among = is_unset(info->root) ? PyTuple_New(0) : PyTuple_Pack(1, info->root);
     settled = among != NULL && are_settled(core->modules, core->variables, among);
     Py_XDECREF(among);
-    if (settled && root != Py_None) {
-        PyObject *slots = attribute(root, name_slots), *api = attribute(info, name_api), *mod = attribute(info, name_mod);
-        PyObject *number = api == NULL ? NULL : number_of(core, api);
-        settled = slots != NULL && PyList_CheckExact(slots) && number != NULL && mod != NULL &&
-                  (PyList_Size(slots) == 0 ||
-                   was_looked_at(core, number, PyLong_AsLongLong(mod), training ? TRAINING : 0));
-        Py_XDECREF(mod);
-        Py_XDECREF(api);
+    if (settled && !is_unset(info->root)) {
+        PyObject *slots = attribute(info->root, name_slots);
+        PyObject *number = is_unset(info->api) ? NULL : number_of_facts(core, info);
+        settled = slots != NULL && PyList_CheckExact(slots) && number != NULL &&
+                  (PyList_Size(slots) == 0 || was_looked_at(core, number, info->mod, training ? TRAINING : 0));
         Py_XDECREF(slots);
     }
     settled = settled && values_settled(core);
-    Py_DECREF(root);
     PyErr_Clear();
     return settled;
 }
@@ -207,7 +196,8 @@ static int enters_as_before(Hook *self, Core *core, ThreadState *state, PyObject
 static Call *module_begins(Hook *self, Core *core, ThreadState *state, PyObject *const *given, Py_ssize_t count,
                            PyObject *names)
 {
-    PyObject *info, *api = NULL, *mod = NULL, *number;
+    PyObject *number;
+    Facts *info;
     Call *call = NULL;
     int training, entry = !state->modules;
     if (is_in_step(state) || !state->thread || more_to_do(core)) return NULL;
@@ -215,39 +205,31 @@ static Call *module_begins(Hook *self, Core *core, ThreadState *state, PyObject 
     training = info == NULL ? -1 : is_training(given[0], info);
     if (training < 0 || (training && core->measures->early) ||
         (entry && !enters_as_before(self, core, state, info, training))) {
-        Py_XDECREF(info);
+        Py_XDECREF((PyObject *)info);
         return NULL;
     }
-    api = PyObject_GetAttr(info, name_api);
-    mod = PyObject_GetAttr(info, name_mod);
-    if (api != NULL && api != Py_None && mod != NULL) {
-        long long place = PyLong_AsLongLong(mod);
-        number = number_of(core, api);
-        if (number != NULL && place > 0) {
-            long long args = arguments_of(core, number, given + 1, count - 1, given + count, names);
-            call = begin(core, state, api, number, args, 1, place);
-        }
+    number = is_unset(info->api) || info->mod <= 0 ? NULL : number_of_facts(core, info);
+    if (number != NULL) {
+        long long args = arguments_of(core, number, given + 1, count - 1, given + count, names);
+        call = begin(core, state, info->api, number, args, 1, info->mod);
     }
     if (call != NULL) {
         call->flags = (training ? TRAINING : 0) | (entry ? ENTRY : 0);
         call->opens = 1;
         state->modules += 1;
     }
-    Py_XDECREF(api);
-    Py_XDECREF(mod);
-    Py_DECREF(info);
+    Py_DECREF((PyObject *)info);
     return call;
 }
 
 /* Whether a module is a model, and not a loss or another one without variables. */
 static int is_model(Core *core, PyObject *module)
 {
-    PyObject *info = info_of(core, module), *root = info == NULL ? NULL : attribute(info, name_root);
-    PyObject *slots = root == NULL || root == Py_None ? NULL : attribute(root, name_slots);
+    Facts *info = info_of(core, module);
+    PyObject *slots = info == NULL || is_unset(info->root) ? NULL : attribute(info->root, name_slots);
     int found = slots != NULL && PyList_CheckExact(slots) && PyList_Size(slots) > 0;
     Py_XDECREF(slots);
-    Py_XDECREF(root);
-    Py_XDECREF(info);
+    Py_XDECREF((PyObject *)info);
     return found;
 }
 
@@ -309,13 +291,15 @@ static PyObject *module_enter(Hook *self, PyObject *const *given, Py_ssize_t cou
  * begins anew; what was looked at already looks the same to it. */
 static int leaves_as_before(Core *core, ThreadState *state, const Call *call, PyObject *module)
 {
-    PyObject *root, *slots, *info = info_of(core, module);
+    Facts *info = info_of(core, module);
+    PyObject *root, *slots;
     int buffered, done;
     Emit emit;
     if (info == NULL) return 0;
-    root = attribute(info, name_root);
-    Py_DECREF(info);
-    done = root != NULL && is_plain_call(core) && is_steady(core, state);
+    root = is_unset(info->root) ? Py_None : info->root;
+    Py_INCREF(root);
+    Py_DECREF((PyObject *)info);
+    done = is_plain_call(core) && is_steady(core, state);
     buffered = done && root != Py_None ? truth(root, name_buffered) : 0;
     if (buffered) {
         slots = attribute(root, name_slots);
@@ -324,7 +308,7 @@ static int leaves_as_before(Core *core, ThreadState *state, const Call *call, Py
                look_at_values(slots, 0, BUFFERS, &emit, NULL, NULL, NULL, NULL) == PyList_Size(slots);
         Py_XDECREF(slots);
     }
-    Py_XDECREF(root);
+    Py_DECREF(root);
     PyErr_Clear();
     return done;
 }

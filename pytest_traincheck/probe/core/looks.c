@@ -6,6 +6,8 @@
 
 #include "core.h"
 
+#include <math.h>
+
 #define SMALL (16 * 1024)
 #define LARGE (4 * 1024 * 1024) /* from here on torch sums with all its threads, and lets other threads run */
 #define SAMPLE 1024
@@ -13,6 +15,7 @@
 #define COLUMNS 64
 #define BLOCK 256
 #define GROUP 16
+#define LANES 16
 #define NEAR 32                 /* rows: what a processor has at hand when it comes to it again */
 #define MIX 0x9E3779B97F4A7C15u
 
@@ -65,6 +68,33 @@ BODY void add_up(const uint64_t *rows, Py_ssize_t count, uint64_t *sums)
     }
 }
 
+/* Adds the squares of some numbers to LANES sums of every so manieth one. Squares of narrow numbers are exact. */
+BODY void add_squares_of(const void *bytes, long long size, int wide, double *sums)
+{
+    long long index = 0, count = size / (wide ? 8 : 4), whole = count / LANES * LANES;
+    double found[LANES];
+    int lane;
+    memcpy(found, sums, sizeof found);
+    if (wide)
+        for (; index < whole; index += LANES)
+            for (lane = 0; lane < LANES; lane++) {
+                double value = ((const double *)bytes)[index + lane];
+                found[lane] += value * value;
+            }
+    else
+        for (; index < whole; index += LANES)
+            for (lane = 0; lane < LANES; lane++) {
+                double value = ((const float *)bytes)[index + lane];
+                found[lane] += value * value;
+            }
+    for (; index < count; index++) {
+        double value = wide ? ((const double *)bytes)[index] : ((const float *)bytes)[index];
+        found[index % LANES] += value * value;
+    }
+    memcpy(sums, found, sizeof found);
+}
+
+WIDER static void add_squares_wider(const void *bytes, long long size, int wide, double *sums) { add_squares_of(bytes, size, wide, sums); }
 WIDER static int finite_in_wider(const void *bytes, long long size, int wide) { return finite_in(bytes, size, wide); }
 WIDER static void add_up_wider(const uint64_t *rows, Py_ssize_t count, uint64_t *sums) { add_up(rows, count, sums); }
 
@@ -74,14 +104,49 @@ int all_finite(const void *bytes, long long size, int wide)
     return HAS_WIDER ? finite_in_wider(bytes, size, wide) : finite_in(bytes, size, wide);
 }
 
+static void add_squares(const void *bytes, long long size, int wide, double *sums)
+{
+    if (HAS_WIDER) add_squares_wider(bytes, size, wide, sums);
+    else add_squares_of(bytes, size, wide, sums);
+}
+
+/* The norm that such sums are of, with as many digits as narrow numbers have: `digest.norms`, which adds them up in another
+ * order, finds the same. */
+static double norm_of(const double *sums)
+{
+    union {
+        double norm;
+        uint64_t bits;
+    } found;
+    double sum = 0;
+    int lane;
+    for (lane = 0; lane < LANES; lane++) sum += sums[lane];
+    found.norm = sqrt(sum);
+    if (found.norm - found.norm != 0) return found.norm;
+    found.bits += 0x0fffffffu + (found.bits >> 29 & 1);
+    found.bits &= ~(uint64_t)0x1fffffffu;
+    return found.norm;
+}
+
+/* Looks through some numbers, and adds their squares where there are `squares`: no, where one is not finite. */
+static int looked_through(const void *bytes, long long size, int wide, double *squares)
+{
+    double sum = 0;
+    int lane;
+    if (squares == NULL) return all_finite(bytes, size, wide);
+    add_squares(bytes, size, wide, squares);
+    for (lane = 0; lane < LANES; lane++) sum += squares[lane];
+    return sum - sum == 0 || (wide && all_finite(bytes, size, wide)); /* squares of wide numbers may overflow */
+}
+
 /* Sums of 64 columns over some rows of 64-bit integers, wrapping. Where it is said how `wide` numbers are, they are looked
  * through while they are near: no, where one is not finite. */
-static int sum_rows(const uint64_t *rows, Py_ssize_t count, int wide, uint64_t *sums)
+static int sum_rows(const uint64_t *rows, Py_ssize_t count, int wide, double *squares, uint64_t *sums)
 {
     memset(sums, 0, COLUMNS * sizeof *sums);
     for (; count > 0; count -= NEAR, rows += NEAR * COLUMNS) {
         Py_ssize_t near = count < NEAR ? count : NEAR;
-        if (wide >= 0 && !all_finite(rows, near * COLUMNS * (Py_ssize_t)sizeof *rows, wide)) return 0;
+        if (wide >= 0 && !looked_through(rows, near * COLUMNS * (Py_ssize_t)sizeof *rows, wide, squares)) return 0;
         if (HAS_WIDER) add_up_wider(rows, near, sums);
         else add_up(rows, near, sums);
     }
@@ -89,7 +154,7 @@ static int sum_rows(const uint64_t *rows, Py_ssize_t count, int wide, uint64_t *
 }
 
 /* Adds a large block to a checksum: DONE, MISSED where a number of this width is not finite, -1 with an exception. */
-static int add_block(uint32_t *sum, const unsigned char *bytes, Py_ssize_t size, int wide)
+static int add_block(uint32_t *sum, const unsigned char *bytes, Py_ssize_t size, int wide, double *squares)
 {
     const Py_ssize_t row = COLUMNS * sizeof(uint64_t);
     const uint64_t *rows = (const uint64_t *)bytes;
@@ -99,9 +164,9 @@ static int add_block(uint32_t *sum, const unsigned char *bytes, Py_ssize_t size,
     if (!done) PyErr_NoMemory();
     for (index = 0; done && finite && index < blocks; index++) {
         Py_ssize_t begin = index * BLOCK, count = whole - begin < BLOCK ? whole - begin : BLOCK;
-        finite = sum_rows(rows + begin * COLUMNS, count, wide, sums + index * COLUMNS);
+        finite = sum_rows(rows + begin * COLUMNS, count, wide, squares, sums + index * COLUMNS);
     }
-    if (wide >= 0 && finite) finite = all_finite(bytes + whole * row, size % row, wide);
+    if (wide >= 0 && finite) finite = looked_through(bytes + whole * row, size % row, wide, squares);
     if (done && finite && blocks) done = add_bytes(sum, sums, blocks * row);
     PyMem_Free(sums);
     if (done && finite && size % row) done = add_bytes(sum, bytes + whole * row, size % row);
@@ -152,20 +217,49 @@ static int any_number(const void *bytes, long long size, int wide)
     return found;
 }
 
+static PyObject *spare; /* a sample that nobody has any more: at each look one is made, and one is dropped */
+
+static PyObject *sample_of(const unsigned char *bytes, Py_ssize_t size)
+{
+    PyObject *found = size < SAMPLE ? NULL : spare;
+    if (size < SAMPLE) return PyBytes_FromStringAndSize((const char *)bytes, size);
+    bytes += (size - SAMPLE) / 2;
+    if (found == NULL) return PyBytes_FromStringAndSize((const char *)bytes, SAMPLE);
+    spare = NULL;
+    memcpy(PyBytes_AsString(found), bytes, SAMPLE);
+    return found;
+}
+
+/* Takes the reference. */
+void drop_sample(PyObject *sample)
+{
+    int kept = spare == NULL && sample != NULL && Py_REFCNT(sample) == 1 && PyBytes_CheckExact(sample) &&
+               PyBytes_Size(sample) == SAMPLE;
+    if (kept) spare = sample;
+    else Py_XDECREF(sample);
+}
+
+/* Whether norms of such numbers are found here, and not by torch: see `digest.norms`. */
+int has_near_norm(PyObject *tensor, Block *block)
+{
+    return block->size <= LARGE && width_of(tensor, block) >= 0;
+}
+
 /* A look at a block, with a new reference to a sample: DONE, MISSED, or -1 with an exception. With `finite` numbers are
- * looked through unless their state is `known`. */
-int take_look(PyObject *tensor, Block *block, int finite, int known, Look *seen)
+ * looked through unless their state is `known`; with `norm` they are, and it is told theirs. */
+int take_look(PyObject *tensor, Block *block, int finite, int known, Look *seen, double *norm)
 {
     const unsigned char *bytes = block->bytes;
+    double sums[LANES] = {0}, *squares = norm != NULL ? sums : NULL;
     long long size = block->size;
     uint32_t sum = 0;
-    int wide = -2, checks = finite && !known, found;
+    int wide = -2, checks = norm != NULL || (finite && !known), found;
     if (size > LARGE) return MISSED;
     seen->version = number(get(tensor, READ__version)); /* one that was made in inference mode has none */
     if (size > SMALL && ((uintptr_t)bytes % 8 || told(torch.is_conj, tensor))) return MISSED;
     if ((size > SMALL || checks) && told(torch.is_neg, tensor)) return MISSED;
     if (checks && (wide = width_of(tensor, block)) < 0) return MISSED;
-    if (checks && size <= SMALL && !all_finite(bytes, size, wide)) return MISSED;
+    if (checks && size <= SMALL && !looked_through(bytes, size, wide, squares)) return MISSED;
     if (!known) {
         if (bits_within(bytes, size < HEAD ? size : HEAD)) known = NONZERO;
         else if (!any_byte(bytes, size)) known = ZERO;
@@ -173,10 +267,10 @@ int take_look(PyObject *tensor, Block *block, int finite, int known, Look *seen)
         else known = any_number(bytes, size, wide) ? NONZERO : ZERO;
     }
     if (size <= SMALL) found = add_bytes(&sum, bytes, (Py_ssize_t)size) ? DONE : -1;
-    else found = add_block(&sum, bytes, (Py_ssize_t)size, checks ? wide : -1);
+    else found = add_block(&sum, bytes, (Py_ssize_t)size, checks ? wide : -1, squares);
     if (found != DONE) return found;
-    seen->sample = size <= SAMPLE ? PyBytes_FromStringAndSize((const char *)bytes, (Py_ssize_t)size)
-                                  : PyBytes_FromStringAndSize((const char *)bytes + (size - SAMPLE) / 2, SAMPLE);
+    if (norm != NULL) *norm = norm_of(sums);
+    seen->sample = sample_of(bytes, (Py_ssize_t)size);
     if (seen->sample == NULL) return -1;
     seen->state = known;
     seen->digest = finished(sum, (uint64_t)size);
@@ -193,10 +287,33 @@ PyObject *look(PyObject *module, PyObject *given)
     int finite, known, found;
     (void)module;
     if (!PyArg_ParseTuple(given, "Opi", &tensor, &finite, &known)) return NULL;
-    found = block_of(tensor, 0, &block) ? take_look(tensor, &block, finite, known, &seen) : MISSED;
+    found = block_of(tensor, 0, &block) ? take_look(tensor, &block, finite, known, &seen, NULL) : MISSED;
     if (found < 0) return NULL;
     if (found != DONE) Py_RETURN_NONE;
     return Py_BuildValue("iKLLN", seen.state, (unsigned long long)seen.digest, seen.pointer, seen.size, seen.sample);
+}
+
+/* `norms(tensors)`: a list of what `digest.norms` finds of each, None where Python has to find it. */
+PyObject *norms_of_each(PyObject *module, PyObject *tensors)
+{
+    Py_ssize_t index, count = PyList_CheckExact(tensors) ? PyList_Size(tensors) : 0;
+    PyObject *norms = PyList_New(count);
+    (void)module;
+    for (index = 0; norms != NULL && index < count; index++) {
+        PyObject *tensor = PyList_GetItem(tensors, index), *norm = NULL;
+        double sums[LANES] = {0};
+        Block block;
+        if (readable(tensor, 0, &block) && has_near_norm(tensor, &block)) {
+            add_squares(block.bytes, block.size, block.wide, sums);
+            norm = PyFloat_FromDouble(norm_of(sums));
+        } else {
+            Py_INCREF(Py_None);
+            norm = Py_None;
+        }
+        if (norm == NULL) Py_CLEAR(norms);
+        else PyList_SetItem(norms, index, norm);
+    }
+    return norms;
 }
 
 /* Whether a block of memory that was looked at before is where it was, with the same version and the same bytes in its

@@ -120,6 +120,7 @@ static PyMethodDef methods[] = {
     {"use_exchange", use_exchange, METH_O, NULL},
     {"again", (PyCFunction)(void (*)(void))walk_again, METH_FASTCALL, NULL},
     {"look", look, METH_VARARGS, NULL},
+    {"norms", norms_of_each, METH_O, NULL},
     {"looks_same", (PyCFunction)(void (*)(void))looks_same, METH_FASTCALL, NULL},
     {"values", (PyCFunction)(void (*)(void))walk_values, METH_FASTCALL, NULL},
     {"far", (PyCFunction)(void (*)(void))walk_far, METH_FASTCALL, NULL},
@@ -157,7 +158,7 @@ PyMODINIT_FUNC PyInit__core(void)
 #define INTERN(name) if ((name_##name = PyUnicode_InternFromString(#name)) == NULL) goto failed;
     NAMES(INTERN)
     if (ask_torch() < 0 || add_constants(module) < 0 || add_objects(module) < 0 || add_rows(module) < 0 ||
-        add_switches(module) < 0 || add_fields(module) < 0 || add_guards(module) < 0 || add_core(module) < 0 || add_hook(module) < 0 ||
+        add_switches(module) < 0 || add_fields(module) < 0 || add_facts(module) < 0 || add_guards(module) < 0 || add_core(module) < 0 || add_hook(module) < 0 ||
         add_follows() < 0)
         goto failed;
     Py_INCREF(module);

@@ -20,8 +20,8 @@ static long long optimizer_id(Core *core, PyObject *optimizer)
 
 static int is_module(Core *core, PyObject *object)
 {
-    PyObject *info = known_of(core->infos, object);
-    Py_XDECREF(info);
+    Facts *info = facts_of(core, object);
+    Py_XDECREF((PyObject *)info);
     return info != NULL;
 }
 
@@ -111,7 +111,7 @@ static int looked(Hook *self, Core *core, ThreadState *state, const Call *call)
         done = core->optimizers->met && look_at_numbers(core, state, slots, 1, &emit);
     else
         done = may_read_gradients(core, 0) &&
-               look_at_gradients(slots, 0, 0, &emit, Py_None, Py_None, 0) == PyList_Size(slots);
+               look_at_gradients(slots, 0, 0, &emit, Py_None, Py_None, 0, NULL) == PyList_Size(slots);
     Py_DECREF(slots);
     PyErr_Clear();
     return done;

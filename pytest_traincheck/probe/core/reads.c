@@ -104,3 +104,35 @@ long long number(PyObject *value)
     Py_XDECREF(value);
     return found;
 }
+
+/* Whether a weak reference, as torch or Python makes them, is one to this object. */
+int points_to(PyObject *ref, const PyObject *object)
+{
+    return (PyObject *)Py_TYPE(ref) == torch.ref && PyWeakref_GetObject(ref) == object;
+}
+
+/* What a weak reference points to, a new reference: 1, 0 where it has died, -1 where it is none. */
+int pointed_to(PyObject *ref, PyObject **object)
+{
+    *object = (PyObject *)Py_TYPE(ref) == torch.ref ? PyWeakref_GetObject(ref) : NULL;
+    if (*object == NULL) {
+        PyErr_Clear();
+        return -1;
+    }
+    if (*object == Py_None) {
+        *object = NULL;
+        return 0;
+    }
+    Py_INCREF(*object);
+    return 1;
+}
+
+/* The dictionary of an object, a new reference, or NULL without an exception. Its class is not asked. */
+PyObject *entries_in(PyObject *object)
+{
+    PyObject *entries = PyObject_GenericGetDict(object, NULL);
+    if (entries != NULL && PyDict_CheckExact(entries)) return entries;
+    PyErr_Clear();
+    Py_XDECREF(entries);
+    return NULL;
+}

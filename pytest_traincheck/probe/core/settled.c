@@ -7,7 +7,7 @@
 static long long entries_of(PyObject *module)
 {
     PyObject *kinds[3] = {name__parameters, name__buffers, name__modules};
-    PyObject *entries = PyObject_GenericGetAttr(module, name___dict__);
+    PyObject *entries = entries_in(module);
     long long total = 0;
     int kind;
     for (kind = 0; entries != NULL && kind < 3; kind++) {
@@ -20,19 +20,6 @@ static long long entries_of(PyObject *module)
     if (kind == 3) return total;
     PyErr_Clear();
     return -1;
-}
-
-/* What a weak reference points to, a new reference: 1, 0 where it has died, -1 where it is none. */
-static int pointed_to(PyObject *ref, PyObject **object)
-{
-    *object = (PyObject *)Py_TYPE(ref) == torch.ref ? PyObject_CallNoArgs(ref) : NULL;
-    if (*object == NULL) {
-        PyErr_Clear();
-        return -1;
-    }
-    if (*object != Py_None) return 1;
-    Py_CLEAR(*object);
-    return 0;
 }
 
 /* As `Root.current_shape`: -2 where a module has died, -1 where Python has to count. */

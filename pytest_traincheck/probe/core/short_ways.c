@@ -105,17 +105,21 @@ static PyObject *core_forget(Core *self, PyObject *nothing)
 
 static int core_traverse(Core *self, visitproc visit, void *arg)
 {
+    int place;
     Py_VISIT(Py_TYPE(self));
 #define VISIT(field) Py_VISIT(self->field);
     EACH(VISIT)
+    for (place = 0; place < MODULES; place++) Py_VISIT(self->known[place].facts);
     return 0;
 }
 
 /* Only when it is unreachable: nobody calls a short way with it any more. */
 static int core_clear(Core *self)
 {
+    int place;
 #define CLEAR(field) Py_CLEAR(self->field);
     EACH(CLEAR)
+    for (place = 0; place < MODULES; place++) keep_facts(&self->known[place].facts, NULL);
     return 0;
 }
 

@@ -29,15 +29,15 @@ long long whole(PyObject *object, PyObject *name, long long missing)
 /* What is known of an object in a table by its `id`, as `OptimizerInfo` and `ModuleInfo`: a new reference, or NULL. */
 PyObject *known_of(PyObject *infos, PyObject *object)
 {
-    PyObject *ref, *held, *key = PyLong_FromVoidPtr(object);
+    PyObject *ref, *key = PyLong_FromVoidPtr(object);
     PyObject *info = key == NULL || infos == NULL ? NULL : PyDict_GetItemWithError(infos, key);
+    int same;
     Py_XDECREF(key);
     ref = info == NULL ? NULL : attribute(info, name_ref);
-    held = ref == NULL || (PyObject *)Py_TYPE(ref) != torch.ref ? NULL : PyObject_CallNoArgs(ref);
+    same = ref != NULL && points_to(ref, object); /* the caller holds it */
     Py_XDECREF(ref);
-    Py_XDECREF(held); /* the caller holds it */
     PyErr_Clear();
-    if (held != object) return NULL;
+    if (!same) return NULL;
     Py_INCREF(info);
     return info;
 }

@@ -249,60 +249,67 @@ static PyObject *step_before(Hook *self, PyObject *const *given, Py_ssize_t coun
 
 /* After */
 
-/* Adds the `id` of every member of groups to a set. */
-static int add_members(PyObject *ids, PyObject *groups)
+static Py_ssize_t count_members(PyObject *groups)
 {
-    Py_ssize_t index, place;
+    Py_ssize_t index, count = 0;
     for (index = 0; index < PyList_Size(groups); index++) {
         PyObject *group = PyList_GetItem(groups, index);
         PyObject *members = PyDict_CheckExact(group) ? PyDict_GetItemWithError(group, name_params) : NULL;
-        if (members == NULL || !PyList_CheckExact(members)) return 0;
-        for (place = 0; place < PyList_Size(members); place++) {
-            PyObject *id = PyLong_FromVoidPtr(PyList_GetItem(members, place));
-            int added = id != NULL && PySet_Add(ids, id) == 0;
-            Py_XDECREF(id);
-            if (!added) return 0;
-        }
+        if (members == NULL || !PyList_CheckExact(members)) return -1;
+        count += PyList_Size(members);
     }
-    return 1;
+    return count;
 }
 
-/* As `Optimizers.all_tensors`: a new reference, NULL where Python has to find out. */
-static PyObject *members_of_all(Core *core)
+static void add_members(Pointers *set, PyObject *groups)
 {
-    PyObject *infos = core->optimizers->infos, *ids = PySet_New(NULL), *key, *info;
+    Py_ssize_t index, place;
+    for (index = 0; index < PyList_Size(groups); index++) {
+        PyObject *members = PyDict_GetItemWithError(PyList_GetItem(groups, index), name_params);
+        for (place = 0; place < PyList_Size(members); place++) add_pointer(set, PyList_GetItem(members, place));
+    }
+}
+
+/* The groups of all optimizers, as `Optimizers.all_tensors` asks: a new reference, NULL where Python has to find out.
+ * `most` is told of how many members they are. */
+static PyObject *groups_of_all(Core *core, Py_ssize_t *most)
+{
+    PyObject *infos = core->optimizers->infos, *found = PyList_New(0), *key, *info;
     Py_ssize_t place = 0;
-    int done = ids != NULL && infos != NULL && PyDict_CheckExact(infos);
+    int done = found != NULL && infos != NULL && PyDict_CheckExact(infos);
+    *most = 0;
     while (done && PyDict_Next(infos, &place, &key, &info)) {
-        PyObject *ref = attribute(info, name_ref);
-        PyObject *optimizer = ref == NULL || (PyObject *)Py_TYPE(ref) != torch.ref ? NULL : PyObject_CallNoArgs(ref);
-        PyObject *groups = optimizer == NULL || optimizer == Py_None ? NULL : groups_of(optimizer);
-        done = groups != NULL && add_members(ids, groups);
+        PyObject *ref = attribute(info, name_ref), *optimizer = NULL, *groups = NULL;
+        if (ref != NULL && pointed_to(ref, &optimizer) > 0) groups = groups_of(optimizer);
+        done = groups != NULL && count_members(groups) >= 0 && PyList_Append(found, groups) == 0;
+        if (done) *most += count_members(groups);
         Py_XDECREF(groups);
         Py_XDECREF(optimizer);
         Py_XDECREF(ref);
     }
     PyErr_Clear();
-    if (done) return ids;
-    Py_XDECREF(ids);
+    if (done) return found;
+    Py_XDECREF(found);
     return NULL;
 }
 
 /* As `Variables.look_after_step`, as far as it need not ask whether numbers are finite. */
 static int moved(Core *core, ThreadState *state, const Call *call, PyObject *optimizer)
 {
-    PyObject *slots = slots_of(core), *groups = groups_of(optimizer), *own = PySet_New(NULL), *every = NULL;
+    PyObject *slots = slots_of(core), *groups = groups_of(optimizer), *all = NULL;
+    Pointers own = {0}, every = {0};
+    Py_ssize_t index, members = groups == NULL ? -1 : count_members(groups), most;
     Emit emit = emit_in(core, state, call);
-    int done = slots != NULL && groups != NULL && own != NULL && !core->variables->suspicious &&
-               add_members(own, groups) && (every = members_of_all(core)) != NULL;
-    if (done && PySet_Size(every) == PySet_Size(own)) {
-        Py_INCREF(own);
-        Py_DECREF(every);
-        every = own;
+    int done = slots != NULL && members >= 0 && !core->variables->suspicious &&
+               (all = groups_of_all(core, &most)) != NULL && make_pointers(&own, members) && make_pointers(&every, most);
+    if (done) {
+        add_members(&own, groups);
+        for (index = 0; index < PyList_Size(all); index++) add_members(&every, PyList_GetItem(all, index));
+        done = look_at_values(slots, 0, STEP, &emit, NULL, &own, &every, NULL) == PyList_Size(slots);
     }
-    done = done && look_at_values(slots, 0, STEP, &emit, NULL, own, every, NULL) == PyList_Size(slots);
-    Py_XDECREF(every);
-    Py_XDECREF(own);
+    free_pointers(&every);
+    free_pointers(&own);
+    Py_XDECREF(all);
     Py_XDECREF(groups);
     Py_XDECREF(slots);
     PyErr_Clear();

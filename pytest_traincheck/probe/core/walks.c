@@ -8,38 +8,53 @@
 
 #define DRIFTS 16 /* as there */
 
+/* Whether an object is of a class that derives from one of the core's; the last one that did is kept. */
+static int derives(PyObject *object, PyTypeObject *from, PyTypeObject **last)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    if (type == *last) return 1;
+    if (!PyObject_TypeCheck(object, from)) return 0;
+    Py_INCREF(type);
+    Py_XDECREF(*last);
+    *last = type;
+    return 1;
+}
+
 int is_var(PyObject *object)
 {
-    return PyObject_TypeCheck(object, VarType);
+    static PyTypeObject *last;
+    return derives(object, VarType, &last);
+}
+
+static int is_slot(PyObject *object)
+{
+    static PyTypeObject *last;
+    return derives(object, SlotType, &last);
 }
 
 /* What a place holds now, a new reference: 1, 0 where it holds nothing, -1 where Python has to find out. As `Slot.tensor`. */
 int held(const Slot *slot, PyObject **tensor)
 {
-    PyObject *owner, *entries, *found;
-    int parameter = slot->parameter;
+    PyObject *owner, *own, *entries, *found;
+    int parameter = slot->parameter, alive;
     *tensor = NULL;
-    if (slot->key == Py_None || (PyObject *)Py_TYPE(slot->owner) != torch.ref) return -1;
-    owner = PyObject_CallNoArgs(slot->owner);
-    if (owner == NULL) {
-        PyErr_Clear();
-        return -1;
-    }
-    if (owner == Py_None) {
-        Py_DECREF(owner);
-        return 0;
-    }
-    entries = PyObject_GenericGetAttr(owner, parameter ? name__parameters : name__buffers);
+    if (slot->key == Py_None) return -1;
+    found = NULL;
+    alive = pointed_to(slot->owner, &owner);
+    if (alive <= 0) return alive;
+    own = entries_in(owner);
     Py_DECREF(owner);
-    if (entries == NULL || !PyDict_CheckExact(entries)) {
+    entries = own == NULL ? NULL : PyDict_GetItemWithError(own, parameter ? name__parameters : name__buffers);
+    Py_XDECREF(own); /* its owner holds it */
+    if (entries != NULL && PyDict_CheckExact(entries)) {
+        Py_INCREF(entries);
+        found = PyDict_GetItemWithError(entries, slot->key);
+    } else {
+        entries = NULL;
+    }
+    if (entries == NULL || PyErr_Occurred()) {
         PyErr_Clear();
         Py_XDECREF(entries);
-        return -1;
-    }
-    found = PyDict_GetItemWithError(entries, slot->key);
-    if (found == NULL && PyErr_Occurred()) {
-        PyErr_Clear();
-        Py_DECREF(entries);
         return -1;
     }
     if (found != NULL && (PyObject *)Py_TYPE(found) == (parameter ? torch.Parameter : torch.Tensor)) {
@@ -86,7 +101,7 @@ static void remember(Var *var, PyObject *tensor, Look *seen)
     var->pointer = seen->pointer;
     var->size = seen->size;
     var->sample = seen->sample;
-    Py_XDECREF(before);
+    drop_sample(before);
 }
 
 /* As `Variables._look` without the question whether numbers are finite: DONE, MISSED, or -1 with an exception. */
@@ -101,10 +116,10 @@ static int look_at(Var *var, PyObject *tensor, int drifts, Emit *emit, PyObject 
     else if (!readable(tensor, var->key == (long long)(intptr_t)tensor ? var->pointer : 0, &block))
         return MISSED;
     else
-        found = take_look(tensor, &block, 0, 0, &seen);
+        found = take_look(tensor, &block, 0, 0, &seen, NULL);
     if (found != DONE) return found;
     if (!may_write(var, seen.state, seen.digest, emit) || (drifts && seen.digest != var->settled)) {
-        Py_DECREF(seen.sample);
+        drop_sample(seen.sample);
         return MISSED;
     }
     remember(var, tensor, &seen);
@@ -126,7 +141,7 @@ static int look_at_first(Var *var, const Var *first, PyObject *tensor, Emit *emi
     return written(var, (int)first->state, first->digest, Py_NAN, emit);
 }
 
-static int value_of(Slot *slot, int what, Emit *emit, Emit *outside, PyObject *own, PyObject *optimized,
+static int value_of(Slot *slot, int what, Emit *emit, Emit *outside, const Pointers *own, const Pointers *optimized,
                     PyObject *ahead)
 {
     PyObject *tensor;
@@ -143,14 +158,8 @@ static int value_of(Slot *slot, int what, Emit *emit, Emit *outside, PyObject *o
         if (trained < 0 || flag->state != (trained ? TRUE_ : FALSE_)) goto done;
     }
     if (what == STEP) {
-        PyObject *key = PyLong_FromVoidPtr(tensor);
-        mine = key == NULL ? -1 : PySet_Contains(own, key);
-        holds = key == NULL ? -1 : mine == 1 && own == optimized ? 1 : PySet_Contains(optimized, key);
-        Py_XDECREF(key);
-        if (mine < 0 || holds < 0) {
-            PyErr_Clear();
-            goto done;
-        }
+        mine = has_pointer(own, tensor);
+        holds = (mine && own == optimized) || has_pointer(optimized, tensor);
         full = mine || !holds;
         if (slot->grad != Py_None && var->first == Py_None && !holds) {
             if (var->origin == Py_None && var->drifts < DRIFTS) goto done;
@@ -189,14 +198,14 @@ static Emit *emit_of(PyObject *object)
     return Py_TYPE(object) == EmitType ? (Emit *)object : NULL;
 }
 
-Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emit, Emit *outside, PyObject *own,
-                          PyObject *optimized, PyObject *ahead)
+Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emit, Emit *outside, const Pointers *own,
+                          const Pointers *optimized, PyObject *ahead)
 {
     Py_ssize_t length = PyList_Size(slots);
     int found = DONE;
     for (; index < length; index++) {
         PyObject *slot = PyList_GetItem(slots, index);
-        if (!PyObject_TypeCheck(slot, SlotType)) break;
+        if (!is_slot(slot)) break;
         found = value_of((Slot *)slot, what, emit, outside, own, optimized, ahead);
         if (found != DONE) break;
     }
@@ -217,6 +226,7 @@ static PyObject *ahead_of(PyObject *object)
 /* `values(slots, start, what, emit, outside, own, optimized, ahead)`. Without `emit` it stops where something has changed. */
 PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
+    Pointers own = {0}, optimized = {0};
     Py_ssize_t index;
     int what;
     (void)module;
@@ -227,12 +237,20 @@ PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count
     index = PyLong_AsSsize_t(given[1]);
     what = (int)PyLong_AsLong(given[2]);
     if (PyErr_Occurred()) return NULL;
-    return place(look_at_values(given[0], index, what, emit_of(given[3]), emit_of(given[4]), given[5], given[6],
-                                ahead_of(given[7])));
+    if (what == STEP && !pointers_in(given[5], &own)) return NULL;
+    if (what == STEP && !pointers_in(given[6], &optimized)) index = -1;
+    else index = look_at_values(given[0], index, what, emit_of(given[3]), emit_of(given[4]), &own, &optimized,
+                                ahead_of(given[7]));
+    free_pointers(&own);
+    free_pointers(&optimized);
+    return place(index);
 }
 
-/* As the first half of `Variables.look_at_gradients`, of one place. */
-static int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyObject *readables, int far)
+/* Whose norms are found here, and whose by torch. */
+enum { NEAR_NORM = 1, OTHER_NORM = 2 };
+
+/* As the first half of `Variables.look_at_gradients`, of one place. `kinds` is told which norms it takes. */
+static int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyObject *readables, int far, int *kinds)
 {
     PyObject *tensor, *gradient = NULL, *entry;
     Var *var = (Var *)slot->grad, *flag = (Var *)slot->flag;
@@ -275,7 +293,8 @@ static int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyOb
             goto done;
         }
     }
-    if (present == Py_None || !(readable(gradient, 0, &block) || (far && is_far(gradient, 0)))) goto done;
+    if (present == Py_None || !(readable_again(gradient, var, &block) || (far && is_far(gradient, 0)))) goto done;
+    if (kinds != NULL) *kinds |= has_near_norm(gradient, &block) ? NEAR_NORM : OTHER_NORM;
     entry = PyTuple_Pack(3, (PyObject *)var, gradient, tensor);
     found = entry == NULL || PyList_Append(present, entry) < 0 || PyList_Append(readables, gradient) < 0 ? -1 : DONE;
     Py_XDECREF(entry);
@@ -301,7 +320,7 @@ static int again(Slot *slot, Emit *emit)
     if (var->first != Py_None || !readable(tensor, 0, &block)) goto done;
     if (!var->id || emit->outside != NULL || emit->rows->rows + 2 > emit->rows->room) goto done;
     if ((PyObject *)flag != Py_None && (!is_var((PyObject *)flag) || !flag->id || flag->state != UNSEEN)) goto done;
-    found = take_look(tensor, &block, 1, 0, &seen);
+    found = take_look(tensor, &block, 1, 0, &seen, NULL);
     if (found != DONE) goto done;
     remember(var, tensor, &seen);
     found = written(var, seen.state, seen.digest, Py_NAN, emit);
@@ -329,7 +348,7 @@ PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count)
     length = PyList_Size(given[0]);
     for (; index < length; index++) {
         PyObject *slot = PyList_GetItem(given[0], index);
-        if (!PyObject_TypeCheck(slot, SlotType)) break;
+        if (!is_slot(slot)) break;
         found = again((Slot *)slot, emit_of(given[2]));
         if (found != DONE) break;
     }
@@ -337,14 +356,14 @@ PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count)
 }
 
 Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
-                             PyObject *readables, int far)
+                             PyObject *readables, int far, int *kinds)
 {
     Py_ssize_t length = PyList_Size(slots);
     int found = DONE;
     for (; index < length; index++) {
         PyObject *slot = PyList_GetItem(slots, index);
-        if (!PyObject_TypeCheck(slot, SlotType)) break;
-        found = gradient_of((Slot *)slot, full, emit, present, readables, far);
+        if (!is_slot(slot)) break;
+        found = gradient_of((Slot *)slot, full, emit, present, readables, far, kinds);
         if (found != DONE) break;
     }
     return found < 0 ? -1 : index;
@@ -361,13 +380,14 @@ PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t co
     }
     index = PyLong_AsSsize_t(given[1]);
     if (PyErr_Occurred()) return NULL;
-    return place(look_at_gradients(given[0], index, given[2] == Py_True, emit_of(given[3]), given[4], given[5], 1));
+    return place(look_at_gradients(given[0], index, given[2] == Py_True, emit_of(given[3]), given[4], given[5], 1, NULL));
 }
 
 /* As `Variables._measure`, of gradients that are finite: where there is no norm that says so, they are looked through. Python
- * does the rest where one is not.
+ * does the rest where one is not. Norms are those of `norms`, or found here where it `finds` them, or there are none.
  * `checked`: all were found by a walk, and none by Python, to which other layouts can be read as well. */
-Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index, Emit *emit, PyObject *ahead, int checked)
+static Py_ssize_t look_at_present(PyObject *present, PyObject *norms, int finds, Py_ssize_t index, Emit *emit,
+                                  PyObject *ahead, int checked)
 {
     Py_ssize_t length = PyList_Size(present);
     for (; index < length; index++) {
@@ -381,17 +401,17 @@ Py_ssize_t look_at_present(PyObject *present, PyObject *norms, Py_ssize_t index,
         if (ahead != NULL && says(gradient, READ_is_cpu) == 0) {
             found = look_ahead(ahead, gradient, 1, telling ? NONZERO : 0, &seen);
             if (found == DONE && seen.state == NONFINITE) { /* which is for Python to remember */
-                Py_DECREF(seen.sample);
+                drop_sample(seen.sample);
                 break;
             }
         } else {
-            found = block_of(gradient, checked, &block) ? take_look(gradient, &block, 1, telling ? NONZERO : 0, &seen)
-                                                        : MISSED;
+            found = !block_of(gradient, checked, &block) ? MISSED
+                    : take_look(gradient, &block, 1, telling ? NONZERO : 0, &seen, finds ? &norm : NULL);
         }
         if (found < 0) return -1;
         if (found != DONE) break;
         if (!may_write(var, seen.state, seen.digest, emit)) {
-            Py_DECREF(seen.sample);
+            drop_sample(seen.sample);
             break;
         }
         remember(var, gradient, &seen);
@@ -413,7 +433,8 @@ PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t cou
     index = PyLong_AsSsize_t(given[2]);
     if (PyErr_Occurred()) return NULL;
     emit = emit_of(given[3]);
-    return emit == NULL ? PyLong_FromSsize_t(index) : place(look_at_present(given[0], given[1], index, emit, ahead_of(given[4]), 0));
+    return emit == NULL ? PyLong_FromSsize_t(index) : 
+        place(look_at_present(given[0], given[1], 0, index, emit, ahead_of(given[4]), 0));
 }
 
 /* Whether it is sure that no value, or no gradient, seems to have changed. */
@@ -423,8 +444,8 @@ int all_same(PyObject *slots, int gradients)
     int found = DONE;
     for (index = 0; found == DONE && index < length; index++) {
         PyObject *slot = PyList_GetItem(slots, index);
-        if (!PyObject_TypeCheck(slot, SlotType)) return 0;
-        found = gradients ? gradient_of((Slot *)slot, 0, NULL, Py_None, Py_None, 0)
+        if (!is_slot(slot)) return 0;
+        found = gradients ? gradient_of((Slot *)slot, 0, NULL, Py_None, Py_None, 0, NULL)
                           : value_of((Slot *)slot, VALUES, NULL, NULL, NULL, NULL, NULL);
     }
     return found == DONE;
@@ -465,12 +486,13 @@ int look_at_numbers(Core *core, ThreadState *state, PyObject *slots, int full, E
 {
     PyObject *present = PyList_New(0), *readables = PyList_New(0), *norms = NULL;
     Py_ssize_t all = PyList_Size(slots);
+    int wanted = core->variables->with_norms, kinds = 0;
     int done = present != NULL && readables != NULL && may_read_gradients(core, 0) &&
-               look_at_gradients(slots, 0, full, emit, present, readables, 0) == all;
+               look_at_gradients(slots, 0, full, emit, present, readables, 0, wanted ? &kinds : NULL) == all;
     if (done && PyList_Size(present)) {
-        norms = core->variables->with_norms ? norms_of(state, readables) : NULL;
-        done = norms != NULL || !core->variables->with_norms;
-        done = done && look_at_present(present, norms, 0, emit, NULL, 1) == PyList_Size(present);
+        norms = kinds == OTHER_NORM ? norms_of(state, readables) : NULL;
+        done = norms != NULL || !(kinds & OTHER_NORM);
+        done = done && look_at_present(present, norms, kinds == NEAR_NORM, 0, emit, NULL, 1) == PyList_Size(present);
         if (done) core->variables->suspicious = 0;
     }
     Py_XDECREF(present);

@@ -25,9 +25,9 @@ static int is_within_itself(const Hook *self, const ThreadState *state)
 /* Whether a module is told to be in the mode that it is in, as the opposite of `Train.is_rare`. */
 static int stays_as_it_is(Core *core, PyObject *const *given, Py_ssize_t count)
 {
-    PyObject *info = count == 2 ? known_of(core->infos, given[0]) : NULL;
+    Facts *info = count == 2 ? facts_of(core, given[0]) : NULL;
     int training = info == NULL ? -1 : is_training(given[0], info);
-    Py_XDECREF(info);
+    Py_XDECREF((PyObject *)info);
     return training >= 0 && given[1] == (training ? Py_True : Py_False);
 }
 
