@@ -20,6 +20,7 @@ from trace_builder import (
     NONFINITE,
     NONZERO,
     VALUE,
+    ZERO,
     Layer,
     Model,
     Optimizer,
@@ -149,9 +150,10 @@ class Training(TraceBuilder):
 
     def backward(
         self, *models: Model, without: Sequence[str] = (), synced: bool = True, nan: Sequence[str] = (),
-        within: Callable[[], None] | None = None,
+        zero: Sequence[str] = (), within: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
-        """Adds to the gradient of every trainable parameter, except those that the loss does not reach."""
+        """Adds to the gradient of every trainable parameter, except those that the loss does not reach; `zero` is what
+        it adds to some."""
         self._moment += 1
         rank = 0 if synced else self.rank
         with self.call(BACKWARD, type="autograd", args={"tensors": tensor()}, line=LINES["backward"]):
@@ -164,7 +166,10 @@ class Training(TraceBuilder):
                             self.digest(parameter.gradient), self.seed, rank, self._moment, parameter.name
                         )
                         state = NONFINITE if parameter.name in nan else NONZERO
-                        self.change(parameter.gradient, state, digest, 1.0)
+                        if parameter.name in zero:
+                            self.change(parameter.gradient, ZERO, 0, 0.0)
+                        else:
+                            self.change(parameter.gradient, state, digest, 1.0)
 
     def zero_grad(self, optimizer: Optimizer, only: Sequence[Parameter] | None = None) -> None:
         with self.call(f"{optimizer.kind}.zero_grad", type="zero_grad", optimizer=optimizer.number,

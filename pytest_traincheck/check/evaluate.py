@@ -219,6 +219,8 @@ def _evaluate(
     triggered = spoken_of(invariant, examples, run, set_up=is_replayed(relation))
     if part.undecided and TIME in examples.context:
         triggered &= ~examples.context[TIME].isin([LAST_STEP])
+    if part.undecided and examples.unsure is not None:
+        triggered &= ~examples.unsure
     if part.goes_on and examples.awaited is not None and (triggered & examples.awaited).any():
         triggered &= ~examples.awaited
         if not triggered.any():

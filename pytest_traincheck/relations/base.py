@@ -76,6 +76,8 @@ class Examples:
     `context` are the fields a precondition may use. `observed` says in words what was there.
     `awaited` are those that fail only since something has not come yet that golden does as well: a run that goes on for
     longer than golden's may come to it later, and is not judged by them.
+    `unsure` are those that fail as far as can be seen, and that a later step may show to be chance: as long as there
+    are fewer steps than golden's runs had, nobody is judged by them.
     """
 
     holds: Bools
@@ -85,6 +87,7 @@ class Examples:
     context: Mapping[str, Labels] = field(default_factory=dict)
     observed: Labels | None = None
     awaited: Bools | None = None
+    unsure: Bools | None = None
 
     def __len__(self) -> int:
         return len(self.holds)
@@ -98,7 +101,6 @@ class Examples:
             return parts[0]
         fields = dict.fromkeys(name for part in parts for name in part.context)
         observed = [part.observed for part in parts if part.observed is not None]
-        awaited = [np.zeros(len(part), dtype=bool) if part.awaited is None else part.awaited for part in parts]
         return Examples(
             np.concatenate([part.holds for part in parts]),
             np.concatenate([part.process for part in parts]),
@@ -111,7 +113,8 @@ class Examples:
                 for name in fields
             },
             Labels.concatenate(observed) if len(observed) == len(parts) else None,
-            np.concatenate(awaited) if any(part.awaited is not None for part in parts) else None,
+            _flags(parts, [part.awaited for part in parts]),
+            _flags(parts, [part.unsure for part in parts]),
         )
 
     def where(self, when: Iterable[Condition]) -> Bools:
@@ -120,6 +123,14 @@ class Examples:
         for condition in when:
             mask &= admitted(condition, self.context, len(self))
         return mask
+
+
+def _flags(parts: Sequence[Examples], flags: Sequence[Bools | None]) -> Bools | None:
+    """Flags of several examples, where any of them has some."""
+    if all(own is None for own in flags):
+        return None
+    each = zip(parts, flags, strict=True)
+    return np.concatenate([np.zeros(len(part), dtype=bool) if own is None else own for part, own in each])
 
 
 def in_set_up(examples: Examples, run: Run) -> Bools:

@@ -206,7 +206,7 @@ def _change_in_step(process: Process, position: int, claim: InStep) -> Examples:
     moment = np.searchsorted(moments.row, rows)
     used = moments.used[moment]
     state = np.where(gradient > 0, variables.state(gradient, used), fmt.ABSENT)
-    observed = None
+    observed, unsure = None, None
     if claim.change == CHANGES:
         # A gradient of rounding errors (a bias before a normalisation) changes its parameter or not, as chance has it.
         # Without a gradient nothing is claimed, and at the ends of a schedule, where the learning rate is 0 or next to
@@ -224,15 +224,17 @@ def _change_in_step(process: Process, position: int, claim: InStep) -> Examples:
         tried = (state == fmt.NONFINITE) & (moments.passes[moment] > 1)
         holds = (state == fmt.NONZERO) | tried
         asked = moments.passes[moment] > 0 if claim.change == WITHIN else moments.at_begin[moment]
-        # A gradient that is zero once is data; one that is zero in every step of a run is structure.
+        # A gradient that is zero once is data; one that is zero in every step of a run is structure. Which it is shows
+        # only when there are enough steps.
         sometimes = np.isin(variable, variable[state != fmt.ZERO])
         kept = asked & ~((state == fmt.ZERO) & sometimes)
         rows, variable, holds, state = rows[kept], variable[kept], holds[kept], state[kept]
         context = step_context(process, rows)
-        observed = state_labels(state)
+        observed, unsure = state_labels(state), state == fmt.ZERO
     own = variable_context(process, variable)
     context.update({name: own[name] for name in ("requires_grad", "shape", "root", "child", "variable")})
-    return Examples(np.asarray(holds, dtype=bool), np.full(len(rows), position), rows, variable, context, observed)
+    holds, where = np.asarray(holds, dtype=bool), np.full(len(rows), position)
+    return Examples(holds, where, rows, variable, context, observed, unsure=unsure)
 
 
 def _by_chance(process: Process, rows: Ints, variable: Ints, holds: Bools) -> Bools:

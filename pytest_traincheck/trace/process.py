@@ -4,6 +4,7 @@ stored.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -266,11 +267,17 @@ class Process:
         span: dict[int, tuple[int, int]] = {}
         for step in self.steps:
             span[step.optimizer] = (span.get(step.optimizer, (step.begin, 0))[0], step.end)
-        chosen = [self.lead_optimizer]
-        lead = self.names.optimizers[self.lead_optimizer]
+        chosen, counts = [self.lead_optimizer], Counter(step.optimizer for step in self.steps)
+        names = self.names.optimizers
+        lead = names[self.lead_optimizer]
+        turns: set[str] = set()
         # What takes its place comes first: of two that take turns, the other one may step before it there.
-        for optimizer, (begin, end) in sorted(span.items(), key=lambda item: self.names.optimizers[item[0]] != lead):
-            if all(end < span[other][0] or begin > span[other][1] for other in chosen if other in span):
+        for optimizer, (begin, end) in sorted(span.items(), key=lambda item: names[item[0]] != lead):
+            apart = all(end < span[other][0] or begin > span[other][1] for other in chosen if other in span)
+            if not apart:
+                turns.add(names[optimizer])
+            # Its only step may be the beginning of taking turns, if that is what one of its name did before.
+            elif counts[optimizer] > 1 or names[optimizer] == lead or names[optimizer] not in turns:
                 chosen.append(optimizer)
         return tuple(step for step in self.steps if step.optimizer in chosen)
 

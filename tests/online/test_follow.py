@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -45,6 +47,35 @@ def test_what_goes_wrong_late_is_told_within_two_steps(recorder: Recorder, what:
     assert at <= incident.cause.step <= at + 2
     assert seen <= at + 4, "one step shows it, and the next one shows that it was complete"
     assert [item.cause.title for item in found.incidents] == [title]
+
+
+def _sparing(first: int, steps: int) -> Callable[[Training], None]:
+    """The loss does not reach one parameter in the `first` steps: its gradient is zero, and no other value changes."""
+
+    def loop(t: Training) -> None:
+        model, optimizer = Late()._made(t)
+        for step in range(steps):
+            t.zero_grad(optimizer)
+            t.batch()
+            t.forward(model)
+            t.loss()
+            t.backward(model, zero=("fc2.weight",) if step < first else ())
+            t.step(optimizer)
+
+    return loop
+
+
+@pytest.mark.parametrize("steps", [GOLDEN_STEPS, 3 * GOLDEN_STEPS])
+def test_a_gradient_that_is_zero_at_first_is_told_only_when_it_stays_so(recorder: Recorder, steps: int) -> None:
+    golden = recorder.learn(_sparing(0, GOLDEN_STEPS))
+    by_chance = recorder.tell(_sparing(4, steps), seed=7)
+    assert not follow(by_chance.path, golden, piece=23)[0]
+    never = recorder.tell(_sparing(99, steps), seed=7)
+    told, found = follow(never.path, golden, piece=23)
+    incidents = found.incidents if steps > GOLDEN_STEPS else check_run(golden, never, same_spec=True).incidents
+    titles = [item.cause.title for item in incidents]
+    assert any("fc2.weight" in title and "zero" in title for title in titles)
+    assert not told or [*told] == titles
 
 
 def test_ranks_that_drift_apart_are_told(recorder: Recorder) -> None:

@@ -68,6 +68,48 @@ def test_of_two_optimizers_the_last_in_an_iteration_counts_the_windows(recorder:
     assert [step.previous_end for step in own[1:]] == [step.end for step in own[:-1]]
 
 
+@pytest.mark.parametrize("further", [False, True])
+@pytest.mark.parametrize("steps", [0, 1, 2, 5])
+def test_optimizers_that_are_made_anew_take_turns_from_their_first_step_on(
+    recorder: Recorder, steps: int, further: bool
+) -> None:
+    """A resume that has gone so many steps, and perhaps one more of the first of two optimizers."""
+
+    def resumed(t: Training) -> None:
+        generator = t.model("Generator", {"g.weight": (3, 3)}, layers=())
+        judge = t.model("Discriminator", {"d.weight": (5, 5)}, layers=())
+        for count in (4, steps):
+            first, second = (t.adamw(list(model.parameters.values())) for model in (judge, generator))
+            for _ in range(count):
+                for optimizer in (first, second):
+                    t.forward(generator)
+                    t.forward(judge)
+                    t.backward(generator, judge)
+                    t.step(optimizer)
+        if further:
+            t.step(first)
+
+    as_in_golden = {f"AdamW[{name}]#1": f"AdamW[{name}]" for name in ("Generator", "Discriminator")}
+    process = process_of(recorder.tell(resumed)).renamed({}, as_in_golden, "AdamW[Generator]", {})
+    names = process.names.optimizers
+    assert {names[step.optimizer] for step in process.lead_steps} == {"AdamW[Generator]"}
+    assert process.windows == 4 + steps
+
+
+def test_an_optimizer_that_goes_on_alone_counts_its_own_steps(recorder: Recorder) -> None:
+    def in_phases(t: Training) -> None:
+        models = [t.model(name, {f"{name}.weight": (3, 3)}, layers=()) for name in ("First", "Second")]
+        both = [t.adamw(list(model.parameters.values())) for model in models]
+        alone = t.adamw(list(models[0].parameters.values()))
+        for optimizer in [*both * 3, alone, alone]:
+            for model in models:
+                t.forward(model)
+            t.backward(*models)
+            t.step(optimizer)
+
+    assert process_of(recorder.tell(in_phases)).windows == 5
+
+
 def test_a_step_within_a_step_is_no_step_of_its_own(recorder: Recorder) -> None:
     def wrapped(t: Training) -> None:
         net = t.model()
