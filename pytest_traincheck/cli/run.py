@@ -176,7 +176,7 @@ def _request(arguments: argparse.Namespace) -> TrainRequest:
     if not words:
         raise ConfigError("there is no command to run. Write it as you type it, behind --: -- python train.py")
     continues = _continued(arguments.continues)
-    held = against(words, found, arguments.golden, streams.progress())
+    held = against(words, found, arguments.golden, streams.progress(), continued=continues is not None)
     if continues is not None:
         held = states.gone_on_with(continues, held)
     common = TrainRequest(

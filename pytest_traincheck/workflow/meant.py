@@ -63,14 +63,17 @@ def meant(name: str | None, golden: str | None, directory: Path, file: Path | No
     return Meant(config, config.pipelines[name])
 
 
-def against(words: Sequence[str], found: Meant, named: str | None, progress: Progress) -> Against:
-    """What a command is held against; `named` is a file, the name of a pipeline, or a git ref.
+def against(
+    words: Sequence[str], found: Meant, named: str | None, progress: Progress, *, continued: bool = False
+) -> Against:
+    """What a command is held against; `named` is a file, the name of a pipeline, or a git ref. `continued`: see
+    `sameness`.
 
     Raises `GoldenError` for a golden that is not there or cannot be read, `SideError` for a ref that cannot be used,
     and `RunFailed` where its golden runs fail.
     """
     golden, path, side = _golden(found, named, progress)
-    same = sameness(words, found.spec)
+    same = sameness(words, found.spec, continued=continued)
     rules = rules_of(found.config) if found.config is not None and found.spec is not None else NO_RULES
     return Against(golden, path, same.same_spec, same.other_length, rules, side, same.seed, same.differs)
 

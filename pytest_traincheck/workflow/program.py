@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from pathlib import Path
 
 from pytest_traincheck.config import PipelineSpec
 from pytest_traincheck.launch.command import TMP
@@ -19,11 +20,15 @@ _LENGTH = re.compile(
 """Names of options that say how long a training is."""
 _SEED = re.compile(r"(^|[-_.])seed$", re.I)
 _FILES = re.compile(
-    r"(^|[-_.])(save|resume|restore|load|ckpt|checkpoint|continue)([-_]?(from|to|path|file|dir|every|steps?|interval|"
-    r"checkpoint|ckpt|id))*$",
+    r"(^|[-_.])(save|resume|restore|load|ckpt|checkpoint|continue|snapshot)([-_]?(from|to|path|file|dir|every|steps?|"
+    r"interval|checkpoint|ckpt|id))*$",
     re.I,
 )
 """Names of options that say where, and how often, a training is saved, or what it goes on with."""
+_SAVED = re.compile(r".+\.(pt|pth|ckpt|pkl|pickle|tar|npz|safetensors|msgpack)", re.I)
+"""Names of files that a training saves itself in."""
+_GIVEN = re.compile(r"pretrain|init|weight|teacher|backbone|embed|vocab|token|data|train|val|test|conf", re.I)
+"""In the names of options: what such a file may be that another training, or nobody, has made."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.I)
 
 
@@ -41,9 +46,13 @@ class Sameness:
     """In which words the command is another one, where it is."""
 
 
-def sameness(words: Sequence[str], spec: PipelineSpec | None) -> Sameness:
+def sameness(words: Sequence[str], spec: PipelineSpec | None, *, continued: bool = False) -> Sameness:
     """Compares a command with that of a pipeline. Of a golden file alone nobody knows the command: then whoever names
     it says that it is the same program, and nothing is said of the length.
+
+    Args:
+        continued: somebody says that it goes on with an earlier training, so that what is there already and is handed
+            to it is that.
     """
     own, seed = _without_seed(words, spec)
     if spec is None:
@@ -54,6 +63,14 @@ def sameness(words: Sequence[str], spec: PipelineSpec | None) -> Sameness:
     if own == wanted:
         return Sameness(True, False, seed)
     written = {name for name, value, _, _ in _options(wanted) if TMP in value}
+    added = {name: value for name, value, _, _ in _options(own)}
+    for name, _, _, _ in _options(wanted):
+        added.pop(name, None)
+    written |= {
+        name
+        for name, value in added.items()
+        if (_SAVED.fullmatch(value) and not _GIVEN.search(name)) or (continued and Path(value).exists())
+    }
     mine, golden = (_without_length(_without_files(each, written)) for each in (own, wanted))
     alike = len(mine) == len(golden) and all(map(_is_alike, mine, golden))
     return Sameness(alike, alike, seed, "" if alike else _difference(mine, golden))
@@ -96,7 +113,7 @@ def _without_seed(words: Sequence[str], spec: PipelineSpec | None) -> tuple[list
 
 def _without_files(words: Sequence[str], written: Collection[str]) -> list[str]:
     """The words without those that say where it writes, what is saved and gone on with: it is the same training.
-    `written`: options that have a directory of its own in each of golden's runs.
+    `written`: further options of that sort, such as have a directory of their own in each of golden's runs.
     """
     left = list(words)
     for name, value, begin, end in reversed(list(_options(words))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,9 @@ def of(command: str, golden: str = GOLDEN) -> Sameness:
         "python train.py --steps 400 --width 16",
         "python train.py --resume runs/1/last.pt --steps 400 --width 16 --out {tmp} --save-every 10",
         "python train.py --steps 400 --width 16 --log-dir runs",
+        "python train.py --steps 400 --width 16 --snapshot half.pt",
+        "python train.py --steps 400 --width 16 --from-snapshot half.pt",
+        "python train.py --steps 400 --width 16 --dump=runs/half.ckpt",
     ],
 )
 def test_where_a_training_writes_is_not_what_it_trains(command: str) -> None:
@@ -50,6 +54,20 @@ def test_a_directory_of_each_run_may_have_any_name() -> None:
 def test_another_command_says_in_what(command: str, differs: str) -> None:
     found = of(command)
     assert (found.same_spec, found.other_length, found.differs) == (False, False, differs)
+
+
+def test_a_file_that_somebody_else_has_made_is_part_of_what_is_trained() -> None:
+    assert not of("python train.py --steps 400 --width 16 --pretrained net.pt").same_spec
+    assert not of("python train.py --steps 400 --width 16 --init-from net.pt").same_spec
+    assert not of("python train.py --steps 9 --start net.pt", "python train.py --steps 8 --start other.pt").same_spec
+
+
+def test_what_is_there_is_what_a_continued_training_goes_on_with(tmp_path: Path) -> None:
+    spec = PipelineSpec("net", GOLDEN, seed_arg="--seed {seed}")
+    words = shlex.split(f"python train.py --steps 400 --width 16 --out o --from {tmp_path}")
+    assert not sameness(words, spec).same_spec
+    assert sameness(words, spec, continued=True).same_spec
+    assert not sameness([*words[:-1], "nothing"], spec, continued=True).same_spec
 
 
 def test_a_number_is_no_place_to_write_to() -> None:
