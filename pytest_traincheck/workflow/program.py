@@ -29,6 +29,9 @@ _SAVED = re.compile(r".+\.(pt|pth|ckpt|pkl|pickle|tar|npz|safetensors|msgpack)",
 """Names of files that a training saves itself in."""
 _GIVEN = re.compile(r"pretrain|init|weight|teacher|backbone|embed|vocab|token|data|train|val|test|conf", re.I)
 """In the names of options: what such a file may be that another training, or nobody, has made."""
+_PYTHON = re.compile(r"(.*/)?python(\d(\.\d+)?)?")
+_OF_PYTHON = re.compile(r"(-[uBqv]+|-[WX].+)|-[WX]")
+"""Options of Python itself that are no part of what is trained; the second sort takes the next word."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.I)
 
 
@@ -59,7 +62,7 @@ def sameness(words: Sequence[str], spec: PipelineSpec | None, *, continued: bool
         return Sameness(True, True, seed)
     wanted, _ = _without_seed(shlex.split(spec.run), spec)
     # A password does not change what is trained, and is not shown where something else does.
-    own, wanted = redacted_words(own), redacted_words(wanted)
+    own, wanted = (_as_python(redacted_words(each)) for each in (own, wanted))
     if own == wanted:
         return Sameness(True, False, seed)
     written = {name for name, value, _, _ in _options(wanted) if TMP in value}
@@ -74,6 +77,18 @@ def sameness(words: Sequence[str], spec: PipelineSpec | None, *, continued: bool
     mine, golden = (_without_length(_without_files(each, written)) for each in (own, wanted))
     alike = len(mine) == len(golden) and all(map(_is_alike, mine, golden))
     return Sameness(alike, alike, seed, "" if alike else _difference(mine, golden))
+
+
+def _as_python(words: Sequence[str]) -> list[str]:
+    """The words with one name for every Python, and without what changes how it prints and warns."""
+    left = list(words)
+    for place, word in enumerate(left):
+        if _PYTHON.fullmatch(word):
+            left[place] = "python"
+            while place + 1 < len(left) and (match := _OF_PYTHON.fullmatch(left[place + 1])):
+                del left[place + 1 : place + (2 if match.group(1) else 3)]
+            break
+    return left
 
 
 def _is_alike(word: str, golden: str) -> bool:

@@ -26,6 +26,8 @@ def of(command: str, golden: str = GOLDEN) -> Sameness:
         "python train.py --steps 400 --width 16",
         "python train.py --resume runs/1/last.pt --steps 400 --width 16 --out {tmp} --save-every 10",
         "python train.py --steps 400 --width 16 --log-dir runs",
+        "python -u train.py --steps 400 --width 16",
+        "/usr/bin/python3.12 -uB -W ignore -X faulthandler -Wonce train.py --steps 400 --width 16",
         "python train.py --steps 400 --width 16 --snapshot half.pt",
         "python train.py --steps 400 --width 16 --from-snapshot half.pt",
         "python train.py --steps 400 --width 16 --dump=runs/half.ckpt",
@@ -48,6 +50,8 @@ def test_a_directory_of_each_run_may_have_any_name() -> None:
         ("python train.py --steps 400 --width 8 --out o", "`8` instead of `16`"),
         ("python train.py --steps 400 --out o", "`--width 16` left out"),
         ("python train.py --steps 400 --width 16 --lr 0.1", "`--lr 0.1` added"),
+        ("python -O train.py --steps 400 --width 16", "`-O` added"),
+        ("python -m train --steps 400 --width 16", "`-m train` instead of `train.py`"),
         ("python other.py --steps 400 --width 16 --fast", "`other.py` instead of `train.py`, `--fast` added"),
     ],
 )
