@@ -18,6 +18,8 @@ BOOTSTRAP = Path(__file__).resolve().parent.parent / "probe" / "bootstrap"
 """Holds the `sitecustomize` through which the probe gets into every Python process."""
 
 TRACE_DIR = "TRAINCHECK_TRACE_DIR"
+PATH_GIVEN = "TRAINCHECK_PYTHONPATH"
+"""What the command is given as `PYTHONPATH` where it had none, as the `sitecustomize` has to know it."""
 SEED = "TRAINCHECK_SEED"
 SEED_BY = "TRAINCHECK_SEED_BY"
 """Who seeds the generators, see `probe.seeds`."""
@@ -73,7 +75,11 @@ def child_environment(
     """`base` with what a run adds to it. `base` already holds the user's own variables for this run."""
     env = dict(base)
     env["PATH"] = os.pathsep.join([*map(str, path_first), env.get("PATH", os.defpath)])
-    env["PYTHONPATH"] = os.pathsep.join(python_path(env.get("PYTHONPATH", ""), source_root, forbidden_roots))
+    previous = env.get("PYTHONPATH", "")
+    env["PYTHONPATH"] = os.pathsep.join(python_path(previous, source_root, forbidden_roots))
+    env.pop(PATH_GIVEN, None)
+    if not previous:
+        env[PATH_GIVEN] = env["PYTHONPATH"]
     _enter_virtual_environment(env, interpreter)
     for name in (OWN_TREE, FORBIDDEN_TREES):
         env.pop(name, None)
@@ -113,7 +119,9 @@ def child_environment(
 
 
 def python_path(previous: str, source_root: Path | None, forbidden_roots: Sequence[Path]) -> list[str]:
-    """The bootstrap directory, the source tree, then what was there before.
+    """The bootstrap directory, the source tree, then what was there before: where that was nothing, an empty entry.
+    Scripts write `PYTHONPATH=src:$PYTHONPATH`, and to Python what nothing stands in is the working directory, which the
+    program may import from without knowing. Where nobody writes that, the `sitecustomize` takes it out again.
 
     A previous entry that points into a forbidden tree (the other side's) is moved to the same place in the source
     tree, or dropped where there is none: it was meant for "the project", and on this side that is another directory.
@@ -123,7 +131,7 @@ def python_path(previous: str, source_root: Path | None, forbidden_roots: Sequen
         entries.append(str(source_root))
         if (source_root / "src").is_dir():
             entries.append(str(source_root / "src"))
-    for entry in previous.split(os.pathsep) if previous else ():
+    for entry in previous.split(os.pathsep):
         moved = _moved(entry, source_root, forbidden_roots)
         if moved is not None and (not moved or moved not in entries):
             entries.append(moved)

@@ -85,7 +85,31 @@ def test_the_import_path_has_the_source_tree_before_what_was_there(tmp_path: Pat
         "relative",
         "/opt/shared",
     ]
-    assert python_path("", None, ()) == [str(BOOTSTRAP)]
+    assert python_path("", None, ()) == [str(BOOTSTRAP), ""]
+
+
+@pytest.mark.parametrize("before", ["", "/opt/shared", "/opt/shared:"])
+@pytest.mark.parametrize(
+    "export",
+    ["", "export PYTHONPATH=src:$PYTHONPATH;", 'export PYTHONPATH="$PYTHONPATH:src";', "unset PYTHONPATH;",
+     "export PYTHONPATH=$PWD:$PYTHONPATH;", "cd src;"],
+)  # fmt: skip
+def test_a_program_imports_from_where_it_does_without_us(tmp_path: Path, before: str, export: str) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "train.py").write_text("import sys; print(*sys.path, sep='\\n')")
+    base = {"PATH": os.environ["PATH"], **({"PYTHONPATH": before} if before else {})}
+    ours = child_environment(
+        base, run_dir=tmp_path / "run", run_id="r", path_first=(), interpreter=Path(sys.executable)
+    )
+
+    def imports(environment: dict[str, str], option: str) -> list[str]:
+        words = ["sh", "-c", f"{export} {sys.executable} {option}"]
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        return [line for line in done.stdout.splitlines() if line != str(BOOTSTRAP)]
+
+    for option in (f"{tmp_path}/scripts/train.py", "-c 'import sys; print(*sys.path, sep=\"\\n\")'"):
+        assert imports(ours, option) == imports(base, option)
 
 
 def test_what_an_outer_run_set_does_not_leak_into_this_one(tmp_path: Path) -> None:

@@ -28,6 +28,23 @@ def _run_next_sitecustomize() -> None:
     spec.loader.exec_module(module)
 
 
+def _drop_empty_entry() -> None:
+    """Take out of the import path the working directory, which stands there for an empty entry behind the launcher's:
+    see `launch.environment.python_path`. Where `PYTHONPATH` is not as the launcher gave it, it is the program's own.
+    """
+    given = os.environ.get("TRAINCHECK_PYTHONPATH")
+    if given is None or given != os.environ.get("PYTHONPATH"):
+        return
+    try:
+        ours, here = given.split(os.pathsep)[:-1], str(Path.cwd())
+    except OSError:
+        return  # the working directory is gone, and Python has left it out
+    for place in range(1, len(sys.path)):
+        if here not in ours and sys.path[place] in ("", here) and sys.path[place - 1] in ours:
+            del sys.path[place]
+            return
+
+
 def _note_failure(run_dir: str, error: BaseException) -> None:
     """Leave a process directory that says why nothing was observed; the run then counts as unreliable."""
     import json
@@ -93,6 +110,7 @@ def _load_probe(run_dir: str) -> None:
 
 
 _run_dir = os.environ.get("TRAINCHECK_TRACE_DIR")
+_drop_empty_entry()
 if _run_dir:
     try:
         _load_probe(_run_dir)
