@@ -156,7 +156,7 @@ def load_run(path: Path) -> Run:
             "let the command run at least two training steps"
         )
     for process in training:
-        reject_unreliable(process.raw)
+        reject_unreliable(process.raw, finished=not _was_ended(process.raw.meta, [raw.meta for raw in raws]))
         _reject_parts(process)
     for process in workers:
         # Loaders end their workers as they like, but what one has lost nobody may take for what it did.
@@ -171,6 +171,18 @@ def described(directories: Sequence[Path]) -> list[Path]:
     files, but one with events and without a description is damaged, and not to be passed over.
     """
     return [path for path in directories if (path / "meta.json").exists() or has_rows(path)]
+
+
+def _was_ended(meta: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the program itself ended a process: its parent did, as a pool ends its workers, and went on to its own
+    end, or another program took its place (`exec`). Processes of a launch are no children of one another.
+    """
+    for other in others:
+        alike = all(other.get(name) == meta.get(name) for name in ("rank", "world_size"))
+        later = other.get("pid") == meta.get("pid") and other.get("started", 0.0) > meta.get("started", 0.0)
+        if alike and other.get("finished") and (later or other.get("pid") == meta.get("ppid")):
+            return True
+    return False
 
 
 def _started(process: Process) -> float:

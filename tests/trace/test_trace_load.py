@@ -62,6 +62,39 @@ def test_one_unreliable_rank_spoils_the_run(tmp_path: Path, meta: dict[str, Any]
     assert "proc-101" in thing or "forward hook: KeyError: 3" in thing
 
 
+def test_a_process_that_its_parent_has_ended_is_part_of_the_run(tmp_path: Path) -> None:
+    """A pool ends its workers when all they were asked for is done."""
+    leave(tmp_path, Loop())
+    leave(tmp_path, Loop(), started=2.0, pid=7, ppid=100, finished=False)
+    assert len(load_run(tmp_path).processes) == 2
+
+
+def test_a_process_in_whose_place_another_program_came_is_part_of_the_run(tmp_path: Path) -> None:
+    leave(tmp_path, Loop(), finished=False)
+    leave(tmp_path, Loop(), started=2.0)
+    assert len(load_run(tmp_path).processes) == 2
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"pid": 7, "ppid": 1, "started": 2.0},  # nobody knows who ended it
+        {"pid": 7, "ppid": 100, "started": 2.0, "rank": 1, "world_size": 2},  # a rank below what launches it
+        {"started": 0.5, "pid": 7, "ppid": 8},
+    ],
+)
+def test_a_process_that_was_ended_from_without_spoils_the_run(tmp_path: Path, meta: dict[str, Any]) -> None:
+    leave(tmp_path, Loop())
+    leave(tmp_path, Loop(), **{"started": 2.0, **meta}, finished=False)
+    assert refused(tmp_path)[0].endswith("did not finish")
+
+
+def test_a_parent_that_did_not_finish_either_ends_nothing(tmp_path: Path) -> None:
+    leave(tmp_path, Loop(), finished=False)
+    leave(tmp_path, Loop(), started=2.0, pid=7, ppid=100, finished=False)
+    assert refused(tmp_path)[0].endswith("did not finish")
+
+
 def test_a_worker_that_lost_rows_spoils_the_run(tmp_path: Path) -> None:
     """What is left of its batches would be taken for all of them."""
     leave(tmp_path, Loop())
