@@ -142,7 +142,8 @@ def load_run(path: Path) -> Run:
     if not directories:
         raise TraceError(
             f"the probe observed no process: {path}; run the pipeline with a Python that imports torch, "
-            "and without `-I`, `-E` or `-S`, which hide the probe from it"
+            "without `-I`, `-E` or `-S`, and let scripts add to PYTHONPATH (`PYTHONPATH=src:$PYTHONPATH`) instead of "
+            "replacing it: these hide the probe from it"
         )
     raws = [read_process(directory) for directory in described(directories)]
     observed = [Process(raw) for raw in raws]
