@@ -30,6 +30,8 @@ _FIT = 0.02
 """Relative distance of an update from the best average of both that is still one."""
 _SAME = 0.03
 """How far the share that is taken may be from golden's, relative to it."""
+_STEPS = 3
+"""So many steps show whether a copy is equal to its model again and again."""
 _EQUATIONS = 8
 """Numbers that must agree on one decay: a sketch of a parameter has four."""
 
@@ -45,6 +47,14 @@ class Keeps(Claim):
 
 
 @dataclass(frozen=True)
+class Differs(Claim):
+    """What has been updated as an average is another set of numbers than the model that it follows."""
+
+    copy: str
+    of: str
+
+
+@dataclass(frozen=True)
 class _Update:
     """One update of a copy: the time when it was seen, and what it kept."""
 
@@ -56,48 +66,93 @@ class Averages:
     """A copy that follows a model (an average of weights, a target network) keeps the same share of itself.
 
     What a copy has after an update is the best average of what it had and what the model has, or the rule is silent:
-    the decay comes from the numbers, and not from any call, so that every way to write the update is one.
+    the decay comes from the numbers, and not from any call, so that every way to write the update is one. Later, when
+    numbers are no longer sketched, an average is still never equal to the model that goes on: it would be that model,
+    or a plain copy.
     """
 
     name = "Averages"
     looks: ClassVar[Looks] = frozenset({SKETCHES})
-    claims: ClassVar[tuple[type[Claim], ...]] = (Keeps,)
+    claims: ClassVar[tuple[type[Claim], ...]] = (Keeps, Differs)
 
-    def layer(self, claim: Keeps) -> int:
+    def layer(self, claim: Keeps | Differs) -> int:
         return 2
 
-    def meaning(self, rule: Invariant[Keeps]) -> Meaning:
+    def meaning(self, rule: Invariant[Keeps | Differs]) -> Meaning:
         words = Words(parts=("ema", "decay", "tau", "momentum", "average", "averaged", "polyak", "target"))
         return Meaning(Place.AVERAGING, words=words)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for position in range(len(run.processes)):
             for (copy, of), updates in _updates(run, position).items():
+                if any(abs(update.kept) > _SAME for update in updates):
+                    yield Hypothesis(self.name, copy, Differs(copy, of), Kind.BEHAVIOUR, Scope.PINNED)
                 for number, update in enumerate(updates):
                     claim = Keeps(copy, of, number, float(f"{update.kept:.3g}"))
                     yield Hypothesis(self.name, copy, claim, Kind.BEHAVIOUR, Scope.PINNED)
 
-    def examples(self, claim: Keeps, run: Run) -> Examples:
-        return Examples.concatenate([_examples(run, position, claim) for position in range(len(run.processes))])
+    def examples(self, claim: Keeps | Differs, run: Run) -> Examples:
+        positions = range(len(run.processes))
+        if isinstance(claim, Differs):
+            return Examples.concatenate([_equal(run, position, claim) for position in positions])
+        return Examples.concatenate([_examples(run, position, claim) for position in positions])
 
-    def sentence(self, claim: Keeps, subject: str, when: str) -> str:
+    def sentence(self, claim: Keeps | Differs, subject: str, when: str) -> str:
+        if isinstance(claim, Differs):
+            return f"`{claim.copy}` is never equal to `{claim.of}`, of which it is an average{when}."
         return f"Update {claim.update} of `{claim.copy}` {_shares(claim.kept, claim.of, 's')}{when}."
 
-    def finding(self, invariant: Invariant[Keeps], run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(self, invariant: Invariant[Keeps | Differs], run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
         first = int(broken[0])
-        seen = float(examples.observed[first]) if examples.observed is not None else math.nan
         process = run.processes[int(examples.process[first])]
         names = [name for name in process.names.variables if name.startswith(f"{claim.copy}.")]
+        variables, cause = tuple(dict.fromkeys(names))[:64], f"average {claim.copy}"
+        if isinstance(claim, Differs):
+            return Finding(
+                f"`{claim.copy}` was an average of `{claim.of}` in the golden run; in the candidate it has the values "
+                f"of `{claim.of}` in every step: it keeps nothing of its own, or is the same tensors.",
+                f"other values than `{claim.of}`",
+                f"the values of `{claim.of}`",
+                variables=variables,
+                common_cause=cause,
+            )
+        seen = float(examples.observed[first]) if examples.observed is not None else math.nan
         return Finding(
             f"An update of `{claim.copy}` {_shares(claim.kept, claim.of, '', past=True)} in the golden run; in the "
             f"candidate it {_shares(seen, claim.of, 's')}: its decay is {seen:.4g} instead of {claim.kept:.4g}.",
             f"a decay of {claim.kept:.4g}",
             f"a decay of {seen:.4g}",
-            variables=tuple(dict.fromkeys(names))[:64],
+            variables=variables,
             # Updates of one copy, of which each is a rule.
-            common_cause=f"average {claim.copy}",
+            common_cause=cause,
         )
+
+
+def _equal(run: Run, position: int, claim: Differs) -> Examples:
+    """The steps at whose beginning a copy has the values of its model, as it had one step before, though both steps
+    changed the model. A copy that is reset is equal to it once; one of a model that stands still comes to be.
+    """
+    process = run.processes[position]
+    variables = Variables.of(process)
+    names = {process.names.variables[number]: number for number in variables.ids("parameter", tied=True).tolist()}
+    mine = [name for name in names if name.startswith(f"{claim.copy}.")]
+    pairs = [(names[name], names.get(claim.of + name.removeprefix(claim.copy), 0)) for name in mine]
+    begins = np.array([step.begin for step in process.lead_steps], dtype=np.int64)
+    if not pairs or not all(theirs for _, theirs in pairs) or len(begins) < _STEPS:
+        return EMPTY
+    numbers = variables.first_name[np.array(pairs, dtype=np.int64)]
+    rows = variables.last(np.repeat(numbers.reshape(-1), len(begins)), np.tile(begins, numbers.size))
+    digests = np.where(rows >= 0, process.events["digest"][np.maximum(rows, 0)], 0).reshape(len(pairs), 2, len(begins))
+    known = (rows >= 0).reshape(digests.shape).all(axis=(0, 1))
+    same = known & (digests[:, 0] == digests[:, 1]).all(axis=0)
+    moved = np.append(False, (digests[:, 1, 1:] != digests[:, 1, :-1]).any(axis=0))
+    again = moved & same
+    broken = again[1:] & again[:-1]
+    steps = np.array([step.row for step in process.lead_steps], dtype=np.int64)[1:]
+    size = len(steps)
+    where, context = np.full(size, position), {"rank": rank_label(process, size)}
+    return Examples(~broken, where, steps, np.zeros(size, dtype=np.int64), context)
 
 
 def _shares(kept: float, of: str, ending: str, *, past: bool = False) -> str:

@@ -45,15 +45,17 @@ def follow_by_state(kept: float) -> Update:
     return update
 
 
-def q_learning(update: Update, seed: int = 0) -> Callable[[], None]:
-    """A network that learns from what a slower copy of it says."""
+def q_learning(update: Update, seed: int = 0, *, steps: int = 5, stops: int = -1) -> Callable[[], None]:
+    """A network that learns from what a slower copy of it says; its learning rate is 0 from step `stops` on."""
 
     def run() -> None:
         torch.manual_seed(seed)
         net = network()
         target = copy.deepcopy(net).eval()
         optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
-        for step in range(5):
+        for step in range(steps):
+            if step == stops:
+                optimizer.param_groups[0]["lr"] = 0.0
             now, then, reward = torch.randn(16, 4), torch.randn(16, 4), torch.randn(16)
             with torch.no_grad():
                 wanted = reward + 0.9 * target(then).max(1).values
@@ -73,13 +75,14 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
     return learn(runs, pipeline="q", seeds=(0, 1))
 
 
-def judged(golden: Golden, update: Update, folder: Path, seed: int = 0) -> CheckOutcome:
-    return check_run(golden, recorded(q_learning(update, seed), folder / "candidate"), same_spec=True)
+def judged(golden: Golden, update: Update, folder: Path, seed: int = 0, **more: int) -> CheckOutcome:
+    return check_run(golden, recorded(q_learning(update, seed, **more), folder / "candidate"), same_spec=True)
 
 
 def test_the_decay_of_a_copy_is_known(golden: Golden) -> None:
     assert sentences(golden, "Averages") == [
-        "Update 0 of `Sequential#1` keeps 0.95 of it and takes 0.05 of `Sequential`."
+        "Update 0 of `Sequential#1` keeps 0.95 of it and takes 0.05 of `Sequential`.",
+        "`Sequential#1` is never equal to `Sequential`, of which it is an average.",
     ]
 
 
@@ -117,3 +120,41 @@ def noisy(target: Any, _net: Any, _step: int) -> None:
 
 def test_what_is_no_average_of_both_has_no_decay(golden: Golden, tmp_path: Path) -> None:
     assert not titles(judged(golden, noisy, tmp_path), "Averages")
+
+
+def from_step(first: int, then: Update) -> Update:
+    """An average at first, and something else later."""
+
+    def update(target: Any, net: Any, step: int) -> None:
+        (then if step >= first else follow(0.95))(target, net, step)
+
+    return update
+
+
+def become_one(target: Any, net: Any, _step: int) -> None:
+    for mine, theirs in zip(target.parameters(), net.parameters(), strict=True):
+        mine.data = theirs.data
+
+
+def reset_once(target: Any, net: Any, step: int) -> None:
+    follow(0.0 if step == 4 else 0.95)(target, net, step)
+
+
+@pytest.mark.parametrize("then", [follow(0.0), follow_by_state(0.0), become_one], ids=["copied", "loaded", "one"])
+@pytest.mark.parametrize("seed", [0, 5])
+def test_an_average_that_becomes_its_model_later_is_told(
+    golden: Golden, then: Update, seed: int, tmp_path: Path
+) -> None:
+    outcome = judged(golden, from_step(3, then), tmp_path, seed, steps=9)
+    (title,) = titles(outcome, "Averages")
+    assert "it has the values of `Sequential` in every step" in title
+    found = next(item for item in outcome.violations if item.invariant.relation == "Averages")
+    assert 4 <= found.step <= 5, "one copy may be a reset"
+
+
+def test_an_average_that_is_reset_or_that_comes_to_a_model_that_stands_still_is_silent(
+    golden: Golden, tmp_path: Path
+) -> None:
+    assert not titles(judged(golden, reset_once, tmp_path / "reset", steps=9), "Averages")
+    still = judged(golden, from_step(4, follow(0.0)), tmp_path / "still", steps=9, stops=4)
+    assert not titles(still, "Averages")
