@@ -22,7 +22,7 @@ from pytest_traincheck.relations.context import (
     variable_context,
 )
 from pytest_traincheck.relations.meaning import Evidence, Meaning, Place, Words
-from pytest_traincheck.relations.thawed import since
+from pytest_traincheck.relations.thawed import since, trained_in_beginning
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
@@ -329,17 +329,14 @@ def _trained_since(process: Process) -> Ints:
 
 
 def _thawed(process: Process, rows: Ints, seq: int) -> Any:
-    """Which parameters were set free on purpose, in steps that golden's runs never came to: no optimizer held them in
-    the beginning, and one does now. To set free what no optimizer takes is another rule's.
+    """Which parameters were set free on purpose, in steps that golden's runs never came to: they were not trained in
+    the beginning, for they were frozen or no optimizer held them, and now one does. To set free what no optimizer takes
+    is another rule's.
     """
-    stretch, variables, names = process.raw.stretch, Variables.of(process), process.names.variables
-    if stretch is None:
+    stretch, names = process.raw.stretch, process.names.variables
+    if stretch is None or seq <= stretch.head_end:
         return np.zeros(len(rows), dtype=bool)
-    made = range(1, len(process.optimizer_class))
-    first = [number for number in made if 0 < variables.recorded(number) <= stretch.head_end]
-    before = {
-        names[each] for number in first for each in variables.membership(number, stretch.head_end).variables.tolist()
-    }
+    before = trained_in_beginning(process)
     new = np.array([names[number] not in before for number in rows.tolist()], dtype=bool)
     return new & (memberships(process, seq)[rows] == 1)
 

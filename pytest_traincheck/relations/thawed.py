@@ -24,6 +24,24 @@ def trains_others(process: Process) -> bool:
     return process.memo("trains others than in the beginning", compute)
 
 
+def trained_in_beginning(process: Process) -> frozenset[str]:
+    """The names of parameters that an optimizer held, and that were trainable, when the beginning ended that golden's
+    runs are as long as; none where all steps are there.
+    """
+    stretch = process.raw.stretch
+    if stretch is None:
+        return frozenset()
+
+    def compute() -> frozenset[str]:
+        variables, names, end = Variables.of(process), process.names.variables, stretch.head_end
+        made = range(1, len(process.optimizer_class))
+        first = [number for number in made if 0 < variables.recorded(number) <= end]
+        held = {names[each] for number in first for each in variables.membership(number, end).variables.tolist()}
+        return frozenset(name for name, free in _trainable(process, end).items() if free and name in held)
+
+    return process.memo("trained in the beginning", compute)
+
+
 def _trainable(process: Process, seq: int) -> dict[str, bool]:
     """Whether each parameter, by its name, is trainable at a time; of those with one name the latest is meant."""
     variables = Variables.of(process)

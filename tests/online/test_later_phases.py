@@ -137,12 +137,24 @@ def test_parameters_that_are_set_free_for_nobody_are_told_at_that_step(recorder:
     assert "in no optimizer" in next(iter(found))
 
 
-def test_a_parameter_that_an_optimizer_has_held_is_not_set_free_for_it(recorder: Recorder) -> None:
+def test_parameters_that_the_optimizer_has_held_all_along_are_set_free_in_silence(recorder: Recorder) -> None:
     known = Phases(holds_frozen=True)
     assert told(recorder, replace(known, steps=90), known) == {}
-    found = told(recorder, replace(known, steps=90, thaws=30, held=False), known)
-    assert set(found.values()) == {30}
-    assert any("were frozen" in title or "was frozen" in title for title in found), [*found]
+    assert told(recorder, replace(known, steps=90, thaws=30, held=False), known) == {}
+
+
+@pytest.mark.parametrize("thaws", [0, 3, GOLDEN_STEPS - 1])
+def test_what_is_free_in_steps_that_golden_had_is_told(recorder: Recorder, thaws: int) -> None:
+    known = Phases(holds_frozen=True)
+    found = told(recorder, replace(known, steps=90, thaws=thaws, held=False), known)
+    assert any("were frozen in the golden run" in title for title in found), [*found]
+    assert max(found.values()) < GOLDEN_STEPS
+
+
+def test_parameters_that_two_optimizers_step_once_they_are_free_are_told(recorder: Recorder) -> None:
+    known = Phases(holds_frozen=True)
+    found = told(recorder, replace(known, steps=90, thaws=30, beside=30, held=False), known)
+    assert any("more than one optimizer" in title and step == 30 for title, step in found.items()), found
 
 
 def test_an_optimizer_that_is_made_later_held_nothing_before(recorder: Recorder) -> None:
