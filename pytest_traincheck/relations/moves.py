@@ -13,6 +13,7 @@ from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesi
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import call_context, rank_label, trained_roots, variable_context
 from pytest_traincheck.relations.meaning import Deviation, Evidence, Meaning, Place, Words
+from pytest_traincheck.relations.sources import sources_of
 from pytest_traincheck.relations.vocabulary import ESTIMATES
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -230,19 +231,33 @@ def _per_step(process: Process, position: int, claim: ParameterMoves | BufferMov
     variable, rows, after, until = variable[alive], rows[alive], after[alive], until[alive]
     if claim.kind == "parameter":
         # What an optimizer holds is the business of its step, and may stand still when its gradient cancels.
-        idle = ~variables.held[variable] & ~_copies_frozen(process)[variable]
+        idle = ~variables.held[variable] & ~_rests_with_its_source(process, variable, after, moves=claim.moves)
         variable, rows, after, until = variable[idle], rows[idle], after[idle], until[idle]
     moved = variables.changed(variable, after, until)
     if not claim.moves:
         mine = ~_written_on_purpose(process, variable, until, moved)
         variable, rows, until, moved = variable[mine], rows[mine], until[mine], moved[mine]
-    if claim.kind == "parameter":
-        # A copy stands still where its source does: one that moves at all goes with its model.
+    if claim.kind == "parameter" and claim.moves:
+        # A copy may stand still where its source hardly moves: one that moves at all goes with its model.
         moved |= np.isin(variable, variable[moved]) & _model_moves(variables.root[variable], until, moved)
     context = variable_context(process, variable)
     kept = {name: context[name] for name in ("requires_grad", "root", "child", "variable")}
     kept["rank"] = rank_label(process, len(variable))
     return Examples(moved == claim.moves, np.full(len(variable), position), rows, variable, kept)
+
+
+def _rests_with_its_source(process: Process, variable: Ints, after: Ints, *, moves: bool) -> Bools:
+    """Which variables are of a copy, and follow what no step has changed by a time: they say nothing of how copies are
+    made. Nor does it say anything against one that golden has never seen to move when what it follows begins to move
+    in later steps than golden's runs had.
+    """
+    sources, stretch = sources_of(process), process.raw.stretch
+    rests = sources.rest(variable, after)
+    if moves:
+        return rests
+    if stretch is not None:
+        rests |= sources.rest(variable, stretch.head_end)
+    return np.asarray(rests & ~sources.stays[variable])
 
 
 def _written_on_purpose(process: Process, variable: Ints, until: Ints, moved: Bools) -> Bools:
@@ -317,34 +332,6 @@ def _changed_within(process: Process, variable: Ints, row: Ints, begin: Ints, en
     real = changes[events["old"][changes] != fmt.UNSEEN]
     keys = (events["subject"][real].astype(np.int64) << 32) + process.parent_row[real]
     return among((variable << 32) + row, keys) | variables.changed(variable, begin, end)
-
-
-def _copies_frozen(process: Process) -> Bools:
-    """Variables of a copy whose source, the variable of the same name in a model that is trained, is held by no
-    optimizer.
-
-    An average of what stands still moves by rounding errors or not at all, as chance has it.
-    """
-
-    def compute() -> Bools:
-        variables = Variables.of(process)
-        trained = trained_roots(process)
-        held: dict[tuple[str, str], bool] = {}
-        for number, symbol in enumerate(variables.symbols):
-            if number and symbol.get("root", 0) in trained:
-                key = (symbol.get("kind", ""), symbol.get("name", ""))
-                held[key] = held.get(key, False) or bool(variables.held[number])
-        return np.array(
-            [
-                bool(number)
-                and symbol.get("root", 0) not in trained
-                and not held.get((symbol.get("kind", ""), symbol.get("name", "")), True)
-                for number, symbol in enumerate(variables.symbols)
-            ],
-            dtype=bool,
-        )
-
-    return process.memo("copies of frozen variables", compute)
 
 
 def _model_moves(root: Ints, window: Ints, moved: Bools) -> Bools:

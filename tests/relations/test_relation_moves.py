@@ -200,3 +200,53 @@ def test_a_part_that_is_called_by_itself_moves_its_own_statistics_only(recorder:
     assert not recorder.judge(golden, in_parts).incidents
     violation = broken(recorder.judge(golden, lambda t: in_parts(t, still="decoder")), MOVES)
     assert (violation.variables, violation.count) == (("Net.decoder.running_mean",), 6)
+
+
+def averaged(t: Training, rounds: tuple[int, ...] = (0, 1, 2), *, stops: int = 99, writes: int = -1) -> None:
+    """An average of a student that is part of a larger model; its stem is frozen, and the optimizer holds it.
+
+    Args:
+        rounds: steps that move the average of the stem, by rounding.
+        stops: a step from which the average follows no more.
+        writes: a step behind which something is written into a parameter that nothing else moves.
+    """
+    parts = {"stem.weight": (4, 3), "head.weight": (2, 4)}
+    student = {f"student.{name}": shape for name, shape in parts.items()}
+    others = {"codes.used": (7,), "codes.fixed": (7,)}
+    model = t.model("Distiller", {**student, **others}, frozen=("student.stem.weight", *others))
+    average = t.model("Net", parts, frozen=tuple(parts), layers=())
+    optimizer = t.adamw([model.parameters[name] for name in student])
+    t.mode(model, True)
+    for step in range(6):
+        t.zero_grad(optimizer)
+        t.forward(model)
+        t.loss()
+        t.backward(model)
+        t.step(optimizer, without=("student.stem.weight",))
+        t.move(model.parameters["codes.used"])
+        if step < stops:
+            t.move(average.parameters["head.weight"])
+        if step in rounds:
+            t.move(average.parameters["stem.weight"])
+        if step == writes:
+            t.move(model.parameters["codes.fixed"])
+
+
+def test_the_average_of_what_stands_still_says_nothing(recorder: Recorder) -> None:
+    golden = recorder.learn(averaged)
+    assert not [text for text in sentences(golden, "Moves") if "Net.stem" in text or "in `Net`" in text]
+    for rounds in [(), (3,), (0, 1, 2, 3, 4, 5)]:
+        assert not recorder.judge(golden, lambda t, rounds=rounds: averaged(t, rounds)).incidents
+
+
+def test_an_average_of_what_moves_is_told_beside_one_of_what_does_not(recorder: Recorder) -> None:
+    outcome = recorder.judge(recorder.learn(averaged), lambda t: averaged(t, stops=0))
+    assert [item.cause.variables for item in outcome.incidents] == [("Net.head.weight",)]
+    assert "changed in every training step" in outcome.incidents[0].cause.title
+
+
+def test_what_never_changed_is_told_in_the_step_in_which_it_does(recorder: Recorder) -> None:
+    """Others of its model change all the time."""
+    outcome = recorder.judge(recorder.learn(averaged), lambda t: averaged(t, writes=3))
+    (found,) = violations(outcome, "Moves")
+    assert (found.variables, found.step) == (("Distiller.codes.fixed",), 4)
