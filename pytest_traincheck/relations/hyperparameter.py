@@ -25,6 +25,7 @@ from pytest_traincheck.relations.context import rank_label, variable_context
 from pytest_traincheck.relations.covered import construction_row
 from pytest_traincheck.relations.meaning import Evidence, Meaning, Place, Words
 from pytest_traincheck.relations.settings import Setting, Sort, text_of
+from pytest_traincheck.relations.settings_left import Course, left_with, plain
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
@@ -162,15 +163,6 @@ def class_of(process: Process, optimizer: int) -> str:
     return str(process.raw.symbols["opt"][optimizer].get("class", ""))
 
 
-def _plain(value: Any) -> Any:
-    """Tuples such as `betas` as lists of numbers; what is no configuration stays a mapping and is left out."""
-    if isinstance(value, Mapping):
-        for key in ("tuple", "list"):
-            if key in value:
-                return list(value[key])
-    return value
-
-
 def _is_setting(value: Any) -> bool:
     """Whether something can be told apart from another value: objects and lists of them are no configuration."""
     if isinstance(value, list):
@@ -195,7 +187,7 @@ def _table(process: Process, optimizer: int) -> Mapping[str, list[Any]]:
         table: dict[str, list[Any]] = {}
         names = {key for hyper in members.hyper.values() for key in hyper}
         for name in sorted(names - {"lr", "initial_lr"} - IMPLEMENTATION):
-            values = [_plain(members.hyper[int(group)].get(name)) for group in members.groups]
+            values = [plain(members.hyper[int(group)].get(name)) for group in members.groups]
             if all(map(_is_setting, values)):
                 table[name] = values
         made = variables.constructed(optimizer)
@@ -252,28 +244,23 @@ def steps_of(process: Process, optimizer: int) -> list[OptimizerStep]:
     return [step for step in process.steps if step.optimizer == optimizer]
 
 
-def _left(process: Process, optimizer: int, name: str) -> Mapping[str, frozenset[str]]:
-    """Parameter, by its name -> the values that a hyper-parameter had for it in optimizers whose place this one takes,
-    in a process that goes on with another one: groups that were added there are made at once here.
+def _goes_on(process: Process, optimizer: int, name: str, parameters: Ints) -> Mapping[int, bool]:
+    """Whether a hyper-parameter is, for each parameter, what it was left with in a training that a process goes on
+    with.
     """
-    if not process.raw.joins:
-        return {}
-
-    def compute() -> Mapping[str, frozenset[str]]:
-        names, label = process.names, process.names.optimizers[optimizer]
-        found: dict[str, set[str]] = {}
-        met: set[tuple[int, int]] = set()
-        for group in process.raw.symbols["group"][1:]:
-            number, first = int(group.get("opt", 0)), (int(group.get("opt", 0)), int(group.get("index", 0)))
-            # A rate is what a group was made with; schedules change it.
-            if number < optimizer and names.optimizers[number] == label and not (name == RATE and first in met):
-                value = text_of(_plain((group.get("hyper") or {}).get(name)))
-                for parameter in group.get("params") or ():
-                    found.setdefault(names.variables[parameter], set()).add(value)
-            met.add(first)
-        return {parameter: frozenset(values) for parameter, values in found.items()}
-
-    return process.memo(("left", optimizer, name), compute)
+    # A rate is what a group was made with; schedules change it, and are judged by themselves.
+    left = left_with(process, optimizer, name, made=name == RATE)
+    values, names = _table(process, optimizer)[name], process.names.variables
+    known: dict[tuple[Course, str], bool] = {}
+    found: dict[int, bool] = {}
+    for number, value in zip(parameters.tolist(), values, strict=True):
+        text = text_of(value)
+        for course in left.get(names[number], ()):
+            if (course, text) not in known:
+                known[course, text] = course.has(value)
+            found[number] = found.get(number, False) or known[course, text]
+        found.setdefault(number, False)
+    return found
 
 
 def _value_examples(process: Process, position: int, optimizer: int, claim: ClassIs | SettingIs) -> Examples:
@@ -288,13 +275,14 @@ def _value_examples(process: Process, position: int, optimizer: int, claim: Clas
     values = [class_of(process, optimizer)] * len(rows) if isinstance(claim, ClassIs) else table[claim.name]
     texts = [text_of(value) for value in values]
     wanted = text_of(claim.value)
-    left = _left(process, optimizer, claim.name) if isinstance(claim, SettingIs) else {}
-    names = process.names.variables
-    kept = [text in left.get(names[row], ()) for text, row in zip(texts, rows.tolist(), strict=True)]
+    holds = [text == wanted for text in texts]
+    if isinstance(claim, SettingIs) and not all(holds):
+        goes_on = _goes_on(process, optimizer, claim.name, rows)
+        holds = [each or goes_on[row] for each, row in zip(holds, rows.tolist(), strict=True)]
     context = {"rank": rank_label(process, len(rows)), "first_step": Labels.constant("yes", len(rows))}
     context.update(variable_context(process, rows))
     return Examples(
-        np.array([text == wanted or goes_on for text, goes_on in zip(texts, kept, strict=True)], dtype=bool),
+        np.array(holds, dtype=bool),
         np.full(len(rows), position),
         np.full(len(rows), construction_row(process, optimizer)),
         rows if claim.rule == PER_PARAMETER else np.zeros(len(rows), dtype=np.int64),
