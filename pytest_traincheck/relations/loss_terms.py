@@ -16,6 +16,7 @@ from pytest_traincheck.relations.context import rank_label
 from pytest_traincheck.relations.given import fed_back
 from pytest_traincheck.relations.meaning import Basic, Change, Deviation, Excuse, Meaning, Place
 from pytest_traincheck.relations.model_sizes import other_sizes
+from pytest_traincheck.relations.reached import grown
 from pytest_traincheck.relations.thawed import trains_others
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -228,17 +229,25 @@ def _labelled_examples(process: Process, position: int, claim: Reach) -> Example
     rows = np.concatenate(list(found.values()))
     seen = Labels.concatenate([Labels.constant(value, len(part)) for value, part in found.items()])
     order = np.argsort(rows, kind="stable")
-    if trains_others(process):
-        order = order[~process.judged(rows[order])]  # Gradients go to what is trained by now.
+    if claim.of == MEANS and trains_others(process):
+        order = order[~process.judged(rows[order])]  # What has no gradients is no term.
     rows, seen = rows[order], seen.take(order)
+    holds = seen.isin([claim.value])
+    if claim.of == REACH and not holds.all():
+        holds |= grown(process, rows, [_numbers(seen[place]) for place in range(len(seen))], _numbers(claim.value))
     return Examples(
-        seen.isin([claim.value]),
+        holds,
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),
         {"rank": rank_label(process, len(rows)), "time": _time(process, rows)},
         seen,
     )
+
+
+def _numbers(sets: str) -> list[int]:
+    """`16; 24` as numbers."""
+    return [int(size) for size in sets.split("; ") if size]
 
 
 def _steps_before(process: Process, rows: Ints) -> Ints:
