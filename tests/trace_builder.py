@@ -215,6 +215,33 @@ class TraceBuilder:
         ]  # fmt: skip
         return Optimizer(kind, number, [list(group) for group in groups], rates, variables)
 
+    def another(self, model: Model, path: str) -> Parameter:
+        """Another parameter takes the place of one that was tied, and is a variable of its own."""
+        old = model.parameters[path]
+        model.parameters[path] = self._parameter(model.root, path, old.shape, old.requires_grad, None)
+        return model.parameters[path]
+
+    def orphan(self, optimizer: Optimizer, place: int, shape: Shape) -> Parameter:
+        """What an optimizer holds in its first group and no model has any more, which has a name of its own."""
+        name, numbers = f"group0.param{place}", []
+        for kind, state in (("parameter", NONZERO), ("requires_grad", TRUE), ("gradient", ABSENT)):
+            numbers.append(
+                self.symbol(
+                    "var",
+                    kind=kind, root=0, opt=optimizer.number, name=name, shape=list(shape), dtype="float32", same=0,
+                    requires_grad=True, group=0,
+                )
+            )  # fmt: skip
+            self.change(numbers[-1], state, int(state == TRUE))
+        return Parameter(name, 0, shape, *numbers, requires_grad=True)
+
+    def group(self, optimizer: Optimizer, members: Sequence[Parameter]) -> None:
+        """The first group of an optimizer holds others from now on."""
+        first = next(each for each in self.symbols if each["k"] == "group" and each["opt"] == optimizer.number)
+        optimizer.groups[0] = [*members]
+        params = [parameter.variable for parameter in members]
+        self.symbol("group", opt=optimizer.number, index=0, params=params, hyper=first["hyper"], seq=self._clock)
+
     # Events
 
     @property

@@ -20,6 +20,11 @@ _OF_PARAMETER = ("parameter", "gradient", "requires_grad")
 """Kinds of variables that stand for one parameter."""
 
 
+def holds_another(slot: Slot, tensor: torch.Tensor) -> bool:
+    """Whether a place of a parameter in a module holds another one than at the last look."""
+    return slot.var.key not in (0, id(tensor)) and slot.grad is not None and slot.in_module
+
+
 class Tracked(Switches):
     """The places and the names of all tracked variables of this process."""
 
@@ -40,6 +45,8 @@ class Tracked(Switches):
         self._every: list[Slot] | None = None
         self.unseen = False
         """Whether there may be places that have not been looked at."""
+        self.replaced = False
+        """Whether a parameter may have taken the place of another one since names were given."""
 
     # names
 
@@ -111,13 +118,15 @@ class Tracked(Switches):
             var.first = first
         return var
 
-    def name_again(self) -> None:
+    def name_again(self) -> bool:
         """Where another tensor has taken the place of a parameter since names were given, give them anew: no number of
-        entries of a module shows that.
+        entries of a module shows that. True if so.
         """
-        if any(self._has_another(slot) for root in self._roots for slot in root.slots if slot.grad is not None):
-            self._modules.generation += 1
-            self.refresh()
+        self.replaced = False
+        if not any(self._has_another(slot) for root in self._roots for slot in root.slots if slot.grad is not None):
+            return False
+        self._modules.generation += 1
+        return self.refresh()
 
     def _has_another(self, slot: Slot) -> bool:
         tensor = slot.tensor()

@@ -138,6 +138,11 @@ class Slot(Place):
         return self._owner
 
     @property
+    def in_module(self) -> bool:
+        """Whether it is an entry of a module."""
+        return self._key is not None
+
+    @property
     def is_saved(self) -> bool:
         """Whether `state_dict()` has it: every parameter of a module, and its buffers but those that do not persist."""
         owner = self._owner()

@@ -19,7 +19,7 @@ from .gpu import Seen
 from .modules import Modules, Root
 from .storages import Remembered, remembered
 from .symbols import Symbols
-from .tracked import Tracked
+from .tracked import Tracked, holds_another
 from .variable import Slot, Var
 
 Emit = Callable[[int, int, int, int, float], None]
@@ -72,7 +72,7 @@ class Variables(Tracked):
         leaves: list[tuple[Var, torch.Tensor]] = []
         slots = [slot for slot in self.slots() if slot.var.state == content.UNSEEN]
         for slot, tensor in self._each(slots, lambda: walks.held(slots)):
-            self._look(slot.var, tensor, emit, full=True, finite=True)
+            self._look(slot, tensor, emit, full=True, finite=True)
             self._look_at_flag(slot, tensor, emit)
             if measure is not None and slot.var.kind == "parameter" and slot.var.first is None:
                 self._measure_initial(slot.var, tensor, measure, made)
@@ -94,9 +94,10 @@ class Variables(Tracked):
                 if var is not None:
                     var.forget()
         self.unseen = False
+        self.replaced = True  # It could have been, and nothing remembers what was there.
         for slot, tensor in self._each(walks.again(self.slots(), emit), lambda: walks.held(self.slots())):
             if slot.var.state == content.UNSEEN:
-                self._look(slot.var, tensor, emit, full=True, finite=True)
+                self._look(slot, tensor, emit, full=True, finite=True)
                 self._look_at_flag(slot, tensor, emit)
         self.look_at_gradients(emit, full=True)
 
@@ -106,7 +107,7 @@ class Variables(Tracked):
         for slot, tensor in self._each(places, lambda: walks.far(self.slots(), walks.VALUES)):
             if slot.var.state != content.UNSEEN:
                 if not slot.var.looks_same(tensor):
-                    self._look(slot.var, tensor, emit, full=True)
+                    self._look(slot, tensor, emit, full=True)
                 self._look_at_flag(slot, tensor, emit)
 
     def nothing_new(self, values: bool, gradients: bool) -> bool:
@@ -119,14 +120,14 @@ class Variables(Tracked):
         """Some of them, as they are now."""
         some = [*slots]
         for slot, tensor in self._each(some, lambda: walks.held(some)):
-            self._look(slot.var, tensor, emit, full=True)
+            self._look(slot, tensor, emit, full=True)
 
     def look_at_buffers(self, root: Root, emit: Emit, around: Around) -> None:
         """Buffers of one root."""
         places = walks.values(root.slots, walks.BUFFERS, emit, around=around, ahead=self._ahead)
         for slot, tensor in self._each(places, lambda: walks.far(root.slots, walks.BUFFERS)):
             if slot.grad is None:
-                self._look(slot.var, tensor, emit, full=True)
+                self._look(slot, tensor, emit, full=True)
 
     def _each(
         self, places: Iterable[Slot], far: Callable[[], Iterable[torch.Tensor]]
@@ -202,7 +203,7 @@ class Variables(Tracked):
         for slot, tensor in self._each(places, lambda: walks.far(self.slots(), walks.STEP, own, optimized)):
             mine = id(tensor) in own
             full = mine or id(tensor) not in optimized
-            self._look(slot.var, tensor, emit if mine else emit_outside, full, finite=self._suspicious)
+            self._look(slot, tensor, emit if mine else emit_outside, full, finite=self._suspicious)
             if slot.grad is not None and slot.var.first is None:
                 self._measure_drift(slot.var, tensor, id(tensor) in optimized, measure)
 
@@ -291,9 +292,11 @@ class Variables(Tracked):
         ahead = self._ahead.get(id(readable))
         return content.look(readable, finite, known) if ahead is None else devices.as_look(ahead, finite, known)
 
-    def _look(self, var: Var, tensor: torch.Tensor, emit: Emit, full: bool, finite: bool = False) -> None:
+    def _look(self, slot: Slot, tensor: torch.Tensor, emit: Emit, full: bool, finite: bool = False) -> None:
+        var = slot.var
         if not full and var.looks_same(tensor):
             return
+        self.replaced = self.replaced or holds_another(slot, tensor)
         first = var.first
         if first is not None and first.key == id(tensor) and first.state != content.UNSEEN:
             state, hashed = first.state, first.digest  # the same tensor under its first name, looked at just before

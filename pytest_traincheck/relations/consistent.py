@@ -219,23 +219,33 @@ def _across(run: Run, peers: tuple[int, ...], kind: Shared) -> Examples:
 
 
 def _tied(process: Process, position: int, pair: tuple[str, str]) -> Examples:
-    variables = Variables.of(process)
-    table = {process.names.variables[int(number)]: int(number) for number in variables.ids("parameter", tied=True)}
-    if pair[0] not in table or pair[1] not in table or not process.steps:
+    called: list[list[int]] = [[], []]
+    for number in Variables.of(process).ids("parameter", tied=True).tolist():
+        if process.names.variables[number] in pair:
+            called[pair.index(process.names.variables[number])].append(number)
+    if not all(called) or not process.steps:
         return EMPTY
-    numbers = np.array([table[name] for name in pair], dtype=np.int64)
     ends = np.concatenate([[process.steps[0].begin], process.step_ends])
     rows = np.array(
         [process.steps[0].row] + [step.row for step in process.lead_steps],
         dtype=np.int64,
     )
+    one, other = (_tensor_at(process, numbers, ends) for numbers in called)
     # Two names of one tensor are equal by nature; otherwise the values decide.
-    same = variables.first_name[numbers[0]] == variables.first_name[numbers[1]]
-    values = [_digests(process, np.full(len(ends), number), ends) for number in variables.first_name[numbers]]
-    equal = np.full(len(ends), True) if same else values[0] == values[1]
+    equal = (one == other) | (_digests(process, one, ends) == _digests(process, other, ends))
     return Examples(
         np.asarray(equal, dtype=bool),
         np.full(len(rows), position),
         rows,
-        np.full(len(rows), int(numbers[1])),
+        np.full(len(rows), called[1][-1]),
     )
+
+
+def _tensor_at(process: Process, numbers: list[int], ends: Ints) -> Ints:
+    """The tensor that a name stood for at each time, of variables that had the name: the one that was told of last. One
+    that is tied to another name on the way, or no longer is, is another variable from then on.
+    """
+    variables = Variables.of(process)
+    told = np.array([variables.last(np.full(len(ends), number), ends) for number in numbers])
+    latest = np.array(numbers)[told.argmax(axis=0)]
+    return np.asarray(variables.first_name[latest])

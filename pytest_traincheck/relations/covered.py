@@ -202,6 +202,7 @@ def _examples(process: Process, position: int, claim: HeldAs | HoldsOnly | Holds
     anchor = step.row if last else construction_row(process, step.optimizer)
     if isinstance(claim, HeldAs) and claim.rule in (ONE_OPTIMIZER, FROZEN, TRAINED):
         rows = _parameters(process)
+        rows = rows[_was_there(process, rows, step.end)]
         trainable = _trainable(process, rows, step.end)
         if claim.rule == ONE_OPTIMIZER:
             rows = rows[trainable]
@@ -369,6 +370,15 @@ def _parameters(process: Process) -> Ints:
         return rows[trained | ((gradient > 0) & np.isin(gradient, arrived))]
 
     return process.memo("trained models' parameters", compute)
+
+
+def _was_there(process: Process, rows: Ints, seq: int) -> Any:
+    """Which parameters had been seen by a time; what takes the place of another one is seen later. Of one whose values
+    cannot be read it is seen all the same whether it is trainable.
+    """
+    variables = Variables.of(process)
+    flag = variables.companion("requires_grad")[rows]
+    return (np.minimum(variables.first_seen(rows), variables.first_seen(flag)) <= seq) | (flag == 0)
 
 
 def _trainable(process: Process, rows: Ints, seq: int) -> Any:

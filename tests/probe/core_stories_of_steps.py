@@ -32,6 +32,28 @@ STEPS = {
             if number == 12:
                 second = torch.optim.SGD(judge.parameters(), lr=0.01)
     """,
+    "parameters replaced under their names": """
+        small = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.BatchNorm1d(4))
+        small[1].weight = small[0].weight
+        optimizer = torch.optim.SGD(small.parameters(), lr=0.1, momentum=0.9)
+        for number in range(16):
+            if number in (4, 11):
+                small[1].weight = nn.Parameter(small[1].weight.detach().clone())
+            if number == 6:
+                small[0].bias = nn.Parameter(small[0].bias.detach().clone())
+                optimizer.param_groups[0]["params"][1] = small[0].bias
+            if number == 8:
+                small[1].weight = small[0].weight
+            if number % 5 == 4:
+                own = small[2].weight
+                small[2].weight = nn.Parameter(torch.ones(4))
+                small(torch.ones(3, 4))
+                small[2].weight = own
+                torch.func.functional_call(small, {"0.bias": nn.Parameter(torch.ones(4))}, torch.ones(3, 4))
+            optimizer.zero_grad()
+            small(torch.randn(3, 4)).sum().backward()
+            optimizer.step()
+    """,
     "closures and transforms": """
         from torch.func import functional_call, grad, vmap
         small = nn.Linear(4, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -124,3 +125,86 @@ def test_names_that_are_tied_and_untied_in_turns_are_told_once_each(watched: Wat
 
     told = parameters(watched(train))
     assert sorted(told) == [("first.weight", False), ("last.weight", False), ("last.weight", True)]
+
+
+def trained(net: nn.Module, replace: Callable[[Any], None], steps: int = 3) -> None:
+    """Trains with one optimizer; `replace` is called with it before the last step but one."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(steps):
+        if step == steps - 2:
+            replace(optimizer)
+        optimizer.zero_grad()
+        net(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+
+
+def test_a_parameter_that_is_replaced_while_training_goes_on_is_in_no_optimizer(watched: Watch) -> None:
+    def train() -> None:
+        net = Coder()
+
+        def replace(_: Any) -> None:
+            net.last.weight = nn.Parameter(net.last.weight.detach().clone())
+
+        trained(net, replace)
+
+    assert held(watched(train)) == ["first.weight", "group0.param1"]
+
+
+def test_weights_that_are_cut_loose_while_training_goes_on_are_two(watched: Watch) -> None:
+    def train() -> None:
+        net = Coder()
+        tie(net)
+
+        def replace(_: Any) -> None:
+            net.last.weight = nn.Parameter(net.last.weight.detach().clone())
+
+        trained(net, replace)
+
+    trace = watched(train)
+    assert held(trace) == ["first.weight"]
+    assert parameters(trace) == [("first.weight", False), ("last.weight", True), ("last.weight", False)]
+
+
+def test_a_replaced_parameter_that_is_put_into_the_optimizer_keeps_its_name(watched: Watch) -> None:
+    def train() -> None:
+        net = Coder()
+
+        def replace(optimizer: Any) -> None:
+            net.last.weight = nn.Parameter(net.last.weight.detach().clone())
+            optimizer.param_groups[0]["params"][1] = net.last.weight
+
+        trained(net, replace, steps=4)
+
+    trace = watched(train)
+    assert held(trace) == ["first.weight", "last.weight"]
+    assert len(trace.all("group")) == 1
+
+
+@pytest.mark.parametrize("way", ["functional_call", "by hand", "data", "to"])
+def test_what_is_in_a_place_for_a_while_has_taken_nothing(watched: Watch, way: str) -> None:
+    """Averaged weights are evaluated in the place of those that are trained, and values are put into what is there."""
+
+    def train() -> None:
+        net = Coder()
+        others = {name: nn.Parameter(value.detach() * 2) for name, value in net.named_parameters()}
+
+        def replace(_: Any) -> None:
+            given = torch.ones(2, 3)
+            if way == "functional_call":
+                torch.func.functional_call(net, others, given)
+            elif way == "by hand":
+                own, net.last.weight = net.last.weight, others["last.weight"]
+                net(given)
+                net(given)
+                net.last.weight = own
+            elif way == "data":
+                net.last.weight.data = others["last.weight"].data
+            else:
+                net.to(torch.float64).to(torch.float32)
+
+        trained(net, replace)
+
+    trace = watched(train)
+    assert held(trace) == ["first.weight", "last.weight"]
+    assert parameters(trace) == [("first.weight", False), ("last.weight", False)]
+    assert len(trace.all("group")) == 1

@@ -110,7 +110,7 @@ typedef struct {
     PyObject *rate;
     long long iteration, every_so_many, lead, others, inside;
     long long entries_left, generation, known, calls, calls_left, depth, opened, looks_left, written;
-    char wanted, early, waits, asleep, met, unseen, gradients_dirty, with_norms, values_moved, suspicious, put_to_sleep;
+    char wanted, early, waits, asleep, met, unseen, replaced, gradients_dirty, with_norms, values_moved, suspicious, put_to_sleep;
     char hushed, marked, whole, timed, evaluated;
 } Switches;
 

@@ -157,7 +157,7 @@ static int is_ready(Hook *self, Core *core, ThreadState *state, PyObject *optimi
 {
     PyObject *info = known_of(core->optimizers->infos, optimizer);
     PyObject *groups = groups_of(optimizer);
-    int ready = info != NULL && groups != NULL && truth(info, name_stepped) == 1 &&
+    int ready = info != NULL && groups != NULL && truth(info, name_stepped) == 1 && !core->variables->replaced &&
                 are_settled(core->modules, core->variables, Py_None) && nothing_changed(core, 1, 0) &&
                 gradients_seen(core, state);
     if (ready) ready = rates_noted(core, state, info, optimizer, groups);

@@ -141,6 +141,12 @@ static int look_at_first(Var *var, const Var *first, PyObject *tensor, Emit *emi
     return written(var, (int)first->state, first->digest, Py_NAN, emit);
 }
 
+/* As `tracked.holds_another`. */
+static int holds_another(const Slot *slot, const Var *var, PyObject *tensor)
+{
+    return var->key && var->key != (long long)(intptr_t)tensor && slot->grad != Py_None && slot->key != Py_None;
+}
+
 static int value_of(Slot *slot, int what, Emit *emit, Emit *outside, const Pointers *own, const Pointers *optimized,
                     PyObject *ahead)
 {
@@ -153,6 +159,7 @@ static int value_of(Slot *slot, int what, Emit *emit, Emit *outside, const Point
     found = held(slot, &tensor);
     if (found <= 0) return found == 0 ? DONE : MISSED;
     found = MISSED;
+    if (holds_another(slot, var, tensor)) goto done;
     if (what == VALUES && (PyObject *)flag != Py_None) {
         int trained = says(tensor, READ_requires_grad);
         if (trained < 0 || flag->state != (trained ? TRUE_ : FALSE_)) goto done;

@@ -186,6 +186,10 @@ class _Steps:
             recorder.variables.name_again()
         recorder.before_entry(state)
         recorder.look(state, innermost(state), values=True, gradients=True)
+        # Only now: what is in a place for one pass is gone again by the step.
+        if recorder.variables.replaced and recorder.variables.name_again():
+            recorder.before_entry(state)
+            recorder.look(state, innermost(state), gradients=True)
         recorder.optimizers.note_rates(optimizer, recorder.enclosing(state))
         cls = type(optimizer)
         names = _signatures.get(cls)
