@@ -87,6 +87,11 @@ def is_effect(violation: Violation) -> bool:
     return layer_of(violation) >= LATE_EFFECT
 
 
+def may_be_in_other_words(violation: Violation) -> bool:
+    """Whether a call is nowhere any more, and what it did may be written in words that nobody observes."""
+    return has_vanished(violation) and violation.meaning.in_other_words
+
+
 def can_follow(effect: Violation, cause: Violation) -> bool:
     """Whether one violation explains another that comes no earlier in the order of `explain`."""
     # Numbers name whole models; what they have to do with each other and with the rest is a matter of flow alone.

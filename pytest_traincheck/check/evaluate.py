@@ -160,13 +160,20 @@ def _settled(
     """The verdicts, where a rule that was broken and is in no incident held: nothing followed from it."""
     without = {id(item.invariant) for item in violations} - reported_by(incidents)
     return tuple(
-        replace(item, verdict=Verdict.HELD, reason=_NOTHING_FOLLOWS) if id(item.invariant) in without else item
+        replace(item, verdict=Verdict.HELD, reason=_without_effect_on_others(item.invariant))
+        if id(item.invariant) in without
+        else item
         for item in verdicts
     )
 
 
 _MAY_COME = "this run goes on for longer than golden's, so what it has not done yet may come later"
 _NOTHING_FOLLOWS = "no other rule shows an effect of it"
+
+
+def _without_effect_on_others(invariant: Invariant) -> str:
+    words = "it may be written in other words, and " if meaning_of(invariant).in_other_words else ""
+    return words + _NOTHING_FOLLOWS
 
 
 def _replayed(golden: Golden, run: Run) -> Comparison | None:

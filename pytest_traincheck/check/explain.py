@@ -17,7 +17,7 @@ def explain(violations: Sequence[Violation]) -> tuple[Incident, ...]:
 
     A violation joins the first incident in which some violation explains it, see `causes.can_follow`; one that nothing
     explains is an incident of its own. What only explains is the cause of the incidents that it explains, and in none
-    where it had no effect.
+    where it had no effect; so it is with a call that is nowhere any more, where other words may do the same.
     """
     groups: list[list[Violation]] = []
     ordered = sorted(violations, key=_order)
@@ -31,6 +31,7 @@ def explain(violations: Sequence[Violation]) -> tuple[Incident, ...]:
         groups = _gathered(groups, root)
     for violation in (item for item in ordered if item.meaning.only_explains):
         groups = _explained(groups, violation)
+    groups = [group for group in groups if not all(map(causes.may_be_in_other_words, group))]
     return tuple(_incident(rank, group) for rank, group in enumerate(groups, start=1))
 
 

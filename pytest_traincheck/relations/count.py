@@ -111,6 +111,8 @@ class Count:
             excuse=Excuse.ALL_RESULTS,
             shown_by=shown_by(called),
             acts="" if called.api == FORWARD else called.api,
+            # A mask may as well be multiplied, added, chosen by or put to `torch.where`.
+            in_other_words=called.api == vocabulary.MASKING,
             words=Words(names=("step",) if rule.subject == STEP else ()),
         )
 

@@ -220,6 +220,10 @@ class Meaning:
     """It compares a step with the one before."""
     only_explains: bool = False
     """Broken by itself it is nothing wrong: it names what other rules, which show an effect, follow from."""
+    in_other_words: bool = False
+    """What it says is called may be written in other words, which nobody observes: that it is nowhere to be seen is
+    nothing wrong by itself, and the cause of what shows an effect.
+    """
     between_steps: bool = False
     """It is about what comes after a step and before the next: numbers that the step is said to leave follow from it.
     """

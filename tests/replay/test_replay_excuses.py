@@ -87,6 +87,22 @@ def test_a_small_change_of_a_setting_is_no_rounding(golden: Any, record: Record)
     assert title == "`torch.nn.functional.layer_norm(eps)` was 1e-05 in the golden run and is 1e-06 in the candidate."
 
 
+MASKING = "A masking function"
+
+
+def test_a_mask_that_is_dropped_is_told_where_results_can_be_compared(record: Record) -> None:
+    golden = golden_of(record)
+    (incident,) = check_run(golden, record(train(mask="none")), same_spec=True).incidents
+    assert any(item.title.startswith(MASKING) for item in incident.violations)
+
+
+def test_a_mask_that_is_nowhere_is_not_told_where_nothing_can_be_compared(record: Record) -> None:
+    """With other random numbers it is as if it was written in other words."""
+    golden = golden_of(record)
+    outcome = check_run(golden, record(train(seed=5, mask="none")), same_spec=True)
+    assert not [title for title in titles(outcome) if title.startswith(MASKING)]
+
+
 def forgets_its_mask(after: int) -> Any:
     """A wrapper that switches the mask off once the model has been called so often."""
 
