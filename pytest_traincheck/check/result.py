@@ -140,7 +140,8 @@ class Incident:
 @dataclass(frozen=True)
 class InvariantVerdict:
     """The verdict on one golden invariant, with the reason where it was not held or violated; one that held with a
-    reason was broken without any effect, and the reason is what shows that.
+    reason was broken without any effect, and the reason is what shows that. One that is violated with a reason is in no
+    incident, as the reason says.
     """
 
     invariant: Invariant
@@ -330,6 +331,11 @@ class CheckResult:
     def excused(self) -> tuple[InvariantVerdict, ...]:
         """Rules that were broken without any effect, each with what shows that."""
         return tuple(item for item in self.verdicts if item.verdict is Verdict.HELD and item.reason)
+
+    @property
+    def told_before(self) -> tuple[InvariantVerdict, ...]:
+        """Rules that are broken and in no incident, each with the reason."""
+        return tuple(item for item in self.verdicts if item.verdict is Verdict.VIOLATED and item.reason)
 
     def to_json(self) -> dict[str, Any]:
         """The object of the JSON contract."""

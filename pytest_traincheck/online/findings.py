@@ -14,6 +14,9 @@ from pytest_traincheck.relations import meaning_of
 EPISODES = 3
 """How often a rule that was broken, and held again, is told to be broken; what breaks off and on is known by then."""
 
+TOLD_BEFORE = "it was broken, and told, in the training before, which this one goes on with"
+"""Why a rule that is broken is in no incident."""
+
 _WEIGHT = {
     Verdict.NOT_OBSERVABLE: 0,
     Verdict.NOT_TRIGGERED: 1,
@@ -44,11 +47,14 @@ class Findings:
     _broken: set[str] = field(default_factory=set)
     """Rules that did not hold when they last had a say."""
     _episodes: dict[str, int] = field(default_factory=dict)
+    _told_before: set[str] = field(default_factory=set)
+    """Rules that the training before was told to have broken, and of which nothing has been told since."""
 
     def go_on(self, broken: Iterable[str], episodes: Mapping[str, int]) -> None:
         """What was found of the training before is not told again."""
         self._broken.update(broken)
         self._episodes.update(episodes)
+        self._told_before.update(self._broken, (rule for rule, number in episodes.items() if number >= EPISODES))
 
     @property
     def broken(self) -> frozenset[str]:
@@ -67,14 +73,17 @@ class Findings:
             self._burst(part).violations.extend(new)
         for violation in new:
             self._episodes[violation.invariant.id] = self._episodes.get(violation.invariant.id, 0) + 1
+            self._told_before.discard(violation.invariant.id)
         for item in outcome.verdicts:
             rule = item.invariant.id
             if item.verdict is Verdict.HELD:
                 self._broken.discard(rule)
             elif item.verdict is Verdict.VIOLATED:
                 self._broken.add(rule)
+                item = replace(item, reason=TOLD_BEFORE if rule in self._told_before else "")
             known = self.verdicts.get(rule)
-            if known is None or _WEIGHT[item.verdict] > _WEIGHT[known.verdict]:
+            news = known is not None and known.reason == TOLD_BEFORE and not item.reason
+            if known is None or _WEIGHT[item.verdict] + news > _WEIGHT[known.verdict]:
                 self.verdicts[rule] = item
 
     def incidents(self) -> tuple[Incident, ...]:

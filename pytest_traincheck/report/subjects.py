@@ -18,8 +18,11 @@ class SubjectReport:
 
     @property
     def is_broken(self) -> bool:
-        """Whether some rule of the subject is broken, as the cause of an incident or as a consequence."""
-        return bool(self.caused or self.follows) or any(item.verdict is Verdict.VIOLATED for item in self.verdicts)
+        """Whether some rule of the subject is broken, as the cause of an incident or as a consequence. One that was
+        told before is not.
+        """
+        told = any(item.verdict is Verdict.VIOLATED and not item.reason for item in self.verdicts)
+        return bool(self.caused or self.follows) or told
 
     @property
     def skip_reason(self) -> str:

@@ -51,7 +51,8 @@ def verdict_word(result: CheckResult) -> str:
 
 def verdict_summary(result: CheckResult) -> str:
     """What the verdict rests on, in a few words."""
-    violated, total = result.count(Verdict.VIOLATED), len(result.verdicts)
+    before, total = len(result.told_before), len(result.verdicts)
+    violated = result.count(Verdict.VIOLATED) - before
     broken = f"{violated} of {plural(total, 'rule')} broken" if violated else ""
     parts = [plural(len(result.errors), "error") if result.errors else ""]
     parts.append(plural(len(result.incidents), "incident") if result.incidents else "")
@@ -59,6 +60,7 @@ def verdict_summary(result: CheckResult) -> str:
     if result.outcome is Outcome.PASS:
         held = result.count(Verdict.HELD)
         parts.append(f"all {plural(held, 'rule')} held" if held == total else f"{held} of {plural(total, 'rule')} held")
+    parts.append(f"{plural(before, 'rule')} still broken, as told before" if before else "")
     parts.append(plural(len(result.warnings), "warning") if result.warnings else "")
     return ", ".join(part for part in parts if part)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -259,13 +259,14 @@ class Watch:
             # Steps that are taken once more, behind an older checkpoint, were observed twice.
             observed = min(follower.observed, found.steps)
             length += f". {observed} of its steps were observed; what happened in the others is not known"
+        checked = replace(empty, verdicts=judged.verdicts)
+        gone_on = (*map(_resumed, follower.resumes), *_still_broken(checked))
         return replace(
-            empty,
-            verdicts=judged.verdicts,
+            checked,
             incidents=judged.incidents,
             modules=first.modules if first is not None else (),
             errors=(*empty.errors, *(() if found.incidents or empty.errors else vacuous(found.verdicts))),
-            notes=(*self._reduced, length, *map(_resumed, follower.resumes), *self.notes, *judged.notes),
+            notes=(*self._reduced, length, *gone_on, *self.notes, *judged.notes),
             renamed=first.renamed if first is not None else (),
             coverage=coverage,
             warnings=(
@@ -282,6 +283,14 @@ def _resumed(resume: Resume) -> str:
         f"another process is taken to go on at step {resume.steps} of the training that `--continues` names, though no "
         "trained parameter begins with the value that it had there: see that the right checkpoint is loaded"
     )
+
+
+def _still_broken(result: CheckResult) -> Iterator[str]:
+    """Which rules no incident speaks of though they are broken."""
+    if known := result.told_before:
+        sentences = " ".join(dict.fromkeys(item.invariant.sentence for item in known))
+        still = f"{plural(len(known), 'rule')} {'is' if len(known) == 1 else 'are'} still broken"
+        yield f"{still}, as in the training before this one, where that was told: {sentences}"
 
 
 def _nobody(_incident: Incident, _steps: int) -> None:

@@ -45,6 +45,8 @@ class Part:
     """Whether the optimizer's state is restored."""
     wrong: int = -1
     """A step before which gradients are not cleared."""
+    stays_wrong: bool = False
+    """Whether they are not cleared from there on."""
     data: Data | None = None
     """What it trains with; new batches in every step where nothing is said."""
     exchanges: bool = False
@@ -95,7 +97,7 @@ def process(t: Training, part: Part, values: Values) -> None:
             model,
             optimizer,
             load=partial(part.data.load, t, part, step) if part.data is not None else t.batch,
-            clears=step != part.wrong,
+            clears=not (step == part.wrong or (part.stays_wrong and 0 <= part.wrong < step)),
             begins=step == part.begin,
             kept=restored and part.keeps_state,
         )

@@ -14,9 +14,11 @@ from late_story import GOLDEN_STEPS, follow
 from thinned import thin
 from training_story import Recorder, Training
 
+from pytest_traincheck.check.result import Verdict
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.online.ending import MOST, Ending
 from pytest_traincheck.online.ending_file import read, write
+from pytest_traincheck.online.findings import TOLD_BEFORE
 from pytest_traincheck.online.follow import Followed, Follower
 from pytest_traincheck.online.launch_group import STRETCH
 from pytest_traincheck.trace import load_run
@@ -186,6 +188,7 @@ def test_a_process_that_begins_anew_is_a_training_of_its_own(recorder: Recorder,
 def ended(path: Path, golden: Golden) -> Ending:
     follower = Follower(path, golden, same_spec=True, other_length=True)
     follower.advance(ended=True)
+    follower.finish()
     ending = follower.ending()
     assert ending is not None
     return ending
@@ -224,6 +227,26 @@ def test_a_training_goes_on_with_a_file_of_what_another_one_has_left(
     found = goes_on(then, golden, ending)
     assert [incident.cause.step for incident in found.incidents] == ([step] if step > 0 else [])
     assert found.steps == 60
+
+
+@pytest.mark.parametrize(
+    ("second", "told", "reasons"),
+    [
+        (Part(20, 60, wrong=20, stays_wrong=True), [], {TOLD_BEFORE}),
+        (Part(20, 160, wrong=100, stays_wrong=True), [100], {""}),
+        (Part(20, 60), [], set()),
+    ],
+    ids=["as before", "anew", "no more"],
+)
+def test_what_is_broken_as_it_was_told_before_says_so(
+    recorder: Recorder, golden: Golden, second: Part, told: Sequence[int], reasons: set[str]
+) -> None:
+    first, then = apart(recorder, [Part(0, 20, wrong=12, stays_wrong=True), second])
+    ending = ended(first, golden)
+    assert ending.broken
+    found = goes_on(then, golden, ending)
+    assert [incident.cause.step for incident in found.incidents] == told
+    assert {item.reason for item in found.verdicts if item.verdict is Verdict.VIOLATED} == reasons
 
 
 @pytest.mark.parametrize(("end", "state", "step"), [(75, True, -1), (70, True, -1), (75, False, 28)])

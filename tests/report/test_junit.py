@@ -88,8 +88,14 @@ def test_not_triggered_is_skipped_with_its_reason(failed: CheckResult) -> None:
 
 
 def test_a_broken_rule_without_an_incident_still_fails(passed: CheckResult) -> None:
-    broken = tuple(replace(item, verdict=Verdict.VIOLATED) for item in passed.verdicts)
+    broken = tuple(replace(item, verdict=Verdict.VIOLATED, reason="") for item in passed.verdicts)
     assert the_suite(replace(passed, verdicts=broken)).get("failures") == "2"
+
+
+def test_a_rule_that_was_told_before_is_skipped_with_the_reason(passed: CheckResult) -> None:
+    held, other = passed.verdicts
+    suite = the_suite(replace(passed, verdicts=(held, replace(other, verdict=Verdict.VIOLATED, reason="told before"))))
+    assert (suite.get("failures"), suite.get("skipped")) == ("0", "1")
 
 
 def test_one_held_rule_is_enough_to_pass(passed: CheckResult) -> None:

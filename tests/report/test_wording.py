@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_traincheck.check.result import CheckResult, ModuleAgreement
-from pytest_traincheck.report.wording import agreement, clean, number_ranges, seconds, shortened
+from pytest_traincheck.check.result import CheckResult, ModuleAgreement, Verdict
+from pytest_traincheck.report.wording import agreement, clean, number_ranges, seconds, shortened, verdict_summary
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,10 @@ def test_little_is_rounding_only_where_nothing_was_found(failed: CheckResult, pa
     modules = (ModuleAgreement("Net", "same", 0.0, 4), ModuleAgreement("Net.fc", "drifted", 1e-7, 4))
     told = [agreement(replace(result, modules=modules)).partition(" (")[0] for result in (passed, failed)]
     assert told == ["1 of 2 modules the same, 1 up to rounding", "1 of 2 modules the same, 1 slightly different"]
+
+
+def test_what_was_told_before_is_not_counted_as_broken_anew(passed: CheckResult) -> None:
+    held, other = passed.verdicts
+    known = replace(other, verdict=Verdict.VIOLATED, reason="it was told before")
+    result = replace(passed, verdicts=(held, known))
+    assert verdict_summary(result) == "1 of 2 rules held, 1 rule still broken, as told before"
