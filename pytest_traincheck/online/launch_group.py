@@ -63,6 +63,8 @@ class Rank:
     """Row up to which the file was given back to the disk."""
     begin: int = 0
     """`seq` of the last event of the steps that are gone, or of the head."""
+    steps: int = 0
+    """So many steps the whole training had made by then."""
     saved: tuple[Saved, ...] = ()
     """What it was when it saved."""
     looked: int = 0
@@ -80,7 +82,7 @@ class Rank:
         then = left.at(saved)
         source = Continued(then, second, saved.steps)
         earlier = tuple(each for each in left.saved if each.seq <= saved.seq)
-        return Rank(source, then.head, saved.states, saved.tail, 0, 0, saved.begin, earlier, left.last)
+        return Rank(source, then.head, saved.states, saved.tail, 0, 0, saved.begin, saved.steps, earlier, left.last)
 
     @property
     def number(self) -> int:
@@ -107,9 +109,11 @@ class Rank:
         taken = int(np.searchsorted(ends, time, side="right"))
         rows = self.rows[self.rows["seq"] <= time]
         begin = int(ends[taken - 1]) if taken else 0
+        steps = int(numbers[taken - 1]) + 1 if taken else 0
+        if begin < self.begin:  # Behind the head no step is there: those that came are gone.
+            begin, steps = self.begin, self.steps
         since = rows[rows["seq"] > begin]
         tail = tail_of(self.source.tables, since)
-        steps = int(numbers[taken - 1]) + 1 if taken else 0
         # Behind the last step that was observed there may have been others.
         marks = since[are_marks(self.source.tables, since)]
         steps = int(max([steps, *marks["value"].tolist()]))
@@ -144,8 +148,10 @@ class Rank:
             last = self.source.read - len(self.rows) - max(kept, LEAST) // fmt.EVENT.itemsize
             self.gone = let_go(self.source.path, self.first_gone, last, self.gone)
 
-    def close(self, last: int, steps: int, *, keep: bool) -> None:
-        """Let go of the rows up to `last`, or keep them as the beginning; so many steps it has taken then."""
+    def close(self, last: int, steps: int, made: int, *, keep: bool) -> None:
+        """Let go of the rows up to `last`, or keep them as the beginning; so many steps it has taken then, and so many
+        the whole training has made.
+        """
         gone = self.rows["seq"] <= last
         rows = self.rows[gone]
         if keep:
@@ -153,7 +159,7 @@ class Rank:
         self.left_out = steps - self.kept
         self.states = last_states(self.states, rows)
         self.rows = self.rows[~gone]
-        self.begin = last
+        self.begin, self.steps = last, made
 
 
 @dataclass(frozen=True)
@@ -386,14 +392,14 @@ class LaunchGroup:
 
     def _close(self, outcome: CheckOutcome, run: Run, steps: _Steps, border: int) -> None:
         """Let go of what was judged: so many of the steps that are there."""
-        first = not self._number
+        first, made = not self._number, int(steps.numbers[border - 1]) + 1
         for rank, process, ends, own in zip(self.ranks, run.processes, steps.ends, steps.own, strict=True):
             rank.loaded = batches_noted(process)
-            rank.close(int(ends[border - 1]), int(own[border - 1]), keep=first)
+            rank.close(int(ends[border - 1]), int(own[border - 1]), made, keep=first)
         if first:
             self.first, self._kept = outcome, border
             self._part = replace(self._part, later=True, granted=granted(outcome))
-        self.steps = int(steps.numbers[border - 1]) + 1
+        self.steps = made
         self._number += 1
 
 

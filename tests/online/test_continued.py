@@ -229,6 +229,27 @@ def test_a_training_goes_on_with_a_file_of_what_another_one_has_left(
     assert found.steps == 60
 
 
+@pytest.mark.parametrize("more", [-1, 0, 1, STRETCH])
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_training_that_ends_where_its_steps_were_let_go_of_is_gone_on_with_there(
+    recorder: Recorder, golden: Golden, more: int, killed: bool
+) -> None:
+    """Nothing is there any more of the last step, and what was saved behind it was saved behind that step."""
+    end = GOLDEN_STEPS + STRETCH + more
+    at = end - 1 if killed else end
+    first, then = apart(recorder, [Part(0, end, killed=killed, saves=[at] if killed else ()), Part(at, at + 20)])
+    ending = ended(first, golden)
+    assert ending.steps == at
+    assert max(saved.steps for saved in ending.ranks[0].saved) == end
+    follower = Follower(then, golden, same_spec=False, told=ending)
+    while follower.advance(ended=True) is not None and follower.behind:
+        pass
+    found = follower.finish()
+    assert not found.incidents
+    assert [resume.steps for resume in follower.resumes] == [at]
+    assert found.steps == at + 20
+
+
 @pytest.mark.parametrize(
     ("second", "told", "reasons"),
     [

@@ -145,8 +145,8 @@ def test_what_is_held_does_not_grow_with_the_training(recorder: Recorder, monkey
     held: list[int] = []
     close = launch_group.Rank.close
 
-    def closing(rank: launch_group.Rank, last: int, steps: int, *, keep: bool) -> None:
-        close(rank, last, steps, keep=keep)
+    def closing(rank: launch_group.Rank, last: int, steps: int, made: int, *, keep: bool) -> None:
+        close(rank, last, steps, made, keep=keep)
         held.append(len(rank.head) + len(rank.states) + len(rank.rows))
 
     monkeypatch.setattr(launch_group.Rank, "close", closing)
