@@ -90,11 +90,13 @@ class Variables(Tracked):
     def look_again(self, emit: Emit) -> None:
         """Everything, as if it was seen for the first time: nobody knows what became of it meanwhile."""
         for slot in self.slots():
+            # Before it is forgotten what was there.
+            tensor = slot.tensor() if slot.grad is not None and not self.replaced else None
+            self.replaced = self.replaced or (tensor is not None and holds_another(slot, tensor))
             for var in (slot.var, slot.grad, slot.flag):
                 if var is not None:
                     var.forget()
         self.unseen = False
-        self.replaced = True  # It could have been, and nothing remembers what was there.
         for slot, tensor in self._each(walks.again(self.slots(), emit), lambda: walks.held(self.slots())):
             if slot.var.state == content.UNSEEN:
                 self._look(slot, tensor, emit, full=True, finite=True)

@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 13
+#define INTERFACE 14
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -110,8 +110,8 @@ typedef struct {
     PyObject *rate;
     long long iteration, every_so_many, lead, others, inside;
     long long entries_left, generation, known, calls, calls_left, depth, opened, looks_left, written;
-    char wanted, early, waits, asleep, met, unseen, replaced, gradients_dirty, with_norms, values_moved, suspicious, put_to_sleep;
-    char hushed, marked, whole, timed, evaluated;
+    char wanted, early, waits, asleep, met, unseen, replaced, gradients_dirty, with_norms, values_moved, suspicious;
+    char put_to_sleep, hushed, marked, whole, timed, evaluated;
 } Switches;
 
 /* What is called when an observed function begins and ends. Which fields a kind of hook has, its file says. */
@@ -261,6 +261,8 @@ int write_change(Emit *emit, long long var, long long old, long long now, uint64
 
 /* fields.c */
 int add_fields(PyObject *module);
+int is_var(PyObject *object);
+int is_slot(PyObject *object);
 
 /* reads.c */
 #define READS(each) \
@@ -318,7 +320,6 @@ Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *
 int look_at_numbers(Core *core, ThreadState *state, PyObject *slots, int full, Emit *emit);
 int held(const Slot *slot, PyObject **tensor);
 int same_as_before(const Var *var, PyObject *tensor);
-int is_var(PyObject *object);
 PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count);
 

@@ -224,6 +224,30 @@ static PyType_Spec emit_spec = {
     "pytest_traincheck.probe.core._core.Emit", sizeof(Emit), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, emit_slots,
 };
 
+/* Whether an object is of a class that derives from one of the core's; the last one that did is kept. */
+static int derives(PyObject *object, PyTypeObject *from, PyTypeObject **last)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    if (type == *last) return 1;
+    if (!PyObject_TypeCheck(object, from)) return 0;
+    Py_INCREF(type);
+    Py_XDECREF(*last);
+    *last = type;
+    return 1;
+}
+
+int is_var(PyObject *object)
+{
+    static PyTypeObject *last;
+    return derives(object, VarType, &last);
+}
+
+int is_slot(PyObject *object)
+{
+    static PyTypeObject *last;
+    return derives(object, SlotType, &last);
+}
+
 int add_fields(PyObject *module)
 {
     VarType = make_type(module, &var_spec);

@@ -8,30 +8,6 @@
 
 #define DRIFTS 16 /* as there */
 
-/* Whether an object is of a class that derives from one of the core's; the last one that did is kept. */
-static int derives(PyObject *object, PyTypeObject *from, PyTypeObject **last)
-{
-    PyTypeObject *type = Py_TYPE(object);
-    if (type == *last) return 1;
-    if (!PyObject_TypeCheck(object, from)) return 0;
-    Py_INCREF(type);
-    Py_XDECREF(*last);
-    *last = type;
-    return 1;
-}
-
-int is_var(PyObject *object)
-{
-    static PyTypeObject *last;
-    return derives(object, VarType, &last);
-}
-
-static int is_slot(PyObject *object)
-{
-    static PyTypeObject *last;
-    return derives(object, SlotType, &last);
-}
-
 /* What a place holds now, a new reference: 1, 0 where it holds nothing, -1 where Python has to find out. As `Slot.tensor`. */
 int held(const Slot *slot, PyObject **tensor)
 {
