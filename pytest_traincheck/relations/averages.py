@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
@@ -183,7 +183,7 @@ def _examples(run: Run, position: int, claim: Keeps) -> Examples:
 
 
 def _updates(run: Run, position: int) -> Mapping[tuple[str, str], list[_Update]]:
-    """The updates of each copy, with the model that it follows, that were sketched in a process."""
+    """The updates of each copy, with the model that it follows or the part of one, that were sketched in a process."""
     return run.memo(("averages", position), lambda: _found(run, position))
 
 
@@ -206,13 +206,24 @@ def _found(run: Run, position: int) -> Mapping[tuple[str, str], list[_Update]]:
     for copy, mine in parts.items():
         if copy in held:
             continue
-        for root in held & parts.keys():
-            theirs = parts[root]
-            if mine.keys() <= theirs.keys() and all(mine[name][0].shape == theirs[name][0].shape for name in mine):
-                updates = _of_pair(side, copy, root, mine)
+        for root in sorted(held & parts.keys()):
+            for of in _like(mine, root, parts[root]):
+                updates = _of_pair(side, copy, of, mine)
                 if updates:
-                    found[copy, root] = updates
+                    found[copy, of] = updates
     return found
+
+
+def _like(mine: Mapping[str, list[Tensor]], root: str, theirs: Mapping[str, list[Tensor]]) -> Iterator[str]:
+    """The parts of a model, or the whole of it, with all parameters of a copy, in names and in shapes."""
+    one = next(iter(mine))
+    for name in theirs:
+        if name == one or name.endswith(f".{one}"):
+            path = name.removesuffix(one)
+            others = [theirs.get(f"{path}{key}") for key in mine]
+            pairs = zip(mine.values(), others, strict=True)
+            if all(other is not None and own[0].shape == other[0].shape for own, other in pairs):
+                yield f"{root}.{path}".rstrip(".")
 
 
 def _of_pair(side: Computed, copy: str, root: str, mine: Mapping[str, list[Tensor]]) -> list[_Update]:

@@ -158,3 +158,33 @@ def test_an_average_that_is_reset_or_that_comes_to_a_model_that_stands_still_is_
     assert not titles(judged(golden, reset_once, tmp_path / "reset", steps=9), "Averages")
     still = judged(golden, from_step(4, follow(0.0)), tmp_path / "still", steps=9, stops=4)
     assert not titles(still, "Averages")
+
+
+def test_an_average_of_a_part_of_a_model_is_one(tmp_path: Path) -> None:
+    def distil(update: Update, seed: int) -> Callable[[], None]:
+        def run() -> None:
+            torch.manual_seed(seed)
+            model = torch.nn.ModuleDict({"student": network(), "head": torch.nn.Linear(2, 1)})
+            average = copy.deepcopy(model["student"]).eval()
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+            for step in range(6):
+                optimizer.zero_grad()
+                model["head"](model["student"](torch.randn(16, 4))).square().mean().backward()
+                optimizer.step()
+                with torch.no_grad():
+                    update(average, model["student"], step)
+
+        return run
+
+    runs = [recorded(distil(follow(0.9), seed), tmp_path / str(seed)) for seed in (0, 1)]
+    golden = learn(runs, pipeline="d", seeds=(0, 1))
+    assert sentences(golden, "Averages") == [
+        "Update 0 of `Sequential` keeps 0.9 of it and takes 0.1 of `ModuleDict.student`.",
+        "`Sequential` is never equal to `ModuleDict.student`, of which it is an average.",
+    ]
+    right, wrong = (
+        check_run(golden, recorded(distil(update, 5), tmp_path / name), same_spec=True)
+        for name, update in (("right", follow(0.9)), ("wrong", from_step(2, follow(0.0))))
+    )
+    assert not titles(right, "Averages")
+    assert titles(wrong, "Averages")
