@@ -149,7 +149,7 @@ def _equal(run: Run, position: int, claim: Differs) -> Examples:
     moved = np.append(False, (digests[:, 1, 1:] != digests[:, 1, :-1]).any(axis=0))
     again = moved & same
     broken = again[1:] & again[:-1]
-    steps = np.array([step.row for step in process.lead_steps], dtype=np.int64)[1:]
+    steps = np.array([step.row for step in process.lead_steps], dtype=np.int64)[:-1]
     size = len(steps)
     where, context = np.full(size, position), {"rank": rank_label(process, size)}
     return Examples(~broken, where, steps, np.zeros(size, dtype=np.int64), context)
