@@ -14,7 +14,7 @@ from pytest_traincheck.relations import meaning_of
 EPISODES = 3
 """How often a rule that was broken, and held again, is told to be broken; what breaks off and on is known by then."""
 
-TOLD_BEFORE = "it was broken, and told, in the training before, which this one goes on with"
+TOLD_BEFORE = "it was broken, and reported, in the training before, which this one goes on with"
 """Why a rule that is broken is in no incident."""
 
 _WEIGHT = {

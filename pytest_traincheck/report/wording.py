@@ -60,7 +60,7 @@ def verdict_summary(result: CheckResult) -> str:
     if result.outcome is Outcome.PASS:
         held = result.count(Verdict.HELD)
         parts.append(f"all {plural(held, 'rule')} held" if held == total else f"{held} of {plural(total, 'rule')} held")
-    parts.append(f"{plural(before, 'rule')} still broken, as told before" if before else "")
+    parts.append(f"{plural(before, 'rule')} still broken, as reported before" if before else "")
     parts.append(plural(len(result.warnings), "warning") if result.warnings else "")
     return ", ".join(part for part in parts if part)
 

@@ -290,7 +290,7 @@ def _still_broken(result: CheckResult) -> Iterator[str]:
     if known := result.told_before:
         sentences = " ".join(dict.fromkeys(item.invariant.sentence for item in known))
         still = f"{plural(len(known), 'rule')} {'is' if len(known) == 1 else 'are'} still broken"
-        yield f"{still}, as in the training before this one, where that was told: {sentences}"
+        yield f"{still}, as in the training before this one, where that was reported: {sentences}"
 
 
 def _nobody(_incident: Incident, _steps: int) -> None:

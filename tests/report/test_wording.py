@@ -41,4 +41,4 @@ def test_what_was_told_before_is_not_counted_as_broken_anew(passed: CheckResult)
     held, other = passed.verdicts
     known = replace(other, verdict=Verdict.VIOLATED, reason="it was told before")
     result = replace(passed, verdicts=(held, known))
-    assert verdict_summary(result) == "1 of 2 rules held, 1 rule still broken, as told before"
+    assert verdict_summary(result) == "1 of 2 rules held, 1 rule still broken, as reported before"
