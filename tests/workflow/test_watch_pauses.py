@@ -1,0 +1,46 @@
+"""Watching takes its share of time, and looks on at once while golden's own steps are compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_traincheck.check.result import Incident
+from pytest_traincheck.workflow import watching
+from pytest_traincheck.workflow.policy import NO_RULES
+from pytest_traincheck.workflow.watching import Watch
+
+TAKES = 0.2
+
+
+class Slow(Watch):
+    """Every piece takes its time."""
+
+    behind = False
+
+    def _found(self, *, ended: bool) -> tuple[Sequence[Incident], bool]:
+        time.sleep(0 if ended else TAKES)
+        return (), self.behind
+
+
+@pytest.mark.parametrize(
+    ("longer", "behind", "times"),
+    [(False, True, 0), (False, False, 1), (True, False, 3), (True, True, 3)],
+)
+def test_a_pause_is_as_long_as_its_share_asks(
+    longer: bool, behind: bool, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "AT_ONCE_S", TAKES / 2)
+    against: Any = SimpleNamespace(rules=NO_RULES)
+    watch = Slow(tmp_path, against, lambda _incident, _steps: None)
+    follower: Any = SimpleNamespace(longer=longer, steps=0)
+    watch._follower, watch.behind = follower, behind
+    watch.look()
+    left = watch._next - time.perf_counter()
+    assert watch.spent >= TAKES
+    assert times * watch.spent - TAKES <= left <= times * watch.spent
