@@ -66,13 +66,12 @@ def sameness(words: Sequence[str], spec: PipelineSpec | None, *, continued: bool
     if own == wanted:
         return Sameness(True, False, seed)
     written = {name for name, value, _, _ in _options(wanted) if TMP in value}
-    added = {name: value for name, value, _, _ in _options(own)}
-    for name, _, _, _ in _options(wanted):
-        added.pop(name, None)
+    known = {name for name, _, _, _ in _options(wanted)}
     written |= {
         name
-        for name, value in added.items()
-        if (_SAVED.fullmatch(value) and not _GIVEN.search(name)) or (continued and Path(value).exists())
+        for name, value, _, _ in _options(own)
+        if name not in known
+        and ((_SAVED.fullmatch(value) and not _GIVEN.search(name)) or (continued and Path(value).exists()))
     }
     mine, golden = (_without_length(_without_files(each, written)) for each in (own, wanted))
     alike = len(mine) == len(golden) and all(map(_is_alike, mine, golden))

@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 14
+#define INTERFACE 15
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -158,21 +158,22 @@ typedef struct {
     KnownCode codes[PLACES];
     KnownLine places[PLACES];
     KnownModule known[MODULES];
+    long long generation;       /* of the modules that are in `known` */
 } Core;
 
-extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *SwitchesType, *VarType, *SlotType, *EmitType, *FactsType;
+extern PyTypeObject *CallType, *ThreadStateType, *RowsType, *CoreType, *SwitchesType, *VarType, *SlotType, *EmitType;
+extern PyTypeObject *FactsType;
 
 /* Names of attributes, and what the core uses of torch; see `module.c`. */
 #define NAMES(each) \
     each(state) each(dtype) each(shape) each(is_cpu) each(is_cuda) each(device) each(requires_grad) each(f_back) \
-    each(f_lasti) each(ref) each(wrapper) each(root) each(api) each(mod) each(training) each(plainly_trained) \
-    each(__dict__) each(layout) each(nbytes) each(_version) each(_parameters) each(_buffers) each(_modules) \
-    each(is_leaf) each(grad) each(is_nested) each(is_quantized) each(__enter__) each(__exit__) each(threads) \
-    each(abandon) each(members) each(params) each(id) each(param_groups) each(lr) each(rates) each(seen) \
-    each(stepped) each(noted) each(_looks) each(_steps) each(_left) each(type) each(buffered) each(slots) \
-    each(__code__) each(called) each(opened) each(steps) each(ended) each(note_rates) each(closure) each(_places) \
-    each(noticed) each(_numbers) each(_moved) each(_terms) each(_last) each(weighed) each(grad_fn) each(entries) each(plain) \
-    each(told) each(look_at_attributes)
+    each(f_lasti) each(ref) each(training) each(__dict__) each(layout) each(nbytes) each(_version) each(_parameters) \
+    each(_buffers) each(_modules) each(is_leaf) each(grad) each(is_nested) each(is_quantized) each(__enter__) \
+    each(__exit__) each(threads) each(abandon) each(members) each(params) each(id) each(param_groups) each(lr) \
+    each(rates) each(seen) each(stepped) each(noted) each(_looks) each(_steps) each(_left) each(type) each(buffered) \
+    each(slots) each(__code__) each(called) each(opened) each(steps) each(ended) each(note_rates) each(closure) \
+    each(_places) each(noticed) each(_numbers) each(_moved) each(_terms) each(_last) each(weighed) each(grad_fn) \
+    each(look_at_attributes)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -218,7 +219,7 @@ int pointers_in(PyObject *ids, Pointers *set);
 /* facts.c */
 int add_facts(PyObject *module);
 Facts *facts_of(Core *core, PyObject *module);
-void keep_facts(Facts **place, Facts *facts);
+void forget_facts(Core *core);
 PyObject *number_of_facts(Core *core, Facts *facts);
 
 /* switches.c */

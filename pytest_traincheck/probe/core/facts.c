@@ -66,11 +66,31 @@ int add_facts(PyObject *module)
     return FactsType == NULL ? -1 : 0;
 }
 
-/* What is known of a module: a new reference, or NULL without an exception. */
+/* Takes the reference. */
+static void keep_facts(Facts **place, Facts *facts)
+{
+    Facts *before = *place;
+    *place = facts;
+    Py_XDECREF((PyObject *)before);
+}
+
+void forget_facts(Core *core)
+{
+    int place;
+    for (place = 0; place < MODULES; place++) keep_facts(&core->known[place].facts, NULL);
+}
+
+/* What is known of a module: a new reference, or NULL without an exception. What is remembered keeps nothing for longer
+ * than `Modules` does, which drops what has died whenever it gives names anew. */
 Facts *facts_of(Core *core, PyObject *module)
 {
     KnownModule *place = &core->known[((uintptr_t)module >> 4) % MODULES];
     Facts *found = place->module == module ? place->facts : NULL;
+    if (core->generation != core->modules->generation) {
+        core->generation = core->modules->generation;
+        forget_facts(core);
+        found = NULL;
+    }
     if (found != NULL && found->ref != NULL && points_to(found->ref, module)) {
         Py_INCREF(found);
         return found;
@@ -84,14 +104,6 @@ Facts *facts_of(Core *core, PyObject *module)
     place->module = module;
     keep_facts(&place->facts, found);
     return found;
-}
-
-/* Takes the reference. */
-void keep_facts(Facts **place, Facts *facts)
-{
-    Facts *before = *place;
-    *place = facts;
-    Py_XDECREF((PyObject *)before);
 }
 
 /* The number that calls of such modules have, a borrowed reference, or NULL. */

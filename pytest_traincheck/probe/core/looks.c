@@ -68,7 +68,7 @@ BODY void add_up(const uint64_t *rows, Py_ssize_t count, uint64_t *sums)
     }
 }
 
-/* Adds the squares of some numbers to LANES sums of every so manieth one. Squares of narrow numbers are exact. */
+/* Adds the squares of some numbers to LANES sums, each of every sixteenth number. Squares of narrow numbers are exact. */
 BODY void add_squares_of(const void *bytes, long long size, int wide, double *sums)
 {
     long long index = 0, count = size / (wide ? 8 : 4), whole = count / LANES * LANES;
@@ -94,7 +94,11 @@ BODY void add_squares_of(const void *bytes, long long size, int wide, double *su
     memcpy(sums, found, sizeof found);
 }
 
-WIDER static void add_squares_wider(const void *bytes, long long size, int wide, double *sums) { add_squares_of(bytes, size, wide, sums); }
+WIDER static void add_squares_wider(const void *bytes, long long size, int wide, double *sums)
+{
+    add_squares_of(bytes, size, wide, sums);
+}
+
 WIDER static int finite_in_wider(const void *bytes, long long size, int wide) { return finite_in(bytes, size, wide); }
 WIDER static void add_up_wider(const uint64_t *rows, Py_ssize_t count, uint64_t *sums) { add_up(rows, count, sums); }
 

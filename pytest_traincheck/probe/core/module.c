@@ -158,7 +158,8 @@ PyMODINIT_FUNC PyInit__core(void)
 #define INTERN(name) if ((name_##name = PyUnicode_InternFromString(#name)) == NULL) goto failed;
     NAMES(INTERN)
     if (ask_torch() < 0 || add_constants(module) < 0 || add_objects(module) < 0 || add_rows(module) < 0 ||
-        add_switches(module) < 0 || add_fields(module) < 0 || add_facts(module) < 0 || add_guards(module) < 0 || add_core(module) < 0 || add_hook(module) < 0 ||
+        add_switches(module) < 0 || add_fields(module) < 0 || add_facts(module) < 0 || add_guards(module) < 0 ||
+        add_core(module) < 0 || add_hook(module) < 0 ||
         add_follows() < 0)
         goto failed;
     Py_INCREF(module);

@@ -116,10 +116,9 @@ static int core_traverse(Core *self, visitproc visit, void *arg)
 /* Only when it is unreachable: nobody calls a short way with it any more. */
 static int core_clear(Core *self)
 {
-    int place;
 #define CLEAR(field) Py_CLEAR(self->field);
     EACH(CLEAR)
-    for (place = 0; place < MODULES; place++) keep_facts(&self->known[place].facts, NULL);
+    forget_facts(self);
     return 0;
 }
 
