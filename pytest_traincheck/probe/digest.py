@@ -330,6 +330,8 @@ def number(value: Any) -> float | None:
 
 def digest_nested(value: Any, depth: int = 6) -> int:
     """Content hash of a batch: containers are walked, tensors and arrays hashed, the rest by its text."""
+    if native is not None and (found := native.nested(value, depth)) is not None:
+        return int(found)
     return finish(_walk(value, 0, depth), 0)
 
 

@@ -1,6 +1,7 @@
 """Trainings of which both recorders have to write the same, as code: what comes first in each, and the rest by name."""
 
 from core_stories_of_calls import CALLS
+from core_stories_of_parts import PARTS
 from core_stories_of_steps import STEPS
 
 PREPARED = """
@@ -46,4 +47,4 @@ def step():
     F.cross_entropy(found, torch.tensor([0, 1, 2, 0])).backward()
     optimizer.step()
 """
-STORIES = {**CALLS, **STEPS}
+STORIES = {**CALLS, **PARTS, **STEPS}

@@ -328,7 +328,7 @@ int end(Core *core, ThreadState *state, Call *call, PyObject *result)
     if (depth == 0 || core->rows->rows >= core->rows->room) return MISSED;
     if (PyList_GetItem(state->stack, depth - 1) != (PyObject *)call) return MISSED;
     if (result != Py_None && !tensor && !PyTuple_CheckExact(result) && !PyList_CheckExact(result) &&
-        !PyDict_Check(result) && !is_object(result))
+        !PyDict_Check(result) && !is_object(result) && !is_module(result))
         return MISSED;
     ret = result_of(core, call->number, result, &single);
     if (ret < 0) return MISSED;

@@ -187,7 +187,7 @@ typedef struct {
 typedef struct {
     PyObject *Tensor, *Parameter, *Size, *Module, *no_kwargs, *compiling, *flag;
     PyObject *named[4];   /* torch.dtype, device, layout, memory_format */
-    PyObject *callables[3], *partial;
+    PyObject *callables[3], *partial, *iterators[2];
     Question any_autocast, grad_enabled, inference, graph_task, function_modes, profiling, transforming;
     PyObject *is_autocast, *autocast_dtype, *cpu, *gpu;
     PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference, *get_device, *norms; /* for looks */
@@ -236,6 +236,8 @@ int write_measure(Rows *rows, PyObject *clock, long long thread, long long subje
 /* keys.c */
 PyObject *key_of(PyObject *value, int depth);           /* a new reference; NULL: Python has to make it */
 int is_object(PyObject *value);
+int is_iterator(PyObject *value);
+int is_module(PyObject *value);
 PyObject *key_of_arguments(PyObject *const *given, Py_ssize_t count, PyObject *const *named, PyObject *names);
 PyObject *call_key(PyObject *module, PyObject *const *given, Py_ssize_t count);
 int is_single(PyObject *key);                           /* whether a tensor with this key has one element */
@@ -306,6 +308,7 @@ int is_negated(PyObject *tensor);
 void drop_sample(PyObject *sample);
 int unchanged(PyObject *tensor, long long version, long long pointer, long long size, PyObject *sample);
 PyObject *look(PyObject *module, PyObject *given);
+PyObject *digest_of_nested(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *looks_same(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* walks.c */
@@ -385,6 +388,8 @@ PyObject *part_hooks(PyObject *module, PyObject *given);
 
 /* watches.c */
 PyObject *watch_hook(PyObject *module, PyObject *given);
+int stays_as_it_is(Core *core, PyObject *const *given, Py_ssize_t count);
+int is_inner(const Hook *self, Core *core, const ThreadState *state, PyObject *const *given, Py_ssize_t count);
 PyObject *unless_hushed(PyObject *module, PyObject *given);
 
 /* switch.c */

@@ -157,6 +157,20 @@ static int is_bare(PyObject *value)
     return bare;
 }
 
+/* Whether its class is all that is told of it, as of what hands out parameters one by one. */
+int is_iterator(PyObject *value)
+{
+    PyObject *kind = (PyObject *)Py_TYPE(value);
+    return kind == torch.iterators[0] || kind == torch.iterators[1];
+}
+
+/* The same of a module, unless its class is one that says itself what it is equal to. */
+int is_module(PyObject *value)
+{
+    PyTypeObject *kind = Py_TYPE(value);
+    return Py_TYPE(kind) == &PyType_Type && PyType_IsSubtype(kind, (PyTypeObject *)torch.Module);
+}
+
 PyObject *key_of(PyObject *value, int depth)
 {
     PyObject *kind = (PyObject *)Py_TYPE(value);
@@ -173,7 +187,7 @@ PyObject *key_of(PyObject *value, int depth)
     }
     if (PyList_CheckExact(value) || PyTuple_CheckExact(value) || kind == torch.Size) return key_of_items(value, depth);
     if (PyDict_Check(value)) return key_of_named(value, depth);
-    if (is_bare(value)) return same(kind);
+    if (is_bare(value) || is_iterator(value) || is_module(value)) return same(kind);
     for (index = 0; index < 4; index++)
         if (kind == torch.named[index]) {
             pair[0] = same(kind);

@@ -41,6 +41,8 @@ static int ask_torch(void)
     FIND(callables[1], "types", "MethodType");
     FIND(callables[2], "types", "BuiltinFunctionType");
     FIND(partial, "functools", "partial");
+    FIND(iterators[0], "types", "GeneratorType");
+    FIND(iterators[1], "builtins", "filter");
     ASK(any_autocast, "torch", "_C._is_any_autocast_enabled");
     ASK(grad_enabled, "torch", "is_grad_enabled");
     ASK(inference, "torch", "is_inference_mode_enabled");
@@ -120,6 +122,7 @@ static PyMethodDef methods[] = {
     {"use_exchange", use_exchange, METH_O, NULL},
     {"again", (PyCFunction)(void (*)(void))walk_again, METH_FASTCALL, NULL},
     {"look", look, METH_VARARGS, NULL},
+    {"nested", (PyCFunction)(void (*)(void))digest_of_nested, METH_FASTCALL, NULL},
     {"norms", norms_of_each, METH_O, NULL},
     {"looks_same", (PyCFunction)(void (*)(void))looks_same, METH_FASTCALL, NULL},
     {"values", (PyCFunction)(void (*)(void))walk_values, METH_FASTCALL, NULL},

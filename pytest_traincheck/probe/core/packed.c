@@ -108,6 +108,7 @@ static int put_value(Packed *packed, PyObject *value, int depth, int *single)
         }
         return 1;
     }
+    if (is_iterator(value)) return put(packed, CONSTANT) && put(packed, address(kind));
     /* torch has one of each dtype, layout and format; of devices it makes new ones. */
     if (kind == torch.named[0] || kind == torch.named[2] || kind == torch.named[3])
         return put(packed, CONSTANT) && put(packed, address(value));

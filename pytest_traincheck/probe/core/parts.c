@@ -1,10 +1,10 @@
-/* Parts of a training step: `zero_grad`, a loss function, and `backward`, as `families/base.py` and the families of these
- * have them. */
+/* Parts of a training step: `zero_grad`, a loss function, `backward`, clipping, and a module's mode, as `families/base.py`
+ * and the families of these have them. */
 
 #include "core.h"
 
 /* Which part, in the order of `base.py`. */
-enum { ZERO_GRAD, LOSS, BACKWARD };
+enum { ZERO_GRAD, LOSS, BACKWARD, CLIP, MODE };
 
 /* `api` is None where it follows from the class, and `apis` what the classes have. */
 
@@ -18,36 +18,61 @@ static long long optimizer_id(Core *core, PyObject *optimizer)
     return id;
 }
 
-static int is_module(Core *core, PyObject *object)
+/* The number of a module; 0 where it is none, or has none yet. */
+static long long module_id(Core *core, PyObject *object)
+{
+    Facts *info = facts_of(core, object);
+    long long id = info == NULL ? 0 : info->mod;
+    Py_XDECREF((PyObject *)info);
+    return id;
+}
+
+static int is_known_module(Core *core, PyObject *object)
 {
     Facts *info = facts_of(core, object);
     Py_XDECREF((PyObject *)info);
     return info != NULL;
 }
 
-/* Whether there is nothing to do before the call but to open it. `opt`: the optimizer that it is of. */
-static int is_ready(Hook *self, Core *core, PyObject *first, PyObject *number, long long mod, long long *opt)
+/* Whether a call that gives a module a mode wakes nobody: none sleeps, or it is the mode that the module has. */
+static int wakes_nobody(Core *core, PyObject *const *given, Py_ssize_t count)
 {
-    *opt = 0;
+    return is_unset(core->recorder->sampling) || stays_as_it_is(core, given, count);
+}
+
+/* Whether there is nothing to do before the call but to open it. `mod`: of the call around it, then the module that it is
+ * about, 0 for that one; `opt`: the optimizer that it is of. */
+static int is_ready(Hook *self, Core *core, PyObject *const *given, Py_ssize_t count, PyObject *number, long long *mod,
+                    long long *opt)
+{
+    long long outer = *mod;
+    *mod = *opt = 0;
     switch (self->which) {
     case ZERO_GRAD:
-        if (!is_module(core, first)) *opt = optimizer_id(core, first);
+        if (!is_known_module(core, given[0])) *opt = optimizer_id(core, given[0]);
         return *opt >= 0 && are_settled(core->modules, core->variables, torch.nothing);
     case LOSS:
-        return was_looked_at(core, number, mod, 0);
+        return was_looked_at(core, number, outer, 0);
+    case CLIP:
+        return 1;
+    case MODE:
+        *mod = module_id(core, given[0]);
+        return *mod > 0 && wakes_nobody(core, given, count) &&
+               are_settled(core->modules, core->variables, torch.nothing);
     default:
         return !within_backward() && core->optimizers->met &&
                are_settled(core->modules, core->variables, torch.nothing) && nothing_changed(core, 0, 1);
     }
 }
 
-static Call *part_begins(Hook *self, Core *core, ThreadState *state, PyObject *const *given, Py_ssize_t count)
+static Call *part_begins(Hook *self, Core *core, ThreadState *state, PyObject *const *given, Py_ssize_t count,
+                         PyObject *names)
 {
     Py_ssize_t index, depth = PyList_Size(state->stack);
     Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL, *call = NULL;
     PyObject *number, *args, *api = self->api != Py_None ? self->api : learnt(self->apis, given[0]);
-    int method = self->which == ZERO_GRAD;
-    long long opt = 0;
+    int method = self->which == ZERO_GRAD || self->which == MODE;
+    long long opt = 0, mod = outer != NULL && Py_TYPE(outer) == CallType ? outer->mod : 0;
     if (api == NULL || is_in_step(state) || (outer != NULL && (Py_TYPE(outer) != CallType || outer->api == api))) return NULL;
     number = number_of(core, api);
     /* Made first: what may collect garbage, and so run code of the user's, comes before anything is asked. */
@@ -57,9 +82,9 @@ static Call *part_begins(Hook *self, Core *core, ThreadState *state, PyObject *c
         Py_INCREF(given[index]);
         PyTuple_SetItem(args, index, given[index]);
     }
-    if (is_steady(core, state) && is_ready(self, core, given[0], number, outer != NULL ? outer->mod : 0, &opt))
-        call = begin(core, state, api, number, 
-                     arguments_of(core, number, given + method, count - method, NULL, NULL), 1, 0);
+    if (is_steady(core, state) && is_ready(self, core, given, count, number, &mod, &opt))
+        call = begin(core, state, api, number,
+                     arguments_of(core, number, given + method, count - method, given + count, names), 1, mod);
     if (call != NULL) {
         call->opt = opt;
         keep(&call->family, self->family);
@@ -67,6 +92,20 @@ static Call *part_begins(Hook *self, Core *core, ThreadState *state, PyObject *c
     }
     Py_DECREF(args);
     return call;
+}
+
+/* Whether a call is part of one that is recorded: it lies in another of its family, of which the outermost is told. */
+static int is_left_out(const Hook *self, Core *core, ThreadState *state, PyObject *const *given, Py_ssize_t count)
+{
+    Py_ssize_t index, depth = PyList_Size(state->stack);
+    if (self->which == MODE && is_inner(self, core, state, given, count)) return 1;
+    if ((self->which != CLIP && self->which != MODE) || state->in_step || !is_steady(core, state)) return 0;
+    if (self->which == MODE && !wakes_nobody(core, given, count)) return 0;
+    for (index = 0; index < depth; index++) {
+        Call *call = (Call *)PyList_GetItem(state->stack, index);
+        if (Py_TYPE(call) == CallType && Py_TYPE(call->family) == Py_TYPE(self->family)) return 1;
+    }
+    return 0;
 }
 
 static PyObject *part_enter(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
@@ -78,7 +117,13 @@ static PyObject *part_enter(Hook *self, PyObject *const *given, Py_ssize_t count
     if (recorded < 0) return NULL;
     if (!recorded) Py_RETURN_NONE;
     if (core != NULL) {
-        Call *call = count > 0 && names == NULL ? part_begins(self, core, state, given, count) : NULL;
+        Call *call;
+        if (count > 0 && is_left_out(self, core, state, given, count)) {
+            Py_DECREF(core);
+            Py_RETURN_NONE;
+        }
+        call = count > 0 && (names == NULL || self->which == CLIP) ? part_begins(self, core, state, given, count, names)
+                                                                   : NULL;
         Py_XINCREF(call);
         if (call != NULL) {
             if (self->which == BACKWARD && !follow_loss(core, state, call)) Py_CLEAR(call);
@@ -102,7 +147,7 @@ static int looked(Hook *self, Core *core, ThreadState *state, const Call *call)
     PyObject *slots;
     Emit emit;
     int done;
-    if (self->which == LOSS || (self->which == ZERO_GRAD && nothing_changed(core, 0, 1))) return 1;
+    if (self->which == LOSS || self->which == CLIP || self->which == MODE || (self->which == ZERO_GRAD && nothing_changed(core, 0, 1))) return 1;
     if (core->variables->gradients_dirty || (self->which == BACKWARD && within_backward())) return 0;
     slots = slots_of(core);
     if (slots == NULL) return 0;
@@ -127,6 +172,7 @@ static PyObject *part_leave(Hook *self, PyObject *const *given, Py_ssize_t count
         int done = core != NULL && is_steady(core, state) && looked(self, core, state, call) &&
                    end(core, state, call, given[1]) == DONE;
         if (done) {
+            if (self->which == MODE) core->recorder->values_moved = 1;
             keep(&call->given, torch.nothing);
             keep(&call->kwargs, torch.no_kwargs);
         }

@@ -23,7 +23,7 @@ static int is_within_itself(const Hook *self, const ThreadState *state)
 }
 
 /* Whether a module is told to be in the mode that it is in, as the opposite of `Train.is_rare`. */
-static int stays_as_it_is(Core *core, PyObject *const *given, Py_ssize_t count)
+int stays_as_it_is(Core *core, PyObject *const *given, Py_ssize_t count)
 {
     Facts *info = count == 2 ? facts_of(core, given[0]) : NULL;
     int training = info == NULL ? -1 : is_training(given[0], info);
@@ -31,10 +31,16 @@ static int stays_as_it_is(Core *core, PyObject *const *given, Py_ssize_t count)
     return training >= 0 && given[1] == (training ? Py_True : Py_False);
 }
 
+/* Whether a call of one that is `nested` is left out: another one has made it or, while the probe sleeps, it changes
+ * nothing. */
+int is_inner(const Hook *self, Core *core, const ThreadState *state, PyObject *const *given, Py_ssize_t count)
+{
+    return is_asleep(core) ? stays_as_it_is(core, given, count) : is_within_itself(self, state);
+}
+
 static int has_nothing_to_tell(const Hook *self, Core *core, const ThreadState *state, PyObject *const *given,
                                Py_ssize_t count)
 {
-    int asleep;
     PyObject *steps;
     switch (self->which) {
     case MEASURED:
@@ -48,8 +54,7 @@ static int has_nothing_to_tell(const Hook *self, Core *core, const ThreadState *
     case ALONE:
         return may_read_gradients(core, 1);
     default:
-        asleep = is_asleep(core);
-        return asleep ? stays_as_it_is(core, given, count) : is_within_itself(self, state);
+        return is_inner(self, core, state, given, count);
     }
 }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..context import Call, ThreadState
-from .base import Named, observe
+from .base import CLIP, Named, observe
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -21,6 +21,7 @@ class Clip(Named):
 
     trains = True
     outermost = True
+    part = CLIP
 
     def after(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...], result: Any) -> None:
         if recorder.sketches.wanted:

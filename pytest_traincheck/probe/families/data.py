@@ -25,10 +25,9 @@ from ..advance import Advance
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import digest_nested
 from ..numerics import held_generators, leading_sizes, random_states, repeated_tensors
-from ..summary import key_of
 from ..symbols import Api
 from ..walk import attribute
-from .base import Named, observe, watch
+from .base import Named, call_key, observe, watch
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -56,7 +55,8 @@ class Batch(Named):
                 if recorder.measures.wanted:
                     sizes = leading_sizes(result)
                     self._measure(recorder, state, call, sizes, repeated_tensors(result))
-        recorder.close(state, call, recorder.symbols.ret(call.number, key_of(result)), hashed, math.nan)
+        (key,) = call_key((result,), {})
+        recorder.close(state, call, recorder.symbols.ret(call.number, key), hashed, math.nan)
 
     @staticmethod
     def _measure(recorder: Recorder, state: ThreadState, call: Call, sizes: set[int], repeated: int) -> None:
@@ -70,14 +70,15 @@ class Batch(Named):
             recorder.measures.take(state, "batch.lead", call, float(sizes.pop() if len(sizes) == 1 else -1))
 
     def opened(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
-        # What the sampler makes; a loader without automatic batching has none.
-        sampler = getattr(args[0], "_index_sampler", None)
-        call.kwargs = {
-            "batch_size": attribute(sampler, "batch_size"),
-            "shuffled": _shuffled(sampler, self._samplers),
-        }
-        if recorder.measures.wanted and (maker := self._maker(args[0])):
-            recorder.measures.take(state, "batch.maker", call, digest=maker)
+        if recorder.measures.wanted:
+            # What the sampler makes; a loader without automatic batching has none.
+            sampler = getattr(args[0], "_index_sampler", None)
+            call.kwargs = {
+                "batch_size": attribute(sampler, "batch_size"),
+                "shuffled": _shuffled(sampler, self._samplers),
+            }
+            if maker := self._maker(args[0]):
+                recorder.measures.take(state, "batch.maker", call, digest=maker)
         if seed := self._seed_of_workers(args[0]):
             recorder.measures.take(state, "batch.workers", call, digest=seed)
         # Workers have a data set of their own, of which they tell.

@@ -9,7 +9,7 @@ import torch
 from ..context import Call, ThreadState
 from ..sampling import RESUME
 from ..symbols import Api
-from .base import Named, observe
+from .base import MODE, Named, observe
 from .optimizer import api_of
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Train(Mode):
     """`train` and `eval` change no variable."""
 
     rare = "mode"
+    part = MODE
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

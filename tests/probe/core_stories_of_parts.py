@@ -1,0 +1,139 @@
+"""Trainings that both recorders tell of, for what comes before, between and behind the steps of an optimizer."""
+
+PARTS = {
+    "clipping of all kinds": """
+        from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+        small = nn.Sequential(nn.Linear(8, 6), nn.Linear(6, 3))
+        optimizer = torch.optim.SGD(small.parameters(), lr=0.01)
+        frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+        def clip(number):
+            everything = [*small.parameters(), frozen]
+            if number % 8 == 0:
+                clip_grad_norm_(small.parameters(), 1.0)
+            elif number % 8 == 1:
+                clip_grad_norm_(list(small.parameters()), max_norm=0.1, foreach=False)
+            elif number % 8 == 2:
+                clip_grad_norm_(filter(lambda one: one.requires_grad, everything), 0.1, norm_type=1.0)
+            elif number % 8 == 3:
+                clip_grad_value_(small.parameters(), clip_value=0.01)
+            elif number % 8 == 4:
+                total = nn.utils.get_total_norm([one.grad for one in small.parameters()])
+                nn.utils.clip_grads_with_norm_(small.parameters(), 0.1, total)
+            elif number % 8 == 5:
+                clip_grad_norm_(parameters=(one for one in small.parameters()), max_norm=1.0)
+            elif number % 8 == 6:
+                clip_grad_norm_(small[0].weight, 0.5)
+            else:
+                small[0].bias.grad[0] = math.inf
+                try:
+                    clip_grad_norm_(small.parameters(), 1.0, error_if_nonfinite=True)
+                except RuntimeError:
+                    small[0].bias.grad[0] = 0.0
+        def closure():
+            optimizer.zero_grad()
+            loss = small(torch.ones(2, 8)).sum()
+            loss.backward()
+            clip(number)
+            return loss
+        for number in range(34):
+            if number % 3:
+                closure()
+                optimizer.step()
+            else:
+                optimizer.step(closure)
+    """,
+    "modes before every step": """
+        class Frozen(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.normal = nn.BatchNorm1d(8)
+                self.head = nn.Linear(8, 3)
+            def train(self, mode=True):
+                super().train(mode)
+                self.normal.eval()
+                return self
+            def forward(self, x, switch):
+                if switch:
+                    self.head.train()
+                return self.head(self.normal(x))
+        frozen, other = Frozen(), nn.Linear(3, 1)
+        optimizer = torch.optim.SGD([*frozen.parameters(), *other.parameters()], lr=0.01)
+        for number in range(30):
+            frozen.train()
+            other.train(mode=number % 5 > 0)
+            if number % 4 == 3:
+                nn.Dropout(0.1).train(False)
+            optimizer.zero_grad()
+            other(frozen(torch.randn(4, 8), number % 3 == 0)).sum().backward()
+            optimizer.step()
+            if number % 7 == 6:
+                frozen.eval()
+                with torch.no_grad():
+                    frozen(torch.randn(4, 8), False)
+            if number == 20:
+                frozen.added = nn.Linear(2, 2)
+    """,
+    "batches of all kinds": """
+        from torch.utils.data import DataLoader, Dataset
+        from dataclasses import dataclass
+        @dataclass
+        class Kept:
+            x: torch.Tensor
+            name: str
+        class Examples(Dataset):
+            def __init__(self, kind):
+                self.kind = kind
+            def __len__(self):
+                return 48
+            def __getitem__(self, index):
+                x = torch.full((8,), float(index))
+                return {
+                    "named": {"x": x, "inner": {"n": index}},
+                    "texts": {"x": x, "text": f"text {index}"},
+                    "strange": {"x": x, "name of \u00e9": index},
+                    "plain": x,
+                }.get(self.kind, (x, index))
+        def turned(found):
+            whole = torch.stack([one for one, _ in found])
+            conjugated = torch.view_as_complex(whole.view(-1, 4, 2)).conj()
+            return [whole.t().contiguous().t(), whole.to_sparse(), torch.zeros(0), {}, conjugated]
+        collate = {
+            "turned": turned,
+            "kept": lambda found: Kept(torch.stack([one for one, _ in found]), "kept"),
+        }
+        small = nn.Linear(8, 3)
+        optimizer = torch.optim.SGD(small.parameters(), lr=0.01)
+        find = {
+            "kept": lambda batch: batch.x,
+            "plain": lambda batch: batch,
+            "pair": lambda batch: batch[0],
+            "turned": lambda batch: batch[0],
+        }
+        for kind in ("pair", "named", "texts", "strange", "plain", "kept", "turned"):
+            loader = DataLoader(Examples(kind), batch_size=12, shuffle=kind != "pair", collate_fn=collate.get(kind))
+            for batch in loader:
+                x = find[kind](batch) if kind in find else batch["x"]
+                optimizer.zero_grad()
+                small(x).sum().backward()
+                optimizer.step()
+    """,
+    "zeros in front": """
+        # Of a gradient whose first numbers are zeros it is only found by reading on whether all are.
+        kinds = (torch.float32, torch.float64, torch.float16)
+        rows = [nn.Parameter(torch.ones(size, dtype=kind)) for size in (15, 300, 5000, 70001) for kind in kinds]
+        optimizer = torch.optim.SGD(rows, lr=0.001)
+        for number in range(26):
+            optimizer.zero_grad(set_to_none=number % 2 == 0)
+            loss = 0.0
+            for one in rows:
+                factor = torch.zeros(len(one), dtype=one.dtype)
+                if number % 3 == 1:
+                    factor[-1] = 1.0
+                elif number % 3 == 2:
+                    factor = -factor
+                    factor[(number * 977) % len(one)] = 1e-7
+                loss = loss + (one * factor).sum().double()
+            loss.backward()
+            optimizer.step()
+    """,
+}
