@@ -73,6 +73,47 @@ PARTS = {
             if number == 20:
                 frozen.added = nn.Linear(2, 2)
     """,
+    "schedules": """
+        class Warm(torch.optim.lr_scheduler.LambdaLR):
+            def __init__(self, optimizer):
+                super().__init__(optimizer, lambda number: min(1.0, number / 12))
+        class Own(torch.optim.lr_scheduler.LRScheduler):
+            def get_lr(self):
+                return [group["lr"] for group in self.optimizer.param_groups]
+            def step(self, epoch=None):
+                super().step(epoch)
+        class Alien:
+            def __init__(self, optimizer):
+                self.optimizer = optimizer
+            def step(self):
+                for group in self.optimizer.param_groups:
+                    group["lr"] *= 0.9
+        schedules = torch.optim.lr_scheduler
+        told = nn.Linear(8, 3)
+        groups = [{"params": [told.weight]}, {"params": [told.bias], "lr": 0.5}]
+        optimizer = torch.optim.SGD(groups, lr=0.1)
+        each = [
+            Warm(optimizer),
+            schedules.StepLR(optimizer, 5),
+            Own(optimizer),
+            schedules.SequentialLR(
+                optimizer, [schedules.ConstantLR(optimizer), schedules.ExponentialLR(optimizer, 0.9)], [14]
+            ),
+            schedules.ChainedScheduler([schedules.StepLR(optimizer, 9), schedules.MultiStepLR(optimizer, [3, 20])]),
+            schedules.ReduceLROnPlateau(optimizer, patience=2),
+            Alien(optimizer),
+        ]
+        for number in range(36):
+            optimizer.zero_grad()
+            loss = told(torch.ones(4, 8)).square().mean()
+            loss.backward()
+            optimizer.step()
+            for place, schedule in enumerate(each):
+                if number % (place + 1) == 0:
+                    schedule.step(*([loss.item()] if place == 5 else [number] if place == 2 and number > 30 else []))
+            if number == 25:
+                each.append(schedules.CosineAnnealingLR(optimizer, 10))
+    """,
     "batches of all kinds": """
         from torch.utils.data import DataLoader, Dataset
         from dataclasses import dataclass

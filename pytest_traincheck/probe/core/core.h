@@ -173,7 +173,7 @@ extern PyTypeObject *FactsType;
     each(rates) each(seen) each(stepped) each(noted) each(_looks) each(_steps) each(_left) each(type) each(buffered) \
     each(slots) each(__code__) each(called) each(opened) each(steps) each(ended) each(note_rates) each(closure) \
     each(_places) each(noticed) each(_numbers) each(_moved) each(_terms) each(_last) each(weighed) each(grad_fn) \
-    each(look_at_attributes)
+    each(look_at_attributes) each(_is_initial) each(optimizer)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -397,6 +397,8 @@ PyObject *exchange(PyObject *module, PyObject *given);
 
 /* steps.c */
 PyObject *step_hooks(PyObject *module, PyObject *given);
+PyObject *groups_of(PyObject *optimizer);
+int same_rates(PyObject *info, PyObject *groups);
 
 /* hooks.c */
 PyObject *in_python(PyObject *function, PyObject *const *given, Py_ssize_t count, PyObject *names);

@@ -1,10 +1,10 @@
-/* Parts of a training step: `zero_grad`, a loss function, `backward`, clipping, and a module's mode, as `families/base.py`
- * and the families of these have them. */
+/* Parts of a training step: `zero_grad`, a loss function, `backward`, clipping, a module's mode, and the step of a schedule, as
+ * `families/base.py` and the families of these have them. */
 
 #include "core.h"
 
 /* Which part, in the order of `base.py`. */
-enum { ZERO_GRAD, LOSS, BACKWARD, CLIP, MODE };
+enum { ZERO_GRAD, LOSS, BACKWARD, CLIP, MODE, SCHEDULE };
 
 /* `api` is None where it follows from the class, and `apis` what the classes have. */
 
@@ -34,6 +34,42 @@ static int is_known_module(Core *core, PyObject *object)
     return info != NULL;
 }
 
+/* An attribute that an object has itself, a new reference, or NULL. */
+static PyObject *own(PyObject *object, PyObject *name)
+{
+    PyObject *entries = entries_in(object), *found = entries == NULL ? NULL : PyDict_GetItemWithError(entries, name);
+    Py_XINCREF(found);
+    Py_XDECREF(entries);
+    PyErr_Clear();
+    return found;
+}
+
+/* Whether a schedule is one that steps, and not one that is being made. `opt`: the optimizer that it is for. */
+static int is_running(Core *core, PyObject *schedule, long long *opt)
+{
+    PyObject *initial = own(schedule, name__is_initial), *optimizer = own(schedule, name_optimizer);
+    *opt = optimizer == NULL ? -1 : optimizer_id(core, optimizer);
+    Py_XDECREF(optimizer);
+    Py_XDECREF(initial);
+    return *opt >= 0 && initial == Py_False;
+}
+
+/* Whether the rates of the optimizer that a schedule is for are the very objects that they were. */
+static int rates_stay(Core *core, PyObject *args)
+{
+    PyObject *schedule = PyTuple_CheckExact(args) && PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL;
+    PyObject *optimizer = schedule == NULL ? NULL : own(schedule, name_optimizer), *info, *groups;
+    int stay;
+    if (optimizer == NULL) return 0;
+    info = known_of(core->optimizers->infos, optimizer);
+    groups = groups_of(optimizer);
+    stay = info != NULL && groups != NULL && same_rates(info, groups);
+    Py_XDECREF(groups);
+    Py_XDECREF(info);
+    Py_DECREF(optimizer);
+    return stay;
+}
+
 /* Whether a call that gives a module a mode wakes nobody: none sleeps, or it is the mode that the module has. */
 static int wakes_nobody(Core *core, PyObject *const *given, Py_ssize_t count)
 {
@@ -55,6 +91,8 @@ static int is_ready(Hook *self, Core *core, PyObject *const *given, Py_ssize_t c
         return was_looked_at(core, number, outer, 0);
     case CLIP:
         return 1;
+    case SCHEDULE:
+        return is_running(core, given[0], opt);
     case MODE:
         *mod = module_id(core, given[0]);
         return *mod > 0 && wakes_nobody(core, given, count) &&
@@ -71,7 +109,7 @@ static Call *part_begins(Hook *self, Core *core, ThreadState *state, PyObject *c
     Py_ssize_t index, depth = PyList_Size(state->stack);
     Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL, *call = NULL;
     PyObject *number, *args, *api = self->api != Py_None ? self->api : learnt(self->apis, given[0]);
-    int method = self->which == ZERO_GRAD || self->which == MODE;
+    int method = self->which == ZERO_GRAD || self->which == MODE || self->which == SCHEDULE;
     long long opt = 0, mod = outer != NULL && Py_TYPE(outer) == CallType ? outer->mod : 0;
     if (api == NULL || is_in_step(state) || (outer != NULL && (Py_TYPE(outer) != CallType || outer->api == api))) return NULL;
     number = number_of(core, api);
@@ -99,7 +137,7 @@ static int is_left_out(const Hook *self, Core *core, ThreadState *state, PyObjec
 {
     Py_ssize_t index, depth = PyList_Size(state->stack);
     if (self->which == MODE && is_inner(self, core, state, given, count)) return 1;
-    if ((self->which != CLIP && self->which != MODE) || state->in_step || !is_steady(core, state)) return 0;
+    if (self->which < CLIP || state->in_step || !is_steady(core, state)) return 0;
     if (self->which == MODE && !wakes_nobody(core, given, count)) return 0;
     for (index = 0; index < depth; index++) {
         Call *call = (Call *)PyList_GetItem(state->stack, index);
@@ -147,6 +185,7 @@ static int looked(Hook *self, Core *core, ThreadState *state, const Call *call)
     PyObject *slots;
     Emit emit;
     int done;
+    if (self->which == SCHEDULE) return rates_stay(core, call->given);
     if (self->which == LOSS || self->which == CLIP || self->which == MODE || (self->which == ZERO_GRAD && nothing_changed(core, 0, 1))) return 1;
     if (core->variables->gradients_dirty || (self->which == BACKWARD && within_backward())) return 0;
     slots = slots_of(core);

@@ -35,7 +35,7 @@ static int is_suspended(const Switches *probe)
 }
 
 /* The groups of an optimizer, where they are an attribute like any other: a new reference, or NULL. */
-static PyObject *groups_of(PyObject *optimizer)
+PyObject *groups_of(PyObject *optimizer)
 {
     PyObject *entries = PyObject_GenericGetAttr(optimizer, name___dict__);
     PyObject *groups = entries == NULL ? NULL : PyDict_GetItemWithError(entries, name_param_groups);
@@ -49,7 +49,7 @@ static PyObject *groups_of(PyObject *optimizer)
 /* Before */
 
 /* Whether the learning rates are the very objects that they were, as `Optimizers.note_rates` asks. */
-static int same_rates(PyObject *info, PyObject *groups)
+int same_rates(PyObject *info, PyObject *groups)
 {
     PyObject *rates = attribute(info, name_rates), *seen = attribute(info, name_seen);
     Py_ssize_t index, length = PyList_Size(groups);

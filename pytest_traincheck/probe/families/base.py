@@ -25,7 +25,7 @@ is_compiling = torch.compiler.is_compiling
 DisableTorchFunction = torch._C.DisableTorchFunction
 """What the probe reads of a tensor is no call of a user's mode or of a subclass with a `__torch_function__`."""
 
-ZERO_GRAD, LOSS, BACKWARD, CLIP, MODE = range(5)
+ZERO_GRAD, LOSS, BACKWARD, CLIP, MODE, SCHEDULE = range(6)
 """Parts of a training step that the compiled core records where nothing is measured, as in `core/parts.c`."""
 MEASURED, AVERAGED, ALONE, INNER = range(4)
 """When a function that is watched has something to tell, as in `core/watches.c`: while steps are measured or sketched;

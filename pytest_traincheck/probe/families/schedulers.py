@@ -9,7 +9,7 @@ from torch.optim import lr_scheduler
 
 from ..context import Call, ThreadState
 from ..symbols import Api
-from .base import Family, observe, watch
+from .base import SCHEDULE, Family, observe, watch
 from .optimizer import api_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class SchedulerStep(Family):
     method = True
     trains = True
     outermost = True
+    part = SCHEDULE
 
     def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
         if getattr(args[0], "_is_initial", False):
