@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pytest_traincheck.alignment.arguments import describe_arguments, find_renamed_arguments
 from pytest_traincheck.alignment.attributes import find_renamed
+from pytest_traincheck.alignment.classes import find_renamed_optimizers, find_renamed_schedulers, with_classes
 from pytest_traincheck.alignment.contents import find_by_content, placed_parameters
 from pytest_traincheck.alignment.description import (
     align_models,
@@ -34,7 +35,7 @@ class Aligned:
 
 def align(golden: Golden, run: Run) -> Aligned:
     """Follows what a refactor may do to the names of models: rename classes and attributes, put models into another
-    one, or take them out of it.
+    one, or take them out of it. So too the user's own classes of optimizers and schedulers.
     """
     placement = place(golden, run)
     if placement.moves:
@@ -44,14 +45,19 @@ def align(golden: Golden, run: Run) -> Aligned:
     lead = next((label for label, facts in golden.optimizers.items() if facts.get("lead")), "")
     roots, _ = successions(renamed, golden.models, golden.optimizers)
     renamed = renamed.renamed(roots, {})
-    # What an optimizer is called follows from the models that it holds.
+    # What an optimizer is called follows from the models that it holds and from its class.
+    classes = find_renamed_optimizers(golden.optimizers, describe_optimizers(renamed))
+    renamed = with_classes(renamed, classes)
     _, again = successions(renamed, golden.models, golden.optimizers)
     renamed = renamed.renamed({}, again)
     optimizers = align_optimizers(golden.optimizers, describe_optimizers(renamed))
     arguments = find_renamed_arguments(golden.arguments, describe_arguments(renamed))
+    renamed = renamed.renamed({}, optimizers, lead, arguments)
+    schedulers = find_renamed_schedulers(golden.optimizers, describe_optimizers(renamed))
+    renamed = with_classes(renamed, schedulers)
     return Aligned(
-        renamed.renamed({}, optimizers, lead, arguments).beside(golden.models),
-        placement.renamed(models_as_made(run), golden.models),
+        renamed.beside(golden.models),
+        (*placement.renamed(models_as_made(run), golden.models), *classes.items(), *schedulers.items()),
     )
 
 

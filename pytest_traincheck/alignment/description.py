@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from pytest_traincheck.alignment.placement import Models
 from pytest_traincheck.optimizer_label import models_in
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run
 from pytest_traincheck.trace.variables import Variables
+
+OWN = "user"
+"""The library of what is the user's own code."""
 
 
 def describe_models(run: Run) -> dict[str, dict[str, list[int]]]:
@@ -43,7 +48,9 @@ def held_parameters(run: Run) -> frozenset[tuple[str, str]]:
 
 
 def describe_optimizers(run: Run) -> dict[str, dict[str, Any]]:
-    """Optimizer -> class and the roots whose parameters it holds, for the optimizers that step."""
+    """Optimizer -> class, and how many parameters it holds, for the optimizers that step; of an own class also the
+    names of its settings, and own schedulers that step it: by these they are recognised under another name.
+    """
     found: dict[str, dict[str, Any]] = {}
     for process in run.processes:
         for step in process.steps:
@@ -54,11 +61,27 @@ def describe_optimizers(run: Run) -> dict[str, dict[str, Any]]:
                     "lead": step.optimizer == process.lead_optimizer,
                     "parameters": _parameter_count(process, step.optimizer, step.begin),
                 }
+                if process.raw.symbols["opt"][step.optimizer].get("library") == OWN:
+                    found[label]["settings"] = _settings(process, step.optimizer, step.begin)
+                if schedulers := _own_schedulers(process, step.optimizer):
+                    found[label]["schedulers"] = schedulers
     return dict(sorted(found.items()))
 
 
 def _parameter_count(process: Process, optimizer: int, seq: int) -> int:
     return len(Variables.of(process).membership(optimizer, seq).variables)
+
+
+def _settings(process: Process, optimizer: int, seq: int) -> list[str]:
+    hyper = Variables.of(process).membership(optimizer, seq).hyper
+    return sorted({name for values in hyper.values() for name in values})
+
+
+def _own_schedulers(process: Process, optimizer: int) -> list[str]:
+    rows = process.rows_of_type("scheduler")
+    rows = rows[process.events["opt"][rows] == optimizer]
+    apis = [process.raw.symbols["api"][number] for number in np.unique(process.events["subject"][rows]).tolist()]
+    return sorted({str(api["name"]).rpartition(".")[0] for api in apis if api.get("library") == OWN})
 
 
 _ALIKE = 0.5
