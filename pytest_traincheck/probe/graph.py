@@ -7,9 +7,13 @@ from typing import Any
 
 import torch
 
-_SUMS = ("AddBackward", "SubBackward", "StackBackward", "CatBackward")
+_SUMS = ("AddBackward", "SubBackward", "StackBackward", "CatBackward", "LerpBackward")
+_MAY_ADD_UP = ("AddcmulBackward", "AddcdivBackward", "WhereBackward", "DotBackward", "MvBackward", "MmBackward",
+               "BmmBackward", "AddmvBackward", "AddmmBackward", "AddbmmBackward", "BaddbmmBackward")  # fmt: skip
+"""What adds up in one operator what others write as several. Taken for a sum where more terms are no fault."""
 _SCALES = ("MulBackward", "DivBackward", "NegBackward", "ToCopyBackward", "ViewBackward", "ReshapeAliasBackward",
-           "SqueezeBackward", "UnsqueezeBackward", "SelectBackward", "CloneBackward", "AliasBackward")  # fmt: skip
+           "SqueezeBackward", "UnsqueezeBackward", "SelectBackward", "CloneBackward", "AliasBackward",
+           "PermuteBackward", "TransposeBackward", "TBackward", "ExpandBackward")  # fmt: skip
 _MEANS = ("SumBackward", "MeanBackward")
 _LIMIT = 256
 """Nodes that are looked at; a longer sum is not counted."""
@@ -48,12 +52,28 @@ def _summands(node: Any, transparent: tuple[str, ...]) -> list[int] | None:
     name = type(node).__name__
     places = [place for place, (child, _) in enumerate(node.next_functions) if child is not None]
     adds_up = name.startswith(_SUMS) or (len(places) == 1 and name.startswith(transparent))
+    if not adds_up and _MEANS[0] in transparent and name.startswith(_MAY_ADD_UP):
+        # A product of matrices is a layer, and no sum of terms, unless it weighs what was put together for it.
+        elementwise = name.startswith(_MAY_ADD_UP[:3])
+        adds_up = elementwise or any(_is_put_together(node.next_functions[place][0]) for place in places)
     return places if adds_up else None
+
+
+def _is_put_together(node: Any) -> bool:
+    """Whether a node stacks or joins tensors, or is a view of what does."""
+    for _ in range(_LIMIT):
+        name = type(node).__name__
+        if name.startswith(("StackBackward", "CatBackward")):
+            return True
+        if not name.startswith(_SCALES) or node.next_functions[0][0] is None:
+            return False
+        node = node.next_functions[0][0]
+    return False
 
 
 def is_term(node: Any) -> bool:
     """Whether the node behind a loss is of a kind that neither adds up nor multiplies, whatever is behind it."""
-    return node is not None and not type(node).__name__.startswith((*_SUMS, *_SCALES))
+    return node is not None and not type(node).__name__.startswith((*_SUMS, *_SCALES, *_MAY_ADD_UP))
 
 
 def weights(loss: torch.Tensor) -> list[float] | None:
@@ -86,6 +106,10 @@ def weights(loss: torch.Tensor) -> list[float] | None:
 def _factor(node: Any, place: int) -> float | None:
     """What a node that adds up multiplies one of its summands by; `None` where that is no plain number."""
     name = type(node).__name__
+    if name.startswith("LerpBackward"):
+        weight = getattr(node, "_saved_weight", None)
+        share = float(weight) if isinstance(weight, (int, float)) else _number(weight)
+        return None if share is None or place > 1 else share if place else 1 - share
     if name.startswith(("AddBackward", "SubBackward")) and place:
         alpha = getattr(node, "_saved_alpha", None)
         return None if alpha is None else float(alpha) * (1 if name.startswith("Add") else -1)
