@@ -7,7 +7,7 @@ are made in, and only where both sides make as many of them there: with one more
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from pytest_traincheck.golden.recording import GRAD, TRAINING
 from pytest_traincheck.replay.computed import Call, Computed
@@ -21,12 +21,13 @@ _WHOLE = ("autograd", "optimizer", "clip", "scaler", "scheduler", "data")
 
 def aligned(golden: Computed, candidate: Computed) -> dict[int, int]:
     """Golden call -> candidate call."""
-    ours, theirs = _keys(golden), _keys(candidate)
-    found = {
-        call: theirs[key]
-        for key, call in ours.items()
-        if key in theirs and _alike(golden.calls[call], candidate.calls[theirs[key]])
-    }
+    theirs = _by_key(candidate)
+    found: dict[int, int] = {}
+    for key, ours in _by_key(golden).items():
+        for call, other in _in_place(golden, ours, theirs.get(key, [])):
+            if _alike(golden.calls[call], candidate.calls[other]):
+                found[call] = other
+    found = dict(sorted(found.items()))
     _add_layers(golden, candidate, found)
     _add_functions(golden, candidate, found)
     return found
@@ -38,16 +39,34 @@ def _alike(golden: Call, candidate: Call) -> bool:
     return golden.kind != "module" or not layers or golden.name == candidate.name
 
 
-def _keys(side: Computed) -> Mapping[Key, int]:
-    """The key of every call but functions -> the call."""
-    seen: dict[Key, int] = {}
-    keys: dict[Key, int] = {}
+def _by_key(side: Computed) -> Mapping[Key, list[int]]:
+    """The key of every call but functions -> the calls that have it, in order."""
+    calls: dict[Key, list[int]] = {}
     for call in side.calls.values():
         key = _key(call)
         if key is not None:
-            number = seen[key] = seen.get(key, -1) + 1
-            keys[(*key, number)] = call.index
-    return keys
+            calls.setdefault(key, []).append(call.index)
+    return calls
+
+
+def _in_place(golden: Computed, ours: Sequence[int], theirs: Sequence[int]) -> Iterable[tuple[int, int]]:
+    """Calls of one key by their place among them.
+
+    What trains in eval mode looks like an evaluation without `no_grad`, and may follow one in its step: there places
+    are counted from the last one on, so that an evaluation more does not move them.
+    """
+    if len(ours) != len(theirs) and any(_trained_in_eval(golden, call) for call in ours):
+        return zip(reversed(ours), reversed(theirs), strict=False)
+    return zip(ours, theirs, strict=False)
+
+
+def _trained_in_eval(side: Computed, call: int) -> bool:
+    """Whether a call is, or lies in, a forward pass of a model in eval mode that training goes through."""
+    while call >= 0:
+        if call in side.trained_in_eval:
+            return True
+        call = side.calls[call].parent
+    return False
 
 
 def _key(call: Call) -> Key | None:

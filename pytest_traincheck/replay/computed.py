@@ -13,7 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytest_traincheck.golden.recording import CHOSEN, DRAWN, ENTRY, EVALUATION, PHASE, Recording, Rows
+from pytest_traincheck.golden.recording import (
+    CHOSEN,
+    DRAWN,
+    ENTRY,
+    EVALUATION,
+    GRAD,
+    PHASE,
+    TRAINING,
+    Recording,
+    Rows,
+)
 from pytest_traincheck.replay.fetches import Fetch
 
 INFINITE = math.inf
@@ -178,6 +188,29 @@ class Computed:
         """
         entries = [call.begin for call in self.calls.values() if call.flags & ENTRY]
         return max(self.first_look, min(entries) + 0.5) if entries and self.first_look else self.first_look
+
+    @cached_property
+    def trained_in_eval(self) -> frozenset[int]:
+        """Forward passes of whole models in eval mode that training goes through.
+
+        As `trace.stages` has it: gradients are recorded and arrive in the model, and a backward pass follows before it
+        is called so in train mode. An evaluation that forgets `no_grad` is none, nor is a frozen teacher's forward
+        pass. Found from what every recording holds, so that older ones say it, too.
+        """
+        arrive = {name.partition(".")[0] for kind, name in self.values if kind == "gradient"}
+        found: set[int] = set()
+        waiting: dict[str, list[int]] = {}
+        for call in sorted(self.calls.values(), key=lambda call: call.begin):
+            if call.kind == "autograd":
+                found.update(*waiting.values())
+                waiting.clear()
+            elif call.kind == "module" and call.flags & ENTRY and call.flags & GRAD:
+                root = call.module.partition(".")[0]
+                if call.flags & TRAINING:
+                    waiting.pop(root, None)
+                elif root in arrive:
+                    waiting.setdefault(root, []).append(call.index)
+        return frozenset(found)
 
     @cached_property
     def children(self) -> Mapping[int, list[int]]:

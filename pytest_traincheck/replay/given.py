@@ -60,21 +60,34 @@ def batches_apart(calls: Calls, window: int) -> float | None:
 
 
 def _anchor(calls: Calls, window: int) -> float | None:
+    call = _forward(calls.golden, window)
+    if call is None:
+        return _anchor_of_functions(calls, window)
+    other = calls.pairs.get(call.index)
+    inputs = calls.golden.inputs.get(call.index, {})
+    if other is None or not inputs:
+        return None
+    slot = max(inputs, key=lambda name: inputs[name].size)
+    given = calls.candidate.inputs.get(other, {})
+    # The same tensor under another name is the same: `forward` may call its arguments as it likes.
+    found = [given[slot]] if slot in given else list(given.values())
+    off = min((apart(inputs[slot], tensor) for tensor in found), default=INFINITE)
+    return off if off <= agreement(epsilon(inputs[slot].dtype)) else _beside(calls, call, slot, given)
+
+
+def _forward(side: Computed, window: int) -> Call | None:
+    """The forward pass that a step trains by: the first in train mode. A policy, or a model with frozen statistics,
+    may be trained in eval mode; there an evaluation may stand before it, so it is the last before the backward pass.
+    """
     wanted = TRAINING | GRAD | ENTRY
-    for call in calls.golden.calls.values():
-        if call.window != window or call.kind != "module" or call.flags & wanted != wanted:
-            continue
-        other = calls.pairs.get(call.index)
-        inputs = calls.golden.inputs.get(call.index, {})
-        if other is None or not inputs:
-            return None
-        slot = max(inputs, key=lambda name: inputs[name].size)
-        given = calls.candidate.inputs.get(other, {})
-        # The same tensor under another name is the same: `forward` may call its arguments as it likes.
-        found = [given[slot]] if slot in given else list(given.values())
-        off = min((apart(inputs[slot], tensor) for tensor in found), default=INFINITE)
-        return off if off <= agreement(epsilon(inputs[slot].dtype)) else _beside(calls, call, slot, given)
-    return _anchor_of_functions(calls, window)
+    mine = [call for call in side.calls.values() if call.window == window]
+    modules = [call for call in mine if call.kind == "module"]
+    for call in modules:
+        if call.flags & wanted == wanted:
+            return call
+    backward = min((call.begin for call in mine if call.kind == "autograd"), default=INFINITE)
+    trained = [call for call in modules if call.index in side.trained_in_eval and call.begin < backward]
+    return max(trained, key=lambda call: call.begin, default=None)
 
 
 def _anchor_of_functions(calls: Calls, window: int) -> float | None:
