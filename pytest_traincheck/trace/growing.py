@@ -76,7 +76,9 @@ class GrowingProcess:
     def _read_symbols(self) -> None:
         """Rows first, then symbols: every row that was read has its symbols then."""
         path = self.path / "symbols.jsonl"
-        new = _read(path, len(self._lines), path.stat().st_size if path.exists() else 0).rstrip(b"\0")
+        new = _read(path, len(self._lines), path.stat().st_size if path.exists() else 0)
+        # A line is copied into the file's memory in no order, so that its end may be there before its middle.
+        new = new.partition(b"\0")[0]
         new = new[: new.rfind(b"\n") + 1]
         if new:
             self._lines += new

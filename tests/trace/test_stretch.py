@@ -66,3 +66,20 @@ def test_the_last_row_of_a_process_that_goes_on_is_not_read_yet(recorder: Record
     (path / "events.bin").write_bytes(whole)
     assert len(process.next_rows(100_000)) == meta["events"] - 11
     assert process.done
+
+
+def test_a_line_that_is_being_written_is_not_read_yet(recorder: Recorder) -> None:
+    """It is copied in no order: its end may be there, and its beginning still be zeros."""
+    path = recorder.record(Loop()).processes[0].raw.path
+    meta, rows = json.loads((path / "meta.json").read_text()), (path / "events.bin").read_bytes()
+    lines = (path / "symbols.jsonl").read_bytes()
+    (path / "meta.json").write_text(json.dumps({**meta, "finished": False}))
+    (path / "events.bin").write_bytes(rows[: 2 * fmt.EVENT.itemsize] + bytes(fmt.EVENT.itemsize))
+    line = b'{"k":"remark","i":1,"text":"of a kind that nobody reads"}\n'
+    (path / "symbols.jsonl").write_bytes(lines + bytes(12) + line[12:] + bytes(100))
+    process = GrowingProcess(path)
+    assert len(process.next_rows(100)) == 1
+    (path / "symbols.jsonl").write_bytes(lines + line + bytes(100))
+    (path / "meta.json").write_text(json.dumps(meta))
+    (path / "events.bin").write_bytes(rows)
+    assert len(process.next_rows(100_000)) == meta["events"] - 1
