@@ -38,7 +38,7 @@ from pytest_traincheck.replay.tolerance import COARSE, agreement, allowance, eps
 
 _CALLS = 64
 """Calls that the tolerance of what a whole step computes allows for."""
-_CANCELS = 1e-3
+_CANCELS = 1e-5
 """Part of what its terms are, below which a loss is a difference of them."""
 _NOISE = 64
 """Rounding units, of the largest gradient of a model, that the gradient of any other parameter may be off."""
@@ -227,16 +227,21 @@ class Flow:
         if off is None or self._in_another_order(golden):
             return None
         allowed = allowance(eps, _CALLS, _CALLS)
-        return Point("loss", golden, candidate, off, allowed * self._cancelled(golden) + passed_on(given))
+        allowed *= self._cancelled(golden, candidate, allowed)
+        return Point("loss", golden, candidate, off, allowed + passed_on(given))
 
-    def _cancelled(self, golden: Call) -> float:
+    def _cancelled(self, golden: Call, candidate: Call, allowed: float) -> float:
         """How many times its own size the terms of a loss are, where they cancel; 1 where they do not.
 
         Rounding moves a loss as a change of its parameters by a rounding unit does: by their size times that of their
         gradients (Higham, section 1.5, on the backward error). The loss of a policy that is its old one is 0 but for
         that, and its gradients tell the policy's errors.
         """
-        loss = max((tensor.norm for tensor in self._golden.inputs.get(golden.index, {}).values()), default=0.0)
+        sides = (self._golden, golden), (self._candidate, candidate)
+        loss, other = (
+            max((tensor.norm for tensor in side.inputs.get(call.index, {}).values()), default=0.0)
+            for side, call in sides
+        )
         moved = 0.0
         for name in self._used(golden):
             gradient = self._golden.value("gradient", name, golden.end)
@@ -245,7 +250,9 @@ class Flow:
                 moved = math.hypot(moved, gradient.norm * value.norm)
         if not math.isfinite(moved) or loss >= _CANCELS * moved:
             return 1.0
-        return moved / loss if loss else INFINITE
+        if not loss:
+            return INFINITE if other <= allowed * moved else 1.0
+        return moved / loss
 
     def _loss_apart(self, golden: Call, candidate: Call) -> float | None:
         """Distance of what both go backward from; None where that is not of the same tensors."""
