@@ -177,4 +177,137 @@ PARTS = {
             loss.backward()
             optimizer.step()
     """,
+    "modes": """
+        class Frozen(nn.Sequential):
+            def train(self, mode=True):
+                super().train(mode)
+                self[1].eval()
+                return self
+        class Refusing(nn.Module):
+            refuses = False
+            def train(self, mode=True):
+                if self.refuses:
+                    raise ValueError("not now")
+                F.relu(torch.ones(2))
+                return super().train(mode)
+        class Waiting(nn.Module):
+            def train(self, mode=True):
+                thread = threading.Thread(target=model.train, args=(not mode,))
+                thread.start()
+                thread.join()
+                return super().train(mode)
+        class Switching(nn.Module):
+            def forward(self, x):
+                self.train(not self.training)
+                return x
+        frozen = Frozen(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Sequential(nn.Dropout(0.1), nn.Linear(6, 3)))
+        refusing, waiting = Refusing(), nn.Sequential(nn.Linear(2, 2), Waiting(), nn.Linear(2, 2))
+        switching = nn.Sequential(Switching(), nn.Linear(3, 3))
+        whole = nn.ModuleList([nn.ModuleList([nn.ReLU(), refusing]), frozen, model])
+        for number in range(14):
+            whole.train()
+            frozen.train()
+            step()
+            F.cross_entropy(switching(frozen(torch.randn(4, 8))), torch.tensor([0, 1, 2, 0])).backward()
+            refusing.refuses = number % 3 == 2
+            try:
+                whole.train(False)
+            except ValueError:
+                pass
+            refusing.refuses = False
+            frozen.train(False).train(mode=True)
+            whole[0].eval()
+            try:
+                model.train("no mode")
+            except ValueError:
+                pass
+            waiting.train(number % 2 == 0)
+    """,
+    "a rate that moves in every step": """
+        class Told(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner, self.shape = nn.Linear(8, 3), (4, 8)
+            def forward(self, ids, *, mask=None, labels=None, sizes=()):
+                found = self.inner(ids * mask).sum() * 0.5
+                return found if labels is None else found - self.inner(labels["more"][0]).sum()
+        told, guide = Told(), nn.Linear(8, 8)
+        optimizer = torch.optim.SGD([{"params": told.parameters()}, {"params": guide.parameters(), "lr": 0.5}], lr=0.01)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, [lambda done: 1 / (1 + done), lambda done: 1.0])
+        for number in range(135):
+            given = {"mask": torch.rand(4, 8), "sizes": (number, "few")}
+            if number % 4 == 1:
+                given["labels"] = {"more": [torch.rand(4, 8)]}
+            optimizer.zero_grad()
+            with torch.no_grad():
+                guided = guide(torch.randn(4, 8))
+            told(guided, **given).backward()
+            if number % 5 == 0:
+                nn.utils.clip_grad_norm_(told.parameters(), 0.1)
+            if number % 4 == 2:
+                optimizer.param_groups[1]["lr"] = 1 / (2 + number)
+            optimizer.step(None) if number % 3 else optimizer.step()
+            schedule.step()
+        tensor_rate = torch.optim.Adam(guide.parameters(), lr=torch.tensor(0.1))
+        for number in range(3):
+            guide(torch.ones(2, 8)).sum().backward()
+            tensor_rate.param_groups[0]["lr"].mul_(0.5)
+            tensor_rate.step()
+    """,
+    "a closure that does everything": """
+        from functools import partial
+        class Output(dict):
+            def items(self):
+                raise RuntimeError("nobody asks")
+        class Meta(type):
+            def __hash__(cls):
+                return 1
+        class Odd(dict, metaclass=Meta):
+            pass
+        class Telling(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner, self.acts = nn.Linear(8, 3), nn.ReLU()
+            def forward(self, batch, act, *, then=None, deep=None):
+                found = act(self.inner(batch["x"]))
+                return Output(found=found, loss=found.sum(), more={"x" * 90: [found], 3: 1} if then else None)
+        class Strategy(nn.Module):
+            def forward(self, *given, **named):
+                return told(*given, **named)
+        told, strategy = Telling(), Strategy()
+        optimizer = torch.optim.SGD(told.parameters(), lr=0.01)
+        class Bare:
+            def __call__(self):
+                return everything(1)
+        def everything(number, scale=1.0):
+            nested = {"x": torch.randn(4, 8), "meta": {"a": {"b": Odd(c=1)}}}
+            nested["many"] = dict.fromkeys(map(str, range(20)))
+            if number % 5 == 4:
+                nested["x"][0, 0] = float("inf")
+            kinds = [told.acts, F.relu, torch.sigmoid, torch.Tensor.tanh, lambda x: x]
+            then = [partial(F.relu), len, [].append][number % 3]
+            loss = strategy(nested, kinds[number % 5], then=then, deep=Odd())["loss"]
+            optimizer.zero_grad()
+            F.softmax(torch.ones(3), 0)
+            if number in (20, 29):
+                raise ValueError
+            (loss * scale).backward()
+            return loss
+        noted = partial(everything, 3, scale=0.5)
+        noted.by = torch.ones(2)
+        for number in range(40):
+            for size in range(4):
+                told(dict(x=torch.full((2, 8), math.inf if number % 6 == size else 1.0)), torch.relu)
+            try:
+                if number % 4 == 0:
+                    optimizer.step(partial(everything, number))
+                elif number % 4 == 1:
+                    optimizer.step(closure=partial(everything, number, scale=0.1))
+                elif number % 4 == 2:
+                    optimizer.step(closure=lambda: everything(number))
+                else:
+                    optimizer.step(Bare() if number % 8 == 3 else noted)
+            except ValueError:
+                pass
+    """,
 }

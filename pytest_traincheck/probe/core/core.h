@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 15
+#define INTERFACE 16
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -388,8 +388,6 @@ PyObject *part_hooks(PyObject *module, PyObject *given);
 
 /* watches.c */
 PyObject *watch_hook(PyObject *module, PyObject *given);
-int stays_as_it_is(Core *core, PyObject *const *given, Py_ssize_t count);
-int is_inner(const Hook *self, Core *core, const ThreadState *state, PyObject *const *given, Py_ssize_t count);
 PyObject *unless_hushed(PyObject *module, PyObject *given);
 
 /* switch.c */

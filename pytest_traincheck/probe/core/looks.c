@@ -341,6 +341,15 @@ static int add_nested(uint32_t *sum, PyObject *value, int depth)
         return add_bytes(sum, &seen.digest, sizeof seen.digest);
     }
     if (!depth) return 0;
+    if (value == Py_None || PyUnicode_CheckExact(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
+        PyBool_Check(value) || PyBytes_CheckExact(value)) {
+        PyObject *text = PyObject_Repr(value);
+        Py_ssize_t length;
+        const char *read = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, &length);
+        whole = read != NULL && add_bytes(sum, read, length);
+        Py_XDECREF(text);
+        return whole;
+    }
     if (PyDict_CheckExact(value)) {
         PyObject *name, *item;
         Py_ssize_t place = 0, length;

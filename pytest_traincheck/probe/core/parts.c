@@ -1,5 +1,5 @@
-/* Parts of a training step: `zero_grad`, a loss function, `backward`, clipping, a module's mode, and the step of a schedule, as
- * `families/base.py` and the families of these have them. */
+/* Parts of a training step: `zero_grad`, a loss function, `backward`, clipping, a module's mode, and the step of a
+ * schedule, as `families/base.py` and the families of these have them. */
 
 #include "core.h"
 
@@ -68,6 +68,36 @@ static int rates_stay(Core *core, PyObject *args)
     Py_XDECREF(info);
     Py_DECREF(optimizer);
     return stay;
+}
+
+static int is_asleep(Core *core)
+{
+    const Switches *sampling = sampling_of(core->recorder);
+    return sampling != NULL && sampling->asleep;
+}
+
+/* Whether the innermost open call of this thread is one of the same function. */
+static int is_within_itself(const Hook *self, const ThreadState *state)
+{
+    Py_ssize_t depth = PyList_Size(state->stack);
+    PyObject *outer = depth > 0 ? PyList_GetItem(state->stack, depth - 1) : NULL;
+    return outer != NULL && Py_TYPE(outer) == CallType && ((Call *)outer)->api == self->api;
+}
+
+/* Whether a module is told to be in the mode that it is in, as the opposite of `Train.is_rare`. */
+static int stays_as_it_is(Core *core, PyObject *const *given, Py_ssize_t count)
+{
+    Facts *info = count == 2 ? facts_of(core, given[0]) : NULL;
+    int training = info == NULL ? -1 : is_training(given[0], info);
+    Py_XDECREF((PyObject *)info);
+    return training >= 0 && given[1] == (training ? Py_True : Py_False);
+}
+
+/* Whether a call that gives a module a mode says nothing: another one has made it or, while the probe sleeps, it changes
+ * nothing. As `_is_inner` and `_observed` of `base.py`. */
+static int is_inner(const Hook *self, Core *core, const ThreadState *state, PyObject *const *given, Py_ssize_t count)
+{
+    return is_asleep(core) ? stays_as_it_is(core, given, count) : is_within_itself(self, state);
 }
 
 /* Whether a call that gives a module a mode wakes nobody: none sleeps, or it is the mode that the module has. */
@@ -185,8 +215,16 @@ static int looked(Hook *self, Core *core, ThreadState *state, const Call *call)
     PyObject *slots;
     Emit emit;
     int done;
-    if (self->which == SCHEDULE) return rates_stay(core, call->given);
-    if (self->which == LOSS || self->which == CLIP || self->which == MODE || (self->which == ZERO_GRAD && nothing_changed(core, 0, 1))) return 1;
+    switch (self->which) {
+    case LOSS:
+    case CLIP:
+    case MODE:
+        return 1;
+    case SCHEDULE:
+        return rates_stay(core, call->given);
+    case ZERO_GRAD:
+        if (nothing_changed(core, 0, 1)) return 1;
+    }
     if (core->variables->gradients_dirty || (self->which == BACKWARD && within_backward())) return 0;
     slots = slots_of(core);
     if (slots == NULL) return 0;

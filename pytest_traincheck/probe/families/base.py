@@ -27,10 +27,9 @@ DisableTorchFunction = torch._C.DisableTorchFunction
 
 ZERO_GRAD, LOSS, BACKWARD, CLIP, MODE, SCHEDULE = range(6)
 """Parts of a training step that the compiled core records where nothing is measured, as in `core/parts.c`."""
-MEASURED, AVERAGED, ALONE, INNER = range(4)
+MEASURED, AVERAGED, ALONE = range(3)
 """When a function that is watched has something to tell, as in `core/watches.c`: while steps are measured or sketched;
-in the first steps, or while copies of parameters may be averages; while another thread may train; where no other call
-of it has made the call or, while the probe sleeps, where a module gets another mode.
+in the first steps, or while copies of parameters may be averages; while another thread may train.
 """
 _LEFT_OUT = frozenset({"self", "_stacklevel"})
 
@@ -257,8 +256,6 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
         api = getattr(family, "_api", None)  # otherwise it follows from the class
         entering, leaving = native.part_hooks(probe, family.part, family, api, entering, leave)
         return Hooks(entering, leaving, raised)
-    if native is not None and family.nested is not None:
-        entering = native.watch_hook(probe, INNER, entering, family.nested)
     return Hooks(entering, leave, raised)
 
 
