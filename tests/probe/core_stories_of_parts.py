@@ -70,10 +70,16 @@ PARTS = {
                 frozen.eval()
                 with torch.no_grad():
                     frozen(torch.randn(4, 8), False)
+                    frozen.head.weight.data.numpy()[0, 0] += 1.0  # an exchange that leaves no other mark
+                    frozen.eval()
+                    frozen(torch.randn(4, 8), False)
             if number == 20:
                 frozen.added = nn.Linear(2, 2)
     """,
     "schedules": """
+        from functools import partial
+        def do(what):
+            return what()
         class Warm(torch.optim.lr_scheduler.LambdaLR):
             def __init__(self, optimizer):
                 super().__init__(optimizer, lambda number: min(1.0, number / 12))
@@ -110,9 +116,11 @@ PARTS = {
             optimizer.step()
             for place, schedule in enumerate(each):
                 if number % (place + 1) == 0:
-                    schedule.step(*([loss.item()] if place == 5 else [number] if place == 2 and number > 30 else []))
+                    do(partial(schedule.step, *([loss.item()] if place == 5 else [number] if place == 2 and number > 30 else [])))
             if number == 25:
-                each.append(schedules.CosineAnnealingLR(optimizer, 10))
+                each += [schedules.CosineAnnealingLR(optimizer, 10)]
+                # Made where others have stepped, which is no step of its own.
+                do(partial(schedules.StepLR, optimizer, 10))
     """,
     "batches of all kinds": """
         from torch.utils.data import DataLoader, Dataset
