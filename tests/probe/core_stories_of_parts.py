@@ -77,9 +77,6 @@ PARTS = {
                 frozen.added = nn.Linear(2, 2)
     """,
     "schedules": """
-        from functools import partial
-        def do(what):
-            return what()
         class Warm(torch.optim.lr_scheduler.LambdaLR):
             def __init__(self, optimizer):
                 super().__init__(optimizer, lambda number: min(1.0, number / 12))
@@ -88,6 +85,12 @@ PARTS = {
                 return [group["lr"] for group in self.optimizer.param_groups]
             def step(self, epoch=None):
                 super().step(epoch)
+            def again(self, epoch=None):
+                self.step(epoch)
+            def _initial_step(self):
+                self._step_count, self._is_initial = 0, True
+                self.again()
+                self._is_initial = False
         class Alien:
             def __init__(self, optimizer):
                 self.optimizer = optimizer
@@ -116,11 +119,11 @@ PARTS = {
             optimizer.step()
             for place, schedule in enumerate(each):
                 if number % (place + 1) == 0:
-                    do(partial(schedule.step, *([loss.item()] if place == 5 else [number] if place == 2 and number > 30 else [])))
+                    step = schedule.again if place == 2 else schedule.step
+                    step(*([loss.item()] if place == 5 else [number] if place == 2 and number > 30 else []))
             if number == 25:
                 each += [schedules.CosineAnnealingLR(optimizer, 10)]
-                # Made where others have stepped, which is no step of its own.
-                do(partial(schedules.StepLR, optimizer, 10))
+                Own(optimizer)  # from the very line that has stepped, and no step itself
     """,
     "batches of all kinds": """
         from torch.utils.data import DataLoader, Dataset
