@@ -8,9 +8,12 @@ from typing import Any
 import torch
 
 _SUMS = ("AddBackward", "SubBackward", "StackBackward", "CatBackward", "LerpBackward")
-_MAY_ADD_UP = ("AddcmulBackward", "AddcdivBackward", "WhereBackward", "DotBackward", "MvBackward", "MmBackward",
-               "BmmBackward", "AddmvBackward", "AddmmBackward", "AddbmmBackward", "BaddbmmBackward")  # fmt: skip
-"""What adds up in one operator what others write as several. Taken for a sum where more terms are no fault."""
+_ELEMENTWISE = ("AddcmulBackward", "AddcdivBackward", "WhereBackward")
+_PRODUCTS = ("DotBackward", "MvBackward", "MmBackward", "BmmBackward", "AddmvBackward", "AddmmBackward",
+             "AddbmmBackward", "BaddbmmBackward")  # fmt: skip
+"""These and those above may add up in one operator what others write as several: sums where more terms are no fault. A
+product of matrices is a layer, and no sum of terms, unless it weighs what was put together for it.
+"""
 _SCALES = ("MulBackward", "DivBackward", "NegBackward", "ToCopyBackward", "ViewBackward", "ReshapeAliasBackward",
            "SqueezeBackward", "UnsqueezeBackward", "SelectBackward", "CloneBackward", "AliasBackward",
            "PermuteBackward", "TransposeBackward", "TBackward", "ExpandBackward")  # fmt: skip
@@ -28,7 +31,6 @@ def terms(loss: torch.Tensor, *, through_means: bool) -> list[Any] | None:
     """
     if loss.grad_fn is None:
         return None
-    transparent = (*_SCALES, *_MEANS) if through_means else _SCALES
     pending: list[Any] = [loss.grad_fn]
     found: list[Any] = []
     seen = 0
@@ -37,7 +39,7 @@ def terms(loss: torch.Tensor, *, through_means: bool) -> list[Any] | None:
         seen += 1
         if seen > _LIMIT:
             return None
-        places = _summands(node, transparent)
+        places = _summands(node, through_means=through_means)
         if places is None:
             found.append(node)
         else:
@@ -45,17 +47,18 @@ def terms(loss: torch.Tensor, *, through_means: bool) -> list[Any] | None:
     return found
 
 
-def _summands(node: Any, transparent: tuple[str, ...]) -> list[int] | None:
+def _summands(node: Any, *, through_means: bool) -> list[int] | None:
     """Where a node has the nodes that it adds up, or the one that it passes on; `None` for one that does anything else,
-    which is a term.
+    which is a term. `through_means` as for `terms`.
     """
     name = type(node).__name__
+    transparent = (*_SCALES, *_MEANS) if through_means else _SCALES
     places = [place for place, (child, _) in enumerate(node.next_functions) if child is not None]
     adds_up = name.startswith(_SUMS) or (len(places) == 1 and name.startswith(transparent))
-    if not adds_up and _MEANS[0] in transparent and name.startswith(_MAY_ADD_UP):
-        # A product of matrices is a layer, and no sum of terms, unless it weighs what was put together for it.
-        elementwise = name.startswith(_MAY_ADD_UP[:3])
-        adds_up = elementwise or any(_is_put_together(node.next_functions[place][0]) for place in places)
+    if not adds_up and through_means:
+        adds_up = name.startswith(_ELEMENTWISE) or (
+            name.startswith(_PRODUCTS) and any(_is_put_together(node.next_functions[place][0]) for place in places)
+        )
     return places if adds_up else None
 
 
@@ -73,7 +76,7 @@ def _is_put_together(node: Any) -> bool:
 
 def is_term(node: Any) -> bool:
     """Whether the node behind a loss is of a kind that neither adds up nor multiplies, whatever is behind it."""
-    return node is not None and not type(node).__name__.startswith((*_SUMS, *_SCALES, *_MAY_ADD_UP))
+    return node is not None and not type(node).__name__.startswith((*_SUMS, *_SCALES, *_ELEMENTWISE, *_PRODUCTS))
 
 
 def weights(loss: torch.Tensor) -> list[float] | None:
@@ -91,7 +94,7 @@ def weights(loss: torch.Tensor) -> list[float] | None:
         seen += 1
         if seen > _LIMIT:
             return None
-        places = _summands(node, _SCALES)
+        places = _summands(node, through_means=False)
         if places is None:
             found.append(weight)
             continue
