@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
@@ -13,17 +14,19 @@ from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.compiled import constants, graph_examples
-from pytest_traincheck.relations.context import call_context
+from pytest_traincheck.relations.context import call_context, module_roots
 from pytest_traincheck.relations.defaults import without_defaults
 from pytest_traincheck.relations.meaning import Change, Evidence, Excuse, Meaning, Place, Words, place_of_call
 from pytest_traincheck.relations.mode_calls import never_set_to_eval, set_at
 from pytest_traincheck.relations.settings import Setting, Sort, argument_text
+from pytest_traincheck.relations.thawed import trainable_at
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Ints, Labels, pairs_of
+from pytest_traincheck.trace.labels import Bools, Ints, Labels, pairs_of
 from pytest_traincheck.trace.stages import STAGES, Stage
+from pytest_traincheck.trace.variables import Variables
 
 FORWARD: Final = "torch.nn.Module.forward"
 
@@ -332,12 +335,21 @@ def _arguments(process: Process) -> Mapping[tuple[str, str], set[str]]:
     return process.memo("arguments", compute)
 
 
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
 def _is_absolute_path(value: Any) -> bool:
     return isinstance(value, str) and (PurePosixPath(value).is_absolute() or PureWindowsPath(value).is_absolute())
 
 
 def _argument_examples(process: Process, position: int, claim: ArgumentIs) -> Examples:
     rows = process.memo(("calls", claim.api), lambda: _calls(process)[process.api.isin([claim.api])[_calls(process)]])
+    if process.raw.stretch is not None and _is_number(claim.value):
+        return EMPTY  # A program may set it as training goes on, and golden's runs did not come to these steps.
     if not len(rows):
         return EMPTY
     symbols = process.raw.symbols["args"]
@@ -403,11 +415,31 @@ def _autocast_inside(process: Process, rows: Ints) -> Labels:
     return Labels(codes[rows], process.autocast.values)
 
 
+def _records_nothing(process: Process, rows: Ints) -> Bools:
+    """Which of these calls, in which gradients are recorded, are of models without a trainable parameter: in
+    evaluation, where nothing goes backward, there is nothing to record.
+    """
+    found = np.zeros(len(rows), dtype=bool)
+    recording = process.grad_mode[rows] == 1
+    if not recording.any():
+        return found
+    variables, roots = Variables.of(process), module_roots(process)[process.events["mod"][rows]]
+    ids = variables.ids("parameter", tied=True)
+    for root in np.unique(roots[recording]).tolist():
+        mine, lines = ids[variables.root[ids] == root], np.flatnonzero(recording & (roots == root))
+        times = process.events["seq"][rows[lines[[0, -1]]]].astype(np.int64)
+        if len(mine) and not any(trainable_at(process, mine, np.full(len(mine), time)).any() for time in times):
+            found[lines] = True
+    return found
+
+
 def _mode_examples(process: Process, position: int, claim: ModeOfCall) -> Examples:
     rows = process.entry_rows
     rows = rows[process.stage_labels.isin([claim.stage])[rows]]
     if not len(rows):
         return EMPTY
+    if claim.mode == "grad_mode" and claim.stage == "eval":
+        rows = rows[~_records_nothing(process, rows)]
     observed = _mode(process, claim.mode, rows)
     context = call_context(process, rows)
     # The modes themselves must not explain each other away.

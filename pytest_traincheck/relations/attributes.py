@@ -213,12 +213,21 @@ def _in_evaluation(process: Process) -> tuple[list[Attribute], Mapping[Attribute
 
 def _unlike_training(process: Process, course: Course, trained: Course) -> Iterable[tuple[int, str, str]]:
     """Row, value and value in training for each evaluation in which it is neither that of the step before nor of the
-    one after.
+    one after. What these had is not known where not every step was looked at, unless it is one value in all of them.
     """
+    stays = len(set(trained)) == 1
     for (taken, row), value in zip(evaluations(process), course, strict=True):
+        if not stays and not _were_looked_at(process, taken):
+            continue
         around = {trained[step] for step in (taken - 1, taken) if 0 <= step < len(trained)}
         if taken <= len(trained) and around and value != ABSENT and ABSENT not in around and value not in around:
             yield row, value, trained[min(taken, len(trained)) - 1]
+
+
+def _were_looked_at(process: Process, taken: int) -> bool:
+    """Whether the steps around an evaluation after so many of them follow each other, and were looked at."""
+    stretch = process.raw.stretch
+    return not process.sampled and (stretch is None or taken < stretch.head)
 
 
 def _unlike(process: Process, claim: AsInTraining) -> list[tuple[Attribute, str, str]]:

@@ -59,13 +59,17 @@ def _first_use(process: Process, era: int) -> tuple[int, int]:
 
 
 def _compared(process: Process, pair: tuple[int, int], times: tuple[int, int], row: int) -> list[tuple[int, int, bool]]:
-    """Whether a variable has what the one whose place it takes was left with, if training had changed that."""
+    """Whether a variable has what the one whose place it takes was left with. What training never changed has it
+    without being restored, where it is made as before.
+    """
     variables, events = Variables.of(process), process.events
     saved = _saved(process).get(pair[0], ())
     average = variables.kind[pair[0]] == "parameter"
     if average and not saved:
         # What follows a step, as an average does, is looked at in the next one.
         return [(row, pair[1], False)] if _is_as_made(process, pair, times[0], row) else []
+    if process.rank and not saved and pair[1] in given_between(process, times[0], int(events["seq"][row])):
+        return []  # Where the first rank saves for all of them, each goes on with what that one had.
     first, begun = (int(each) for each in process.row_at(variables.first_seen(np.array(pair))))
     left, now = (int(each) for each in variables.last(np.array(pair), np.array(times)))
     if now < 0 <= begun and int(events["seq"][begun]) <= int(events["seq"][row]):
@@ -79,8 +83,6 @@ def _compared(process: Process, pair: tuple[int, int], times: tuple[int, int], r
         contents = {int(events["digest"][left])}
     else:
         contents = {saved[-1][1]}
-    if contents == {int(events["digest"][first])}:
-        return []
     return [(row, pair[1], int(events["digest"][now]) in contents)]
 
 

@@ -17,13 +17,14 @@ def values_of(t: Training, model: Model) -> dict[str, tuple[int, int]]:
 
 
 def train(
-    t: Training, begin: int, end: int, left: Values, *, swaps: bool = False, loads: str = "copy", changes: bool = True
-) -> None:
+    t: Training, begin: int, end: int, left: Values, *, swaps: bool = False, loads: str = "copy", changes: bool = True,
+    saves: bool = False,
+) -> None:  # fmt: skip
     """Steps of a model whose copy follows it and is evaluated after each; what both are in the end is left.
 
     `swaps`: a resume makes the copy first, and the model of it. `loads`: what a resume gives the copy: what it had,
     what it was made with, what the model has by another way than `load_state_dict`, or nothing. The copy
-    `changes`, or stays as it was made.
+    `changes`, or stays as it was made; where it `saves`, that is saved as the model is.
     """
     made = [(PARAMETERS, FROZEN), (PARAMETERS, tuple(PARAMETERS))][:: -1 if swaps else 1]
     model, copy = [t.model("Net", each, frozen=frozen) for each, frozen in made][:: -1 if swaps else 1]
@@ -50,6 +51,10 @@ def train(
             t.forward(copy, line="evaluate")
     left.update(model=values_of(t, model), copy=values_of(t, copy))
     save(t, model, exchanges=False)
+    if saves:
+        with t.call("torch.save", type="io"):
+            for one in copy.parameters.values():
+                t.measure("save.content", variable=one.variable, digest=t.digest(one.variable))
 
 
 @pytest.mark.parametrize("swaps", [False, True])
@@ -92,33 +97,62 @@ def test_a_copy_that_is_saved_in_a_way_of_its_own_and_not_loaded(
     assert ["goes on at step 30 without what `Net#1.fc1.weight`, " in title for title in found] == [True] * told
 
 
-def test_statistics_that_a_resume_lost_are_called_buffers(recorder: Recorder) -> None:
-    """The trained parameters were restored, and nothing is said of them."""
-
-    def part(t: Training, begin: int, end: int, left: Values) -> None:
-        model = t.model("Net", PARAMETERS, frozen=FROZEN, buffers=("norm.running_mean",))
-        optimizer = t.adamw([one for name, one in model.parameters.items() if name not in FROZEN])
-        if begin:
-            with t.call("torch.load", type="io"):
-                pass
-            load(t, model, left["model"], ())
-            with t.call("torch.optim.AdamW.load_state_dict", type="mode", optimizer=optimizer.number):
-                pass
-        t.mode(model, True)
-        for step in range(begin, end):
-            take(t, model, optimizer, load=t.batch, clears=True, begins=step == begin, kept=begin > 0)
-        left["model"] = values_of(t, model)
-        save(t, model, exchanges=False)
-
-    golden = recorder.learn(lambda t: part(t, 0, GOLDEN_STEPS, {}))
+@pytest.mark.parametrize("loads", ["model", "copy"])
+@pytest.mark.parametrize("changes", [True, False])
+def test_a_copy_that_is_saved_and_gets_what_the_model_has(recorder: Recorder, loads: str, changes: bool) -> None:
+    """A reference that training never changes is another one then, as an average is that follows the model."""
+    golden = recorder.learn(lambda t: train(t, 0, GOLDEN_STEPS, {}, changes=changes, saves=True))
     path, left = recorder.path(), Values()
     for number, (begin, end) in enumerate([(0, 30), (30, 70)]):
         t = Training(path, seed=7, started=1.0 + number)
         t._moment = 10_000 * number
-        part(t, begin, end, left)
+        train(t, begin, end, left, loads=loads, changes=changes, saves=True)
         t.write(finished=True, ended=1.5 + number)
-    (title,) = follow(path, golden)[0]
-    assert title == (
+    found = [title for title in follow(path, golden)[0] if "went from step to step" in title]
+    assert ["goes on at step 30 without what `Net#1.fc1.weight`, " in title for title in found] == [True] * (
+        loads == "model"
+    )
+
+
+STATISTICS = "norm.running_mean"
+
+
+def normalise(t: Training, begin: int, end: int, left: Values, *, restores: bool = True) -> None:
+    """Steps of a model with running statistics, of which the first rank saves everything."""
+    model = t.model("Net", PARAMETERS, frozen=FROZEN, buffers=(STATISTICS,))
+    optimizer = t.adamw([one for name, one in model.parameters.items() if name not in FROZEN])
+    mean = model.buffers[STATISTICS]
+    if begin:
+        with t.call("torch.load", type="io"):
+            pass
+        load(t, model, left["model"], ())
+        if restores:
+            with t.call("torch.nn.Module.load_state_dict", type="mode", module=model.number):
+                t.measure("load.given", 1.0, variable=mean)
+                t.change(mean, *left["statistics"][STATISTICS])
+        with t.call("torch.optim.AdamW.load_state_dict", type="mode", optimizer=optimizer.number):
+            pass
+    t.mode(model, True)
+    for step in range(begin, end):
+        take(t, model, optimizer, load=t.batch, clears=True, begins=step == begin, kept=begin > 0)
+    if t.rank == 0:
+        left.update(model=values_of(t, model), statistics={STATISTICS: (t.state(mean), t.digest(mean))})
+        save(t, model, exchanges=False)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("restores", [True, False])
+def test_statistics_that_a_resume_lost_are_called_buffers(recorder: Recorder, ranks: int, restores: bool) -> None:
+    """The trained parameters were restored, and nothing is said of them. Other ranks get what the first had."""
+    golden = recorder.learn(lambda t: normalise(t, 0, GOLDEN_STEPS, {}))
+    path, left = recorder.path(), Values()
+    for number, (begin, end) in enumerate([(0, 30), (30, 70)]):
+        for rank in range(ranks):
+            t = Training(path, rank=rank, world_size=ranks, seed=7, started=1.0 + number)
+            t._moment = 10_000 * number
+            normalise(t, begin, end, left, restores=restores)
+            t.write(finished=True, ended=1.5 + number, world_size=ranks)
+    assert [*follow(path, golden)[0]] == ([] if restores else [
         "In the golden run the buffers of `Net` went from step to step; in the candidate training goes on at step 30 "
         "without what `Net.norm.running_mean` had: a resume restored only the others."
-    )
+    ])  # fmt: skip

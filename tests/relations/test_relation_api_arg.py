@@ -178,3 +178,29 @@ def test_autocast_as_a_decorator_of_forward_is_autocast(recorder: Recorder) -> N
     golden = learn([recorder.tell(training(inside=False)) for _ in range(2)], pipeline="story")
     assert "In training, models are called under autocast(bfloat16)." in sentences(golden)
     assert check_run(golden, recorder.tell(training(inside=True)), same_spec=True).incidents == ()
+
+
+def frozen_beside(t: Training, *, student: bool = False, teacher: bool = False, thawed: bool = False) -> None:
+    """A student is trained beside a teacher, and both are evaluated: with gradients recorded where that is said."""
+    model = t.model("Student")
+    other = t.model("Teacher", frozen=() if thawed else tuple(PARAMETERS))
+    optimizer = t.adamw(list(model.parameters.values()))
+    for _ in range(6):
+        t.mode(model, True)
+        t.zero_grad(optimizer)
+        t.forward(model)
+        t.loss()
+        t.backward(model)
+        t.step(optimizer)
+        for one, recording in ((model, student), (other, teacher)):
+            t.mode(one, False)
+            with t.context(grad=recording):
+                t.forward(one, line="evaluate")
+
+
+def test_a_model_without_a_trainable_parameter_has_nothing_to_record_in_evaluation(recorder: Recorder) -> None:
+    golden = recorder.learn(frozen_beside)
+    assert not recorder.judge(golden, lambda t: frozen_beside(t, teacher=True)).incidents
+    for changed in ({"student": True}, {"teacher": True, "thawed": True}):
+        outcome = recorder.judge(golden, lambda t, changed=changed: frozen_beside(t, **changed))
+        assert "with gradients recorded" in broken(outcome, NO_GRAD).title
