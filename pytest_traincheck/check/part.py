@@ -25,6 +25,8 @@ class Part:
     """Golden made more steps than are there: what breaks a rule may yet turn out to have no effect."""
     later: bool = False
     """These are steps that golden's runs never came to: nothing that they computed is known."""
+    midway: bool = False
+    """The training goes on with one that nobody observed: how that began is not known."""
     apart: bool = False
     """Steps lie between those that are there, which nobody observed."""
     other_length: bool = False
@@ -39,6 +41,8 @@ class Part:
             return "it is about whole runs, and this one goes on for longer than golden's"
         if self.later and meaning.by_length and not (meaning.at_resumes or meaning.recurs):
             return "it says at which steps something comes, and golden's runs did not come to these"
+        if self.midway and meaning.at_beginning:
+            return "it says what a training begins with, and this one goes on with one that was not watched"
         if self.apart and meaning.in_sequence:
             return "it compares steps that follow each other, and not every step was observed"
         if self.later and rule.kind is Kind.NUMERIC:

@@ -17,6 +17,7 @@ from pytest_traincheck.online.findings import together
 from pytest_traincheck.online.launch_group import LaunchGroup, Rank
 from pytest_traincheck.online.launches import Launches
 from pytest_traincheck.online.seen import Seen
+from pytest_traincheck.relations.restored import begins_from_nothing
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.run import Run, reject_unreliable
@@ -64,7 +65,14 @@ class Follower:
     _launches: Launches = field(init=False)
 
     def __post_init__(self) -> None:
-        self._launches = Launches(self.run_dir, self._new_group, self.told, self.earlier, self.same_spec)
+        self._launches = Launches(
+            self.run_dir,
+            self._new_group,
+            self.told,
+            self.earlier,
+            self.same_spec,
+            begins_from_nothing(self.golden.invariants),
+        )
 
     @property
     def _groups(self) -> list[LaunchGroup]:
@@ -136,6 +144,11 @@ class Follower:
     def observed(self) -> int:
         """Training steps that were observed, when all is finished."""
         return max((group.observed for group in self._groups), default=0)
+
+    @property
+    def midway(self) -> bool:
+        """Whether it goes on with a training of which nothing is known."""
+        return any(group.midway for group in self._groups)
 
     @property
     def resumes(self) -> Sequence[Resume]:

@@ -75,6 +75,8 @@ class Rank:
     """Its steps in the head. Ranks may have taken different numbers of them by then."""
     left_out: int = 0
     """Its steps between the head and the rows."""
+    loaded_until: int | None = None
+    """Where it goes on with a training that nobody observed: `seq` up to which it only says with what."""
 
     @staticmethod
     def going_on(left: Left, saved: Saved, second: GrowingProcess) -> Rank:
@@ -132,7 +134,10 @@ class Rank:
         # around its optimizer.
         rows = self.rows if last is None else self.rows[self.rows["seq"] <= last]
         if not len(self.head):
-            return Process(replace(self.source.raw(rows), until=last))
+            raw = replace(self.source.raw(rows), until=last)
+            if (loaded := self.loaded_until) is not None:
+                raw = replace(raw, stretch=Stretch(loaded, 0, loaded, 0))
+            return Process(raw)
         head_end = int(self.head["seq"].max())
         raw = self.source.raw(joined([self.head, first_sights(self.states, head_end), rows]))
         stretch = Stretch(self.begin, self.kept, head_end, self.left_out, self.loaded)
@@ -213,6 +218,15 @@ class LaunchGroup:
             self._count_on(rank)
         self._part = replace(self._part, other_length=ending.other_length, later=True, granted=ending.granted)
         self.findings.go_on(ending.broken, ending.episodes)
+
+    def begin_midway(self) -> None:
+        """Its ranks go on with a training that nobody observed."""
+        self._part = replace(self._part, later=True, midway=True)
+
+    @property
+    def midway(self) -> bool:
+        """Whether they do."""
+        return self._part.midway
 
     def _note(self, steps: _Steps) -> None:
         """Remember what was saved in the steps that are there."""
@@ -382,7 +396,7 @@ class LaunchGroup:
         return 0
 
     def _judged(self, run: Run, steps: int, sampled: bool) -> CheckOutcome:
-        undecided = not self._number and steps < self._head
+        undecided = not self._number and steps < self._head and not self.midway
         part = replace(self._part, undecided=undecided, apart=bool(self._number) and sampled)
         return self._check(run, part)
 

@@ -10,7 +10,7 @@ from pytest_traincheck.online.ending import Ending, Resume, Saved
 from pytest_traincheck.online.launch_group import LaunchGroup, Rank
 from pytest_traincheck.online.resumed import likest
 from pytest_traincheck.online.seen import Seen
-from pytest_traincheck.trace.begun_with import ENOUGH, restores_optimizer
+from pytest_traincheck.trace.begun_with import ENOUGH, goes_on, loaded_until, restores_optimizer
 
 
 @dataclass
@@ -24,6 +24,8 @@ class Launches:
     earlier: Callable[[], Iterable[Ending]] = tuple
     """What trainings of other directories have left that the first launch may go on with."""
     same_spec: bool = True
+    from_nothing: bool = False
+    """Whether golden's runs begin without anything that an optimizer could have from earlier steps."""
     groups: list[LaunchGroup] = field(default_factory=list)
     resumes: list[Resume] = field(default_factory=list)
 
@@ -54,7 +56,7 @@ class Launches:
     def _first(self, waiting: Sequence[Seen]) -> list[Seen]:
         """Those that are in a launch by their rank alone: there is nothing that they could go on with."""
         if not self.groups:
-            return [] if self._may_resume() else list(waiting[:1])
+            return [] if self._may_resume() or self.from_nothing else list(waiting[:1])
         open_to = [each for each in waiting if self._place(each) is not None]
         return open_to[:1]
 
@@ -71,6 +73,8 @@ class Launches:
         if group is not None and group.resume is not None:
             resume = group.resume
             group.join(self._going_on(seen, resume.ending, resume.steps))
+        elif group is not None and group.midway:
+            group.join(self._midway(seen))
         elif group is not None:
             group.join(seen.begin())
         else:
@@ -84,6 +88,11 @@ class Launches:
 
     def _launch(self, ranks: Sequence[Seen]) -> None:
         resume = self._resume(ranks)
+        if resume is None and not self.groups and self.from_nothing and self._goes_on(ranks):
+            group = self.new_group([self._midway(each) for each in ranks], None)
+            group.begin_midway()
+            self.groups.append(group)
+            return
         if resume is None:
             self.groups.append(self.new_group([each.begin() for each in ranks], None))
             return
@@ -92,10 +101,24 @@ class Launches:
         self.groups.append(group)
         self.resumes.append(resume)
 
+    def _goes_on(self, ranks: Sequence[Seen]) -> bool:
+        """Whether they go on with a training of which nobody knows anything."""
+        return all(goes_on(each.source.tables, each.rows()) for each in ranks)
+
+    def _midway(self, seen: Seen) -> Rank:
+        loaded = loaded_until(seen.source.tables, seen.rows())
+        return seen.begin(lambda source: Rank(source, loaded_until=loaded))
+
     def _going_on(self, seen: Seen, ending: Ending, steps: int) -> Rank:
         left = ending.of(seen.number)
         saved = min(left.saved, key=lambda each: abs(each.steps - steps))
         return seen.begin(lambda source: Rank.going_on(left, saved, source))
+
+    def _may_be_meant(self, seen: Seen) -> bool:
+        """Whether a process may go on with a training of another directory. Weights alone may as well be what a
+        training of another command begins with.
+        """
+        return self.same_spec or restores_optimizer(seen.source.tables, seen.rows())
 
     def _resume(self, ranks: Sequence[Seen]) -> Resume | None:
         """What these go on with: of all that was left what is most alike, and what somebody says in any case."""
@@ -110,8 +133,8 @@ class Launches:
         first = ranks[0]
         best: tuple[float, Ending, Saved] | None = None
         for ending in known:
-            if any(ending is each for each in elsewhere) and not restores_optimizer(first.source.tables, first.rows()):
-                continue  # Weights alone may as well be what another training begins with.
+            if any(ending is each for each in elsewhere) and not self._may_be_meant(first):
+                continue
             saved, alike = likest(ending.of(first.number), first.source.tables, first.rows())
             if saved is not None and saved.steps and (best is None or alike > best[0]):
                 best = alike, ending, saved

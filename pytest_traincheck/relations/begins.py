@@ -109,7 +109,9 @@ class Begins:
 
     def meaning(self, rule: Invariant[AnyClaim]) -> Meaning:
         # That elements are equal is told last: whose values they are not says more.
-        return Meaning(Place.INITIAL, order=int(isinstance(rule.claim, BeginsVaried)), words=_COPYING)
+        return Meaning(
+            Place.INITIAL, order=int(isinstance(rule.claim, BeginsVaried)), at_beginning=True, words=_COPYING
+        )
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

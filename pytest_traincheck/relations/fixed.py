@@ -55,7 +55,8 @@ class Fixed:
         return 3  # a state that is not loaded, or a call that never comes, says more
 
     def meaning(self, rule: Invariant[BeginsAlike]) -> Meaning:
-        return Meaning(Place.INITIAL, words=Words(names=_FROM, words=("pretrained",), finds_variables=True))
+        words = Words(names=_FROM, words=("pretrained",), finds_variables=True)
+        return Meaning(Place.INITIAL, at_beginning=True, words=words)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         roots = {root for process in run.processes for root, _, _ in _from_elsewhere(process)}

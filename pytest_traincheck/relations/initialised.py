@@ -45,7 +45,7 @@ class Initialised:
 
     def meaning(self, rule: Invariant[InitialisedAtMost]) -> Meaning:
         # An initialisation may take another way to the same numbers.
-        return Meaning(Place.INITIAL, excuse=Excuse.INITIAL_VALUES)
+        return Meaning(Place.INITIAL, at_beginning=True, excuse=Excuse.INITIAL_VALUES)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:

@@ -210,6 +210,8 @@ class Meaning:
     """It is about forward passes in set-up, which are not looked at otherwise."""
     per_run: bool = False
     """Its examples are runs, not steps: where in a run it was broken is not known."""
+    at_beginning: bool = False
+    """It says what a training begins with, where it does not go on with an earlier one."""
     at_resumes: bool = False
     """It says something where a training is gone on with, even in steps that golden's runs never came to."""
     recurs: bool = False

@@ -41,7 +41,7 @@ class Restored:
         return 1
 
     def meaning(self, rule: Invariant[BeginsWithState]) -> Meaning:
-        return Meaning(Place.RESUMED)
+        return Meaning(Place.RESUMED, at_beginning=True)
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for process in run.processes:
@@ -66,6 +66,12 @@ class Restored:
             _with(restored),
             _with(not restored),
         )
+
+
+def begins_from_nothing(rules: Iterable[Invariant]) -> bool:
+    """Whether every optimizer of golden's runs takes its first step without state, as far as a rule says how."""
+    claims = [rule.claim for rule in rules if isinstance(rule.claim, BeginsWithState)]
+    return bool(claims) and not any(claim.restored for claim in claims)
 
 
 def _with(restored: bool) -> str:

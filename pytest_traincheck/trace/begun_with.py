@@ -20,6 +20,8 @@ Key = tuple[str, str, tuple[int, ...]]
 Content = int
 """The hash of what a parameter holds."""
 
+_LOADS = "load_state_dict"
+_STATE = "optimizer.state"
 _SAVES = "save"
 _SAVED = "save.content"
 
@@ -34,9 +36,28 @@ def first_step(tables: Tables, events: Rows | Columns) -> int | None:
 
 def restores_optimizer(tables: Tables, events: Rows | Columns) -> bool:
     """Whether an optimizer is given the state of another one before its first step."""
-    loads = np.array([str(each.get("name", "")).endswith("load_state_dict") for each in tables["api"]], dtype=bool)
+    loads = np.array([str(each.get("name", "")).endswith(_LOADS) for each in tables["api"]], dtype=bool)
     calls = np.flatnonzero((events["kind"] == fmt.CALL) & (events["opt"] > 0))
     return bool(loads[events["subject"][calls]].any())
+
+
+def goes_on(tables: Tables, events: Rows | Columns) -> bool:
+    """Whether an optimizer is given the state of another one and takes its first step with it."""
+    names = np.array([each.get("name") == _STATE for each in tables["measure"]], dtype=bool)
+    mine = events[events["kind"] == fmt.MEASURE]
+    mine = mine[names[mine["subject"]]]
+    _, first = np.unique(mine["opt"], return_index=True)
+    return bool((mine["value"][first] > 0).any()) and restores_optimizer(tables, events)
+
+
+def loaded_until(tables: Tables, events: Rows | Columns) -> int:
+    """When the last state was loaded before the first step; 0 where there was none."""
+    loads = np.array([str(each.get("name", "")).endswith(_LOADS) for each in tables["api"]], dtype=bool)
+    calls = events[events["kind"] == fmt.CALL]
+    calls = calls[loads[calls["subject"]]]
+    step = first_step(tables, events)
+    before = calls if step is None else calls[calls["end"] < step]
+    return int(before["end"].max()) if len(before) else 0
 
 
 def saves(tables: Tables, events: Rows | Columns) -> Rows:

@@ -30,7 +30,8 @@ MAX_AGE_S = 60 * 24 * 3600.0
 
 def place(against: Against) -> Path:
     """The file of a training that begins now."""
-    return cache_directory("states") / f"{_key(against)}-{time.time_ns()}-{os.getpid()}.npz"
+    place, rules = _keys(against)
+    return cache_directory("states") / f"{place}.{rules}-{time.time_ns()}-{os.getpid()}.npz"
 
 
 def earlier(against: Against, but: Sequence[Path] = ()) -> list[Ending]:
@@ -89,10 +90,18 @@ def gone_on_with(path: Path, against: Against) -> Against:
 
 
 def _files(against: Against) -> list[Path]:
-    found = cache_directory("states").glob(f"{_key(against)}-*.npz")
+    place, rules = _keys(against)
+    directory = cache_directory("states")
+    found = {*directory.glob(f"{place}.*-*.npz"), *directory.glob(f"*.{rules}-*.npz")}
     return sorted(found, key=lambda each: each.name.split("-")[1:], reverse=True)
 
 
-def _key(against: Against) -> str:
-    golden = f"{against.golden.pipeline}\0{against.path or against.golden.commit}"
-    return hashlib.blake2b(os.fsencode(golden), digest_size=10).hexdigest()
+def _keys(against: Against) -> tuple[str, str]:
+    """What tells a golden by where it is, since it may be learned again between two trainings, and by its rules, since
+    the same golden may be in two clones.
+    """
+    golden = against.golden
+    where = f"{golden.pipeline}\0{against.path or golden.commit}"
+    rules = "\0".join([golden.pipeline, *sorted(rule.id for rule in golden.invariants)])
+    place, content = (hashlib.blake2b(os.fsencode(each), digest_size=10).hexdigest() for each in (where, rules))
+    return place, content

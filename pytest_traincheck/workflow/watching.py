@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_traincheck.check.result import CheckResult, Incident, RunError, SideInfo, Timing
+from pytest_traincheck.check.result import CheckResult, Incident, RunError, SideInfo, Timing, Warned
 from pytest_traincheck.golden import store
 from pytest_traincheck.golden.errors import GoldenError
 from pytest_traincheck.golden.model import Golden
@@ -171,7 +171,7 @@ class Watch:
         follower = self._follower
         if follower is None or not follower.steps:
             return self._of_run(empty) if not errors else empty
-        if errors or stopped or follower.longer:
+        if errors or stopped or follower.longer or follower.midway:
             short = follower.rows <= WHOLE and not follower.sampled and not follower.gone and not follower.resumes
             whole = not errors and not stopped and not self.against.other_length and short
             return self._of_run(empty) if whole else self._of_stretches(empty, follower, stopped=stopped)
@@ -270,6 +270,7 @@ class Watch:
             renamed=first.renamed if first is not None else (),
             coverage=coverage,
             warnings=(
+                *_begun_midway(follower, fails=against.rules.strict),
                 *cautions(against.golden, coverage, against.rules),
                 *(first.warnings if first is not None else ()),
             ),
@@ -283,6 +284,18 @@ def _resumed(resume: Resume) -> str:
         f"another process is taken to go on at step {resume.steps} of the training that `--continues` names, though no "
         "trained parameter begins with the value that it had there: see that the right checkpoint is loaded"
     )
+
+
+def _begun_midway(follower: Follower, *, fails: bool) -> Iterator[Warned]:
+    """What is not looked at where nobody knows with what a training goes on."""
+    if follower.midway:
+        title = (
+            "The optimizer begins with the state of earlier steps, unlike golden's: this is taken for a training that "
+            "goes on with one that was not watched. Whether all of it was restored, and where its schedules are, is "
+            "not checked, and its steps are counted from here. Name what the earlier run kept with `--continues` to "
+            "have that checked, too."
+        )
+        yield Warned("coverage", title, fails=fails)
 
 
 def _still_broken(result: CheckResult) -> Iterator[str]:
