@@ -396,7 +396,7 @@ class LaunchGroup:
         return 0
 
     def _judged(self, run: Run, steps: int, sampled: bool) -> CheckOutcome:
-        undecided = not self._number and steps < self._head and not self.midway
+        undecided = not self._number and steps < self._head
         part = replace(self._part, undecided=undecided, apart=bool(self._number) and sampled)
         return self._check(run, part)
 

@@ -27,6 +27,10 @@ class Choices:
     """The step from which it goes by what follows."""
     bound: float = 1.0
     gallery: int = 64
+    best: int = 10
+    """Numbers of which the best is looked for in training."""
+    late: bool = False
+    """Whether nothing is looked for before."""
 
     def __call__(self, t: Training) -> None:
         model = t.model()
@@ -37,11 +41,14 @@ class Choices:
             t.zero_grad(optimizer)
             t.batch()
             t.forward(model)
+            if not self.late or step >= self.since:
+                with t.call("torch.topk", type="choice", args={"input": tensor(8, now.best), "dim": 1}):
+                    pass
             t.loss()
             t.backward(model)
             t.clip(optimizer, now.bound)
             t.step(optimizer)
-            if step % 3 == 2:
+            if step % 3 == 2 and (not self.late or step >= self.since):
                 t.mode(model, False)
                 with t.no_grad():
                     t.forward(model, line="evaluate")
@@ -50,7 +57,7 @@ class Choices:
                 t.mode(model, True)
 
 
-@pytest.mark.parametrize("choice", [{"bound": 0.5}, {"gallery": 128}], ids=["bound", "gallery"])
+@pytest.mark.parametrize("choice", [{"bound": 0.5}, {"gallery": 128}, {"best": 20}], ids=["bound", "gallery", "best"])
 @pytest.mark.parametrize("since", [0, 30])
 def test_what_is_chosen_later_is_up_to_the_program(recorder: Recorder, choice: dict[str, Any], since: int) -> None:
     golden = recorder.learn(Choices())
@@ -58,10 +65,10 @@ def test_what_is_chosen_later_is_up_to_the_program(recorder: Recorder, choice: d
     assert any("argmax" in text for text in sentences(golden, "DataFlow"))
     path = recorder.path()
     t = Training(path, seed=5)
-    Choices(90, since, **choice)(t)
+    Choices(90, since, late="bound" not in choice, **choice)(t)
     t.write()
     titles = [incident.cause.title for incident in follow(path, golden)[1].incidents]
-    assert len(titles) == (since < GOLDEN_STEPS), titles
+    assert len(titles) == (since < GOLDEN_STEPS or "best" in choice), titles
 
 
 class Warm(torch.nn.Module):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from continued_story import Part, process
+from continued_story import Part, process, take
 from judgements import sentences
-from late_story import GOLDEN_STEPS
+from late_story import FROZEN, GOLDEN_STEPS, PARAMETERS
 from training_story import Recorder, Training
 
 from pytest_traincheck.golden.model import Golden
@@ -73,6 +73,30 @@ def test_what_goes_wrong_in_it_is_told(recorder: Recorder, golden: Golden, at: i
 @pytest.mark.parametrize("second", [Part(0, 12), Part(FIRST, 32, keeps_state=False)], ids=["new", "without state"])
 def test_a_training_without_an_optimizer_state_is_none(recorder: Recorder, golden: Golden, second: Part) -> None:
     assert not followed(unwatched(recorder, second), golden)[0].midway
+
+
+@pytest.mark.parametrize(("kept", "decay"), [(False, 0.01), (True, 0.01), (True, 0.05)])
+def test_an_optimizer_is_loaded_with_what_another_one_had(recorder: Recorder, kept: bool, decay: float) -> None:
+    """A state without anything in it is none; settings that come with one were chosen by the training before."""
+
+    def story(t: Training, steps: int, *, loads: bool) -> None:
+        model = t.model("Net", PARAMETERS, frozen=FROZEN)
+        held = [one for name, one in model.parameters.items() if name not in FROZEN]
+        optimizer = t.adamw(held, weight_decay=decay if loads else 0.01)
+        if loads:
+            with t.call("torch.optim.AdamW.load_state_dict", type="mode", optimizer=optimizer.number):
+                pass
+        t.mode(model, True)
+        for step in range(steps):
+            take(t, model, optimizer, load=t.batch, clears=True, begins=step == 0, kept=loads and kept)
+
+    golden = recorder.learn(lambda t: story(t, GOLDEN_STEPS, loads=False))
+    path = recorder.path()
+    t = Training(path, seed=5)
+    story(t, 40, loads=True)
+    t.write()
+    follower, told = followed(path, golden)
+    assert (told, follower.midway) == ({}, kept)
 
 
 def test_where_golden_goes_on_itself_nothing_is_taken_for_it(recorder: Recorder) -> None:
