@@ -172,7 +172,8 @@ class Watch:
         if follower is None or not follower.steps:
             return self._of_run(empty) if not errors else empty
         if errors or stopped or follower.longer or follower.midway:
-            short = follower.rows <= WHOLE and not follower.sampled and not follower.gone and not follower.resumes
+            goes_on = follower.resumes or follower.midway
+            short = follower.rows <= WHOLE and not follower.sampled and not follower.gone and not goes_on
             whole = not errors and not stopped and not self.against.other_length and short
             return self._of_run(empty) if whole else self._of_stretches(empty, follower, stopped=stopped)
         return self._of_run(empty)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,12 @@ from judgements import sentences
 from late_story import FROZEN, GOLDEN_STEPS, PARAMETERS
 from training_story import Recorder, Training
 
+from pytest_traincheck.check.result import SideInfo
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.online.follow import Follower
+from pytest_traincheck.workflow.against import Against
+from pytest_traincheck.workflow.policy import NO_RULES
+from pytest_traincheck.workflow.watching import Watch
 
 FIRST = 20
 """Steps of the training that nobody watched."""
@@ -97,6 +102,19 @@ def test_an_optimizer_is_loaded_with_what_another_one_had(recorder: Recorder, ke
     t.write()
     follower, told = followed(path, golden)
     assert (told, follower.midway) == ({}, kept)
+
+
+@pytest.mark.parametrize("steps", [GOLDEN_STEPS, 40])
+@pytest.mark.parametrize("strict", [False, True])
+def test_golden_s_own_command_may_go_on_by_itself(recorder: Recorder, golden: Golden, steps: int, strict: bool) -> None:
+    """As where a job is queued again: the end says what was said on the way."""
+    path = unwatched(recorder, Part(FIRST, FIRST + steps))
+    against = Against(golden, None, True, False, replace(NO_RULES, strict=strict), SideInfo())
+    watch = Watch(path, against, lambda incident, _: pytest.fail(incident.cause.title))
+    watch._follower = Follower(path, golden, same_spec=True)
+    result = watch.result(SideInfo())
+    assert (watch.failure, result.errors, result.incidents) == ("", (), ())
+    assert [warning.fails for warning in result.warnings if "not watched" in warning.title] == [strict]
 
 
 def test_where_golden_goes_on_itself_nothing_is_taken_for_it(recorder: Recorder) -> None:
