@@ -8,6 +8,7 @@ import numpy as np
 
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.columns import Columns, Rows
+from pytest_traincheck.trace.labels import Ints
 from pytest_traincheck.trace.symbols import Tables
 
 ENOUGH = 0.5
@@ -36,9 +37,8 @@ def first_step(tables: Tables, events: Rows | Columns) -> int | None:
 
 def restores_optimizer(tables: Tables, events: Rows | Columns) -> bool:
     """Whether an optimizer is given the state of another one before its first step."""
-    loads = np.array([str(each.get("name", "")).endswith(_LOADS) for each in tables["api"]], dtype=bool)
-    calls = np.flatnonzero((events["kind"] == fmt.CALL) & (events["opt"] > 0))
-    return bool(loads[events["subject"][calls]].any())
+    calls = _loads(tables, events)
+    return bool((events["opt"][calls] > 0).any())
 
 
 def goes_on(tables: Tables, events: Rows | Columns) -> bool:
@@ -52,12 +52,17 @@ def goes_on(tables: Tables, events: Rows | Columns) -> bool:
 
 def loaded_until(tables: Tables, events: Rows | Columns) -> int:
     """When the last state was loaded before the first step; 0 where there was none."""
+    ends, step = events["end"][_loads(tables, events)], first_step(tables, events)
+    before = ends if step is None else ends[ends < step]
+    return int(before.max()) if len(before) else 0
+
+
+def _loads(tables: Tables, events: Rows | Columns) -> Ints:
+    """Where something is given the state of another one."""
     loads = np.array([str(each.get("name", "")).endswith(_LOADS) for each in tables["api"]], dtype=bool)
-    calls = events[events["kind"] == fmt.CALL]
-    calls = calls[loads[calls["subject"]]]
-    step = first_step(tables, events)
-    before = calls if step is None else calls[calls["end"] < step]
-    return int(before["end"].max()) if len(before) else 0
+    calls = np.flatnonzero(events["kind"] == fmt.CALL)
+    found: Ints = calls[loads[events["subject"][calls]]]
+    return found
 
 
 def saves(tables: Tables, events: Rows | Columns) -> Rows:

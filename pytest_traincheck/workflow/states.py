@@ -30,8 +30,8 @@ MAX_AGE_S = 60 * 24 * 3600.0
 
 def place(against: Against) -> Path:
     """The file of a training that begins now."""
-    place, rules = _keys(against)
-    return cache_directory("states") / f"{place}.{rules}-{time.time_ns()}-{os.getpid()}.npz"
+    where, rules = _keys(against)
+    return cache_directory("states") / f"{where}.{rules}-{time.time_ns()}-{os.getpid()}.npz"
 
 
 def earlier(against: Against, but: Sequence[Path] = ()) -> list[Ending]:
@@ -90,9 +90,9 @@ def gone_on_with(path: Path, against: Against) -> Against:
 
 
 def _files(against: Against) -> list[Path]:
-    place, rules = _keys(against)
+    where, rules = _keys(against)
     directory = cache_directory("states")
-    found = {*directory.glob(f"{place}.*-*.npz"), *directory.glob(f"*.{rules}-*.npz")}
+    found = {*directory.glob(f"{where}.*-*.npz"), *directory.glob(f"*.{rules}-*.npz")}
     return sorted(found, key=lambda each: each.name.split("-")[1:], reverse=True)
 
 
