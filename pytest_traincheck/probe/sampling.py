@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .context import ThreadState, quiet, unobservable
+from .context import ThreadState, quiet, unobservable, unseen
 from .switches import Switches
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ class Sampling(Switches):
         self._again: dict[str, int] = {}
         """Iteration from which on a rare call wakes the probe again, by its kind."""
         self._inside = 0
+        self._slept = False
+        """Whether the probe has slept before, so that nothing is measured in every step any more."""
         self._marked = True
         self._rate: tuple[float | None, int] = (None, 0)
         self._since = 0.0
@@ -252,6 +254,7 @@ class Sampling(Switches):
         recorder = self._recorder
         recorder.measures.end()
         recorder.sketches.end()
+        self._slept = True
         self._marked = False
         self.asleep = True
         self._patches.sleep(brief=self.every < _BRIEF)
@@ -266,11 +269,20 @@ class Sampling(Switches):
         recorder.measures.take(state, OBSERVED, None, float(self._iteration))
         recorder.values_moved = True
         recorder.variables.refresh()
-        emit = recorder.emitter(state, None)
-        with quiet(state):
-            recorder.variables.look_again(emit)
-        recorder.optimizers.look_again(emit)
+        recorder.variables.forget()
+        self._look_again(state)
         return True
+
+    def _look_again(self, state: ThreadState) -> None:
+        emit = self._recorder.emitter(state, None)
+        with quiet(state):
+            self._recorder.variables.look_again(emit)
+        self._recorder.optimizers.look_again(emit)
+
+    def look_on(self, state: ThreadState) -> None:
+        """The compiled core has woken the probe, and leaves the rest of what it looks at to Python."""
+        with unseen(self._recorder, "after a step that is not observed"):
+            self._look_again(state)
 
     def _mark(self) -> None:
         """Say that steps are not observed. That is said when the first of them has ended, or the next is observed:

@@ -87,8 +87,8 @@ class Variables(Tracked):
             if gradients.get(id(tensor), tensor) is None:
                 self._change(var, tensor, content.ABSENT, 0, math.nan, emit)
 
-    def look_again(self, emit: Emit) -> None:
-        """Everything, as if it was seen for the first time: nobody knows what became of it meanwhile."""
+    def forget(self) -> None:
+        """Nobody knows what became of anything since it was looked at."""
         for slot in self.slots():
             # Before it is forgotten what was there.
             tensor = slot.tensor() if slot.grad is not None and not self.replaced else None
@@ -96,6 +96,9 @@ class Variables(Tracked):
             for var in (slot.var, slot.grad, slot.flag):
                 if var is not None:
                     var.forget()
+
+    def look_again(self, emit: Emit) -> None:
+        """Everything that was forgotten, as if it was seen for the first time."""
         self.unseen = False
         for slot, tensor in self._each(walks.again(self.slots(), emit), lambda: walks.held(self.slots())):
             if slot.var.state == content.UNSEEN:

@@ -2,6 +2,7 @@
 
 from core_stories_of_calls import CALLS
 from core_stories_of_parts import PARTS
+from core_stories_of_sampling import SAMPLED
 from core_stories_of_steps import STEPS
 
 PREPARED = """
@@ -47,4 +48,4 @@ def step():
     F.cross_entropy(found, torch.tensor([0, 1, 2, 0])).backward()
     optimizer.step()
 """
-STORIES = {**CALLS, **PARTS, **STEPS}
+STORIES = {**CALLS, **PARTS, **STEPS, **SAMPLED}

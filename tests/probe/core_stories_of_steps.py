@@ -147,26 +147,6 @@ STEPS = {
                 thread.start()
                 thread.join()
     """,
-    "one step in four": """
-        small = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
-        frozen = nn.Linear(3, 3).requires_grad_(False)
-        optimizer = torch.optim.SGD([*small.parameters(), *frozen.parameters()], lr=0.01, momentum=0.9)
-        for number in range(60):
-            optimizer.zero_grad()
-            F.cross_entropy(frozen(small(torch.randn(4, 8))), torch.tensor([0, 1, 2, 0])).backward()
-            optimizer.step()
-            if number == 30:
-                small.eval()
-                with torch.no_grad():
-                    small(torch.randn(4, 8))
-                small.train()
-            if number == 40:
-                small[0].weight.data.fill_(0.0)
-            if number > 48:
-                small.train()
-            if number == 53:
-                small[1].training = False  # which `train` of the whole will change, and of no other
-    """,
     "mixed precision": """
         for _ in range(11):
             optimizer.zero_grad()

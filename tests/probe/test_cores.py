@@ -18,6 +18,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from core_stories import PREPARED, STORIES  # noqa: E402
+from core_stories_of_sampling import SAMPLED  # noqa: E402
 from probe_runs import BOOTSTRAP  # noqa: E402
 from warm_python import WarmPython  # noqa: E402
 
@@ -54,7 +55,7 @@ def record(python: WarmPython, story: str, home: Path, core: str, not_needed: Lo
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRAINCHECK_")}
     environment |= {"TRAINCHECK_TRACE_DIR": str(run_dir), "TRAINCHECK_CORE": core, "PYTHONPATH": str(BOOTSTRAP)}
     environment[NOT_NEEDED] = to_text(not_needed)
-    if story == STORIES["one step in four"]:
+    if story in SAMPLED.values():
         environment[SAMPLING] = json.dumps({"every": 4, "head": 10})
     done = python.run(["train.py"], cwd=home, env=environment)
     assert done.returncode == 0, done.stderr

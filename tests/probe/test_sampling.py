@@ -18,6 +18,7 @@ from probe_runs import Run, Trace, read_run  # noqa: E402
 
 from pytest_traincheck.probe import observe  # noqa: E402
 from pytest_traincheck.probe.core import native  # noqa: E402
+from pytest_traincheck.probe.sampling import Sampling  # noqa: E402
 
 HEAD = 4
 
@@ -333,3 +334,32 @@ def test_a_child_that_is_forked_meanwhile_is_observed(run: Run) -> None:
     )
     parent, child = outcome.traces
     assert [len([call for call in trace.calls if call.type == "optimizer"]) for trace in (parent, child)] == [2, 3]
+
+
+@pytest.mark.skipif(native is None, reason="without the compiled core Python does everything")
+def test_steps_are_counted_and_the_probe_is_woken_without_python(
+    sampled: Callable[..., Trace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def noted(name: str) -> None:
+        method = getattr(Sampling, name)
+
+        def instead(self: Sampling, *args: Any) -> Any:
+            asked.append(name)
+            return method(self, *args)
+
+        monkeypatch.setattr(Sampling, name, instead)
+
+    def train() -> None:
+        training = Training()
+        schedule = torch.optim.lr_scheduler.ExponentialLR(training.optimizer, 0.99)
+        for number in range(100):
+            if number == 50:
+                for name in ("ended", "ended_unseen", "_sleep", "_wake", "look_on"):
+                    noted(name)
+            training.step()
+            schedule.step()
+
+    assert [step for step in observed(sampled(train)) if step >= 50] == [*range(50, 100, 10)]
+    assert asked == []

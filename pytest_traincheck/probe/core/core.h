@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 16
+#define INTERFACE 17
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -107,11 +107,12 @@ typedef struct {
     PyObject_HEAD
     PyObject *recorder, *native, *sampling, *limit, *patches, *every, *pending, *infos, *roots, *empty, *leaves, *several;
     PyObject *step_code;
-    PyObject *rate;
-    long long iteration, every_so_many, lead, others, inside;
+    PyObject *rate, *unobserved;
+    long long iteration, every_so_many, lead, others, others_usual, inside;
     long long entries_left, generation, known, calls, calls_left, depth, opened, looks_left, written;
+    double since;
     char wanted, early, waits, asleep, met, unseen, replaced, gradients_dirty, with_norms, values_moved, suspicious;
-    char put_to_sleep, hushed, marked, whole, timed, evaluated;
+    char put_to_sleep, hushed, may_sleep, marked, whole, timed, settled, slept, evaluated;
 } Switches;
 
 /* What is called when an observed function begins and ends. Which fields a kind of hook has, its file says. */
@@ -173,7 +174,7 @@ extern PyTypeObject *FactsType;
     each(rates) each(seen) each(stepped) each(noted) each(_looks) each(_steps) each(_left) each(type) each(buffered) \
     each(slots) each(__code__) each(called) each(opened) each(steps) each(ended) each(note_rates) each(closure) \
     each(_places) each(noticed) each(_numbers) each(_moved) each(_terms) each(_last) each(weighed) each(grad_fn) \
-    each(look_at_attributes) each(_is_initial) each(optimizer)
+    each(look_at_attributes) each(_is_initial) each(optimizer) each(_sleeping) each(look_on) each(append)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -194,6 +195,7 @@ typedef struct {
     PyObject *guards[GUARDS], *set_grad, *record_functions;
     PyObject *ordered, *storage_offset, *untyped_storage, *ref, *float32, *float64, *bfloat16, *float16, *int64, *boolean, *local;
     PyObject *get_state, *generator; /* of torch's own generator */
+    PyObject *perf_counter;
     PyObject *cuda, *started, *capturing, *sync_mode, *set_sync_mode, *nothing;   /* the last: no arguments */
 } Torch;
 extern Torch torch;
@@ -322,6 +324,9 @@ Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emi
 Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
                              PyObject *readables, int far, int *kinds);
 int look_at_numbers(Core *core, ThreadState *state, PyObject *slots, int full, Emit *emit);
+int can_forget(PyObject *slots);
+void forget_all(PyObject *slots, char *replaced);
+Py_ssize_t look_at_all(PyObject *slots, Py_ssize_t index, Emit *emit);
 int held(const Slot *slot, PyObject **tensor);
 int same_as_before(const Var *var, PyObject *tensor);
 PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count);
@@ -355,6 +360,7 @@ int is_unset(const PyObject *field);
 Switches *sampling_of(const Switches *recorder);
 PyObject *attribute(PyObject *object, PyObject *name);  /* a new reference, or NULL without an exception */
 long long whole(PyObject *object, PyObject *name, long long missing);
+int is_observable(void);
 int is_steady(Core *core, ThreadState *state);
 int within_backward(void);
 int is_step(const Call *call);
@@ -373,6 +379,13 @@ int follow_inputs(Core *core, ThreadState *state, Call *call, PyObject *inputs);
 int follow_loss(Core *core, ThreadState *state, Call *call);
 int follow_generators(Core *core, ThreadState *state, Call *call);
 int follow_step(Core *core, ThreadState *state, Call *call);
+int is_measured(Core *core, PyObject *name);            /* whether the name of a measure has its number */
+int take(Core *core, ThreadState *state, PyObject *name, const Call *call, double value, uint64_t digest);
+
+/* sampling.c */
+int add_sampling(void);
+int observed_step_ended(Core *core, PyObject *functions, PyObject *optimizer);
+int unobserved_step_ended(Core *core, ThreadState *state, PyObject *functions, PyObject *optimizer);
 
 /* entries.c */
 PyObject *same_attributes(PyObject *module, PyObject *const *given, Py_ssize_t count);

@@ -55,8 +55,17 @@ static int add_nested(PyObject *value, uint32_t *sum, int depth)
     return done;
 }
 
-/* Writes one measure of a call, as `Measures.take` does when no more are wanted; no, where its name is new. */
-static int take(Core *core, ThreadState *state, PyObject *name, const Call *call, double value, uint64_t digest)
+int is_measured(Core *core, PyObject *name)
+{
+    PyObject *numbers = attribute((PyObject *)core->measures, name__numbers);
+    int known = numbers != NULL && PyDict_CheckExact(numbers) && PyDict_Contains(numbers, name) == 1;
+    Py_XDECREF(numbers);
+    PyErr_Clear();
+    return known;
+}
+
+/* Writes one measure of a call, or of none, as `Measures.take` does when no more are wanted; no, where its name is new. */
+int take(Core *core, ThreadState *state, PyObject *name, const Call *call, double value, uint64_t digest)
 {
     PyObject *numbers = attribute((PyObject *)core->measures, name__numbers);
     PyObject *found = numbers == NULL || !PyDict_CheckExact(numbers) ? NULL : PyDict_GetItemWithError(numbers, name);

@@ -281,6 +281,16 @@ int has_near_norm(PyObject *tensor, Block *block)
     return block->size <= LARGE && width_of(tensor, block) >= 0;
 }
 
+/* Whether a tensor surely has no number that is not finite, for its kind. */
+static int is_of_whole_numbers(PyObject *tensor)
+{
+    PyObject *dtype = get(tensor, READ_dtype);
+    int whole = dtype != NULL && (dtype == torch.int64 || dtype == torch.boolean);
+    Py_XDECREF(dtype);
+    if (dtype == NULL) PyErr_Clear();
+    return whole;
+}
+
 /* A look at a block, with a new reference to a sample: DONE, MISSED, or -1 with an exception. With `finite` numbers are
  * looked through unless their state is `known`; with `norm` they are, and it is told theirs. */
 int take_look(PyObject *tensor, Block *block, int finite, int known, Look *seen, double *norm)
@@ -291,6 +301,7 @@ int take_look(PyObject *tensor, Block *block, int finite, int known, Look *seen,
     uint32_t sum = 0;
     int wide = -2, checks = norm != NULL || (finite && !known), found;
     if (size > LARGE) return MISSED;
+    if (checks && norm == NULL && is_of_whole_numbers(tensor)) checks = 0;
     seen->version = number(get(tensor, READ__version)); /* one that was made in inference mode has none */
     if (size > SMALL && ((uintptr_t)bytes % 8 || told(torch.is_conj, tensor))) return MISSED;
     if ((size > SMALL || checks) && told(torch.is_neg, tensor)) return MISSED;

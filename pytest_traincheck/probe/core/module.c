@@ -65,6 +65,7 @@ static int ask_torch(void)
     FIND(local, "_thread", "_local");
     FIND(get_state, "torch", "Generator.get_state");
     FIND(generator, "torch", "default_generator");
+    FIND(perf_counter, "time", "perf_counter");
     FIND(ordered, "collections", "OrderedDict");
     FIND(float32, "torch", "float32");
     FIND(float64, "torch", "float64");
@@ -163,7 +164,7 @@ PyMODINIT_FUNC PyInit__core(void)
     if (ask_torch() < 0 || add_constants(module) < 0 || add_objects(module) < 0 || add_rows(module) < 0 ||
         add_switches(module) < 0 || add_fields(module) < 0 || add_facts(module) < 0 || add_guards(module) < 0 ||
         add_core(module) < 0 || add_hook(module) < 0 ||
-        add_follows() < 0)
+        add_follows() < 0 || add_sampling() < 0)
         goto failed;
     Py_INCREF(module);
     return module;

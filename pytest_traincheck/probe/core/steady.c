@@ -86,7 +86,7 @@ static int is_awake(const Switches *recorder)
 }
 
 /* As the opposite of `unobservable`; no, where that is not sure. */
-static int is_observable(void)
+int is_observable(void)
 {
     PyObject *started = PyDict_GetItemWithError(torch.cuda, torch.started);
     int free = asked(&torch.transforming) == 0;

@@ -338,58 +338,24 @@ static int step_ends(Hook *self, Core *core, ThreadState *state, PyObject *optim
     return done;
 }
 
-/* Whether the learning rate is the very one that it was when it last stood still, as `Sampling._turns` asks. */
-static int stands_still(const Switches *sampling, PyObject *optimizer)
-{
-    PyObject *seen = sampling->rate, *groups = groups_of(optimizer), *first, *rate = NULL;
-    first = groups != NULL && PyList_Size(groups) ? PyList_GetItem(groups, 0) : NULL;
-    if (first != NULL && PyDict_CheckExact(first)) rate = PyDict_GetItemWithError(first, name_lr);
-    Py_XDECREF(groups);
-    return rate != NULL && (PyFloat_CheckExact(rate) || PyLong_CheckExact(rate)) && seen != NULL &&
-           PyTuple_CheckExact(seen) && PyTuple_Size(seen) == 2 && PyTuple_GetItem(seen, 0) == rate &&
-           PyLong_CheckExact(PyTuple_GetItem(seen, 1)) && PyLong_AsLong(PyTuple_GetItem(seen, 1)) == 0;
-}
-
-/* A step that was not observed, and behind which none is, is only counted, as `Sampling.ended_unseen` does it. */
-static int ends_unseen(Core *core, PyObject *optimizer)
-{
-    Switches *sampling = sampling_of(core->recorder);
-    PyObject *info;
-    int done;
-    if (sampling == NULL || !sampling->asleep || sampling->timed || !sampling->marked || sampling->inside != 1 ||
-        sampling->others || sampling->every_so_many < 1 || (sampling->iteration + 1) % sampling->every_so_many == 0)
-        return 0;
-    info = known_of(core->optimizers->infos, optimizer);
-    done = info != NULL && whole(info, name_id, -1) == sampling->lead && stands_still(sampling, optimizer);
-    Py_XDECREF(info);
-    if (done) {
-        sampling->inside = 0;
-        sampling->iteration += 1;
-        sampling->whole = 1;
-    }
-    return done;
-}
-
 static PyObject *step_after(Hook *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     ThreadState *state;
     Step step;
-    int recorded, done = 0, sampled = 0;
+    int recorded, done = 0, sampled, counted = 0;
     Core *core = core_of(self->probe, &state, &recorded);
     if (recorded < 0) return NULL;
     if (core != NULL) {
         sampled = !is_unset(core->recorder->sampling);
-        if (sampled && names == NULL && count == 3 && ends_unseen(core, given[0])) {
-            Py_DECREF(core);
-            PyErr_Clear();
-            Py_RETURN_NONE;
-        }
-        if (names == NULL && is_plain_step(given, count, &step)) done = step_ends(self, core, state, given[0]);
+        if (sampled && names == NULL && count == 3) counted = unobserved_step_ended(core, state, self->probe->patches, given[0]);
+        if (!counted && names == NULL && is_plain_step(given, count, &step))
+            done = step_ends(self, core, state, given[0]);
+        if (done > 0) counted = !sampled || observed_step_ended(core, self->probe->patches, given[0]);
         Py_DECREF(core);
-        if (done < 0) return NULL;
+        if (done < 0 || counted < 0) return NULL;
     }
     PyErr_Clear();
-    if (done && !sampled) Py_RETURN_NONE;
+    if (counted) Py_RETURN_NONE;
     return done ? PyObject_CallFunctionObjArgs(self->ended, given[0], NULL) : in_python(self->leave, given, count, names);
 }
 

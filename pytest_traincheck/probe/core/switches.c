@@ -7,10 +7,10 @@ PyTypeObject *SwitchesType;
 
 #define FLAGS(do) \
     do(wanted) do(early) do(waits) do(asleep) do(met) do(unseen) do(replaced) do(gradients_dirty) do(with_norms) do(values_moved) \
-    do(hushed) do(evaluated)
+    do(hushed) do(may_sleep) do(evaluated)
 #define NUMBERS(do) do(entries_left) do(generation)
 #define OBJECTS(do) do(recorder) do(native) do(sampling) do(limit) do(patches) do(step_code)
-#define PRIVATE(do) do(every) do(pending) do(infos) do(roots) do(empty) do(leaves) do(several) do(rate)
+#define PRIVATE(do) do(every) do(pending) do(infos) do(roots) do(empty) do(leaves) do(several) do(rate) do(unobserved)
 
 static int switches_traverse(Switches *self, visitproc visit, void *arg)
 {
@@ -53,8 +53,10 @@ static PyMemberDef switches_members[] = {
     OWN("_suspicious", T_BOOL, suspicious), OWN("_asleep", T_BOOL, put_to_sleep), OWN("_generation", T_LONGLONG, known),
     OWN("_calls", T_LONGLONG, calls), OWN("_calls_left", T_LONGLONG, calls_left), OWN("_depth", T_LONGLONG, depth),
     OWN("_iteration", T_LONGLONG, iteration), OWN("every", T_LONGLONG, every_so_many), OWN("_lead", T_LONGLONG, lead),
-    OWN("_others", T_LONGLONG, others), OWN("_inside", T_LONGLONG, inside), OWN("_marked", T_BOOL, marked),
-    OWN("_whole", T_BOOL, whole), OWN("_timed", T_BOOL, timed), OWN("_open", T_LONGLONG, opened),
+    OWN("_others", T_LONGLONG, others), OWN("_others_usual", T_LONGLONG, others_usual),
+    OWN("_inside", T_LONGLONG, inside), OWN("_marked", T_BOOL, marked), OWN("_whole", T_BOOL, whole),
+    OWN("_timed", T_BOOL, timed), OWN("_since", T_DOUBLE, since), OWN("_settled", T_BOOL, settled), OWN("_slept", T_BOOL, slept),
+    OWN("_open", T_LONGLONG, opened),
     OWN("_looks_left", T_LONGLONG, looks_left), OWN("_written", T_LONGLONG, written), {NULL, 0, 0, 0, NULL},
 };
 

@@ -300,13 +300,17 @@ static int again(Slot *slot, Emit *emit)
     found = held(slot, &tensor);
     if (found <= 0) return found == 0 ? DONE : MISSED;
     found = MISSED;
-    if (var->first != Py_None || !readable(tensor, 0, &block)) goto done;
     if (!var->id || emit->outside != NULL || emit->rows->rows + 2 > emit->rows->room) goto done;
     if ((PyObject *)flag != Py_None && (!is_var((PyObject *)flag) || !flag->id || flag->state != UNSEEN)) goto done;
-    found = take_look(tensor, &block, 1, 0, &seen, NULL);
-    if (found != DONE) goto done;
-    remember(var, tensor, &seen);
-    found = written(var, seen.state, seen.digest, Py_NAN, emit);
+    if (var->first != Py_None) {
+        found = look_at_first(var, (const Var *)var->first, tensor, emit);
+    } else if (readable(tensor, 0, &block)) {
+        found = take_look(tensor, &block, 1, 0, &seen, NULL);
+        if (found == DONE) {
+            remember(var, tensor, &seen);
+            found = written(var, seen.state, seen.digest, Py_NAN, emit);
+        }
+    }
     if (found == DONE && (PyObject *)flag != Py_None) {
         int state = says(tensor, READ_requires_grad) ? TRUE_ : FALSE_;
         found = written(flag, state, (uint64_t)state, Py_NAN, emit);
@@ -316,11 +320,65 @@ done:
     return found;
 }
 
+/* Where a walk over places of which nothing is known has stopped, -1 with an exception. */
+Py_ssize_t look_at_all(PyObject *slots, Py_ssize_t index, Emit *emit)
+{
+    Py_ssize_t length = PyList_Size(slots);
+    int found = DONE;
+    for (; index < length; index++) {
+        PyObject *slot = PyList_GetItem(slots, index);
+        if (!is_slot(slot)) break;
+        found = again((Slot *)slot, emit);
+        if (found != DONE) break;
+    }
+    return found < 0 ? -1 : index;
+}
+
+/* Whether it can be said here what places hold, as far as it has to be when that is forgotten. */
+int can_forget(PyObject *slots)
+{
+    Py_ssize_t index, length = PyList_Size(slots);
+    for (index = 0; index < length; index++) {
+        PyObject *tensor = NULL, *slot = PyList_GetItem(slots, index);
+        const Slot *place = (const Slot *)slot;
+        if (!is_slot(slot) || !is_var(place->var)) return 0;
+        if (place->grad == Py_None || place->key == Py_None) continue;
+        if (!is_var(place->grad) || held(place, &tensor) < 0) return 0;
+        Py_XDECREF(tensor);
+    }
+    return 1;
+}
+
+/* As `Var.forget`. */
+static void forget_var(PyObject *object)
+{
+    Var *var = (Var *)object;
+    if (!is_var(object)) return;
+    var->state = UNSEEN, var->digest = 0, var->key = 0;
+    keep(&var->elements, Py_None);
+    keep(&var->origin, Py_None);
+}
+
+/* As `Variables.forget`, where that is possible. */
+void forget_all(PyObject *slots, char *replaced)
+{
+    Py_ssize_t index, length = PyList_Size(slots);
+    for (index = 0; index < length; index++) {
+        const Slot *slot = (const Slot *)PyList_GetItem(slots, index);
+        PyObject *tensor = NULL;
+        if (!*replaced && slot->grad != Py_None && slot->key != Py_None && held(slot, &tensor) > 0)
+            *replaced = (char)holds_another(slot, (const Var *)slot->var, tensor);
+        Py_XDECREF(tensor);
+        forget_var(slot->var);
+        forget_var(slot->grad);
+        forget_var(slot->flag);
+    }
+}
+
 /* `again(slots, start, emit)` */
 PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
-    Py_ssize_t index, length;
-    int found = DONE;
+    Py_ssize_t index;
     (void)module;
     if (count != 3 || !PyList_CheckExact(given[0])) {
         PyErr_SetString(PyExc_TypeError, "again() takes a list of slots, where to begin, and what writes");
@@ -328,14 +386,7 @@ PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count)
     }
     index = PyLong_AsSsize_t(given[1]);
     if (PyErr_Occurred()) return NULL;
-    length = PyList_Size(given[0]);
-    for (; index < length; index++) {
-        PyObject *slot = PyList_GetItem(given[0], index);
-        if (!is_slot(slot)) break;
-        found = again((Slot *)slot, emit_of(given[2]));
-        if (found != DONE) break;
-    }
-    return found < 0 ? NULL : place(index);
+    return place(look_at_all(given[0], index, emit_of(given[2])));
 }
 
 Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
