@@ -317,19 +317,28 @@ PyObject *looks_same(PyObject *module, PyObject *const *given, Py_ssize_t count)
 enum { ABSENT, ZERO, NONZERO, NONFINITE, FALSE_, TRUE_, VALUE, UNSEEN }; /* as in `digest.py` */
 enum { VALUES, BUFFERS, STEP };                                          /* as in `variables.py` */
 PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count);
-PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t count);
 int all_same(PyObject *slots, int gradients);
 Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emit, Emit *outside, const Pointers *own,
-                          const Pointers *optimized, PyObject *ahead); /* these three: where it stopped, -1 with an exception */
-Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
-                             PyObject *readables, int far, int *kinds);
-int look_at_numbers(Core *core, ThreadState *state, PyObject *slots, int full, Emit *emit);
+                          const Pointers *optimized, PyObject *ahead); /* where it stopped, -1 with an exception */
+int may_write(const Var *var, int state, uint64_t digest, const Emit *emit);
+int write_look(Var *var, int state, uint64_t digest, double value, Emit *emit);
+void remember(Var *var, PyObject *tensor, Look *seen);
+Emit *emit_of(PyObject *object);
+PyObject *as_index(Py_ssize_t index);
+PyObject *ahead_of(PyObject *object);
 int can_forget(PyObject *slots);
 void forget_all(PyObject *slots, char *replaced);
 Py_ssize_t look_at_all(PyObject *slots, Py_ssize_t index, Emit *emit);
 int held(const Slot *slot, PyObject **tensor);
 int same_as_before(const Var *var, PyObject *tensor);
 PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count);
+
+/* gradients.c */
+int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyObject *readables, int far, int *kinds);
+Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
+                             PyObject *readables, int far, int *kinds); /* where it stopped, -1 with an exception */
+int look_at_numbers(Core *core, ThreadState *state, PyObject *slots, int full, Emit *emit);
+PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* far.c */

@@ -1,4 +1,4 @@
-/* Looks at all places of a list, as `Variables` has them: parameters, buffers and gradients.
+/* Looks at all places of a list, as `Variables` has them: parameters and buffers, and what `gradients.c` has.
  *
  * Each walk begins at a place and says at which it has stopped, because something about it is unusual and nothing was
  * done yet; Python looks at that one, and the walk goes on behind it.
@@ -53,13 +53,13 @@ int same_as_before(const Var *var, PyObject *tensor)
 }
 
 /* Whether a look that finds this state and digest may be written, as far as that is a change. */
-static int may_write(const Var *var, int state, uint64_t digest, const Emit *emit)
+int may_write(const Var *var, int state, uint64_t digest, const Emit *emit)
 {
     if (state == var->state && digest == var->digest) return 1;
     return emit != NULL && emit->outside == NULL && var->id && emit->rows->rows < emit->rows->room;
 }
 
-static int written(Var *var, int state, uint64_t digest, double value, Emit *emit)
+int write_look(Var *var, int state, uint64_t digest, double value, Emit *emit)
 {
     if (state != var->state || digest != var->digest) {
         if (write_change(emit, var->id, var->state, state, digest, value) < 0) return -1;
@@ -69,7 +69,7 @@ static int written(Var *var, int state, uint64_t digest, double value, Emit *emi
     return DONE;
 }
 
-static void remember(Var *var, PyObject *tensor, Look *seen)
+void remember(Var *var, PyObject *tensor, Look *seen)
 {
     PyObject *before = var->sample;
     var->key = (long long)(intptr_t)tensor;
@@ -99,7 +99,7 @@ static int look_at(Var *var, PyObject *tensor, int drifts, Emit *emit, PyObject 
         return MISSED;
     }
     remember(var, tensor, &seen);
-    return written(var, seen.state, seen.digest, Py_NAN, emit);
+    return write_look(var, seen.state, seen.digest, Py_NAN, emit);
 }
 
 static int look_at_first(Var *var, const Var *first, PyObject *tensor, Emit *emit)
@@ -114,7 +114,7 @@ static int look_at_first(Var *var, const Var *first, PyObject *tensor, Emit *emi
         var->sample = first->sample;
         Py_XDECREF(before);
     }
-    return written(var, (int)first->state, first->digest, Py_NAN, emit);
+    return write_look(var, (int)first->state, first->digest, Py_NAN, emit);
 }
 
 /* As `tracked.holds_another`. */
@@ -176,7 +176,7 @@ done:
     return found;
 }
 
-static Emit *emit_of(PyObject *object)
+Emit *emit_of(PyObject *object)
 {
     return Py_TYPE(object) == EmitType ? (Emit *)object : NULL;
 }
@@ -195,13 +195,13 @@ Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emi
     return found < 0 ? -1 : index;
 }
 
-static PyObject *place(Py_ssize_t index)
+PyObject *as_index(Py_ssize_t index)
 {
     return index < 0 ? NULL : PyLong_FromSsize_t(index);
 }
 
 /* What `devices.look_at_each` has found, where it has found anything. */
-static PyObject *ahead_of(PyObject *object)
+PyObject *ahead_of(PyObject *object)
 {
     return PyDict_CheckExact(object) && PyDict_Size(object) ? object : NULL;
 }
@@ -226,65 +226,7 @@ PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count
                                 ahead_of(given[7]));
     free_pointers(&own);
     free_pointers(&optimized);
-    return place(index);
-}
-
-/* Whose norms are found here, and whose by torch. */
-enum { NEAR_NORM = 1, OTHER_NORM = 2 };
-
-/* As the first half of `Variables.look_at_gradients`, of one place. `kinds` is told which norms it takes. */
-static int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyObject *readables, int far, int *kinds)
-{
-    PyObject *tensor, *gradient = NULL, *entry;
-    Var *var = (Var *)slot->grad, *flag = (Var *)slot->flag;
-    Block block;
-    int found, trained, leaf;
-    if ((PyObject *)var == Py_None || (PyObject *)flag == Py_None) return DONE;
-    if (!is_var((PyObject *)var) || !is_var((PyObject *)flag)) return MISSED;
-    found = held(slot, &tensor);
-    if (found <= 0) return found == 0 ? DONE : MISSED;
-    found = MISSED;
-    trained = says(tensor, READ_requires_grad);
-    if (trained < 0 || flag->state != (trained ? TRUE_ : FALSE_)) goto done;
-    if (!trained && (var->state == UNSEEN || var->state == ABSENT)) {
-        found = DONE;
-        goto done;
-    }
-    leaf = says(tensor, READ_is_leaf);
-    if (leaf < 0) goto done;
-    if (leaf) {
-        gradient = get(tensor, READ_grad);
-        if (gradient == NULL) {
-            PyErr_Clear();
-            goto done;
-        }
-    }
-    if (gradient == NULL || gradient == Py_None) {
-        if (var->state != ABSENT) {
-            if (!may_write(var, ABSENT, 0, emit)) goto done;
-            found = write_change(emit, var->id, var->state, ABSENT, 0, Py_NAN) < 0 ? -1 : DONE;
-            var->state = ABSENT, var->digest = 0, var->key = 0;
-        } else {
-            found = DONE;
-        }
-        goto done;
-    }
-    if (!full) {
-        int same = same_as_before(var, gradient);
-        if (same) {
-            found = same > 0 ? DONE : MISSED;
-            goto done;
-        }
-    }
-    if (present == Py_None || !(readable_again(gradient, var, &block) || (far && is_far(gradient, 0)))) goto done;
-    if (kinds != NULL) *kinds |= has_near_norm(gradient, &block) ? NEAR_NORM : OTHER_NORM;
-    entry = PyTuple_Pack(3, (PyObject *)var, gradient, tensor);
-    found = entry == NULL || PyList_Append(present, entry) < 0 || PyList_Append(readables, gradient) < 0 ? -1 : DONE;
-    Py_XDECREF(entry);
-done:
-    Py_XDECREF(gradient);
-    Py_DECREF(tensor);
-    return found;
+    return as_index(index);
 }
 
 /* As the first half of `Variables.look_again`, of one place: what nobody knows any more is looked at in full. */
@@ -308,12 +250,12 @@ static int again(Slot *slot, Emit *emit)
         found = take_look(tensor, &block, 1, 0, &seen, NULL);
         if (found == DONE) {
             remember(var, tensor, &seen);
-            found = written(var, seen.state, seen.digest, Py_NAN, emit);
+            found = write_look(var, seen.state, seen.digest, Py_NAN, emit);
         }
     }
     if (found == DONE && (PyObject *)flag != Py_None) {
         int state = says(tensor, READ_requires_grad) ? TRUE_ : FALSE_;
-        found = written(flag, state, (uint64_t)state, Py_NAN, emit);
+        found = write_look(flag, state, (uint64_t)state, Py_NAN, emit);
     }
 done:
     Py_DECREF(tensor);
@@ -386,89 +328,7 @@ PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count)
     }
     index = PyLong_AsSsize_t(given[1]);
     if (PyErr_Occurred()) return NULL;
-    return place(look_at_all(given[0], index, emit_of(given[2])));
-}
-
-Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
-                             PyObject *readables, int far, int *kinds)
-{
-    Py_ssize_t length = PyList_Size(slots);
-    int found = DONE;
-    for (; index < length; index++) {
-        PyObject *slot = PyList_GetItem(slots, index);
-        if (!is_slot(slot)) break;
-        found = gradient_of((Slot *)slot, full, emit, present, readables, far, kinds);
-        if (found != DONE) break;
-    }
-    return found < 0 ? -1 : index;
-}
-
-/* `gradients(slots, start, full, emit, present, readables)`: with None for the last three it stops where one has changed. */
-PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t count)
-{
-    Py_ssize_t index;
-    (void)module;
-    if (count != 6 || !PyList_CheckExact(given[0])) {
-        PyErr_SetString(PyExc_TypeError, "gradients() takes a list of slots and five arguments more");
-        return NULL;
-    }
-    index = PyLong_AsSsize_t(given[1]);
-    if (PyErr_Occurred()) return NULL;
-    return place(look_at_gradients(given[0], index, given[2] == Py_True, emit_of(given[3]), given[4], given[5], 1, NULL));
-}
-
-/* As `Variables._measure`, of gradients that are finite: where there is no norm that says so, they are looked through. Python
- * does the rest where one is not. Norms are those of `norms`, or found here where it `finds` them, or there are none.
- * `checked`: all were found by a walk, and none by Python, to which other layouts can be read as well. */
-static Py_ssize_t look_at_present(PyObject *present, PyObject *norms, int finds, Py_ssize_t index, Emit *emit,
-                                  PyObject *ahead, int checked)
-{
-    Py_ssize_t length = PyList_Size(present);
-    for (; index < length; index++) {
-        PyObject *entry = PyList_GetItem(present, index);
-        double norm = norms == NULL ? Py_NAN : PyFloat_AsDouble(PyList_GetItem(norms, index));
-        Var *var = (Var *)PyTuple_GetItem(entry, 0);
-        PyObject *gradient = PyTuple_GetItem(entry, 1);
-        Block block;
-        Look seen;
-        int found, telling = norm > 0 && norm < Py_HUGE_VAL;
-        if (ahead != NULL && says(gradient, READ_is_cpu) == 0) {
-            found = look_ahead(ahead, gradient, 1, telling ? NONZERO : 0, &seen);
-            if (found == DONE && seen.state == NONFINITE) { /* which is for Python to remember */
-                drop_sample(seen.sample);
-                break;
-            }
-        } else {
-            found = !block_of(gradient, checked, &block) ? MISSED
-                    : take_look(gradient, &block, 1, telling ? NONZERO : 0, &seen, finds ? &norm : NULL);
-        }
-        if (found < 0) return -1;
-        if (found != DONE) break;
-        if (!may_write(var, seen.state, seen.digest, emit)) {
-            drop_sample(seen.sample);
-            break;
-        }
-        remember(var, gradient, &seen);
-        if (written(var, seen.state, seen.digest, norm, emit) < 0) return -1;
-    }
-    return index;
-}
-
-/* `measured(present, norms, start, emit, ahead)`. */
-PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count)
-{
-    Py_ssize_t index;
-    Emit *emit;
-    (void)module;
-    if (count != 5 || !PyList_CheckExact(given[0]) || !PyList_CheckExact(given[1])) {
-        PyErr_SetString(PyExc_TypeError, "measured() takes gradients, their norms, and three arguments more");
-        return NULL;
-    }
-    index = PyLong_AsSsize_t(given[2]);
-    if (PyErr_Occurred()) return NULL;
-    emit = emit_of(given[3]);
-    return emit == NULL ? PyLong_FromSsize_t(index) : 
-        place(look_at_present(given[0], given[1], 0, index, emit, ahead_of(given[4]), 0));
+    return as_index(look_at_all(given[0], index, emit_of(given[2])));
 }
 
 /* Whether it is sure that no value, or no gradient, seems to have changed. */
@@ -483,55 +343,4 @@ int all_same(PyObject *slots, int gradients)
                           : value_of((Slot *)slot, VALUES, NULL, NULL, NULL, NULL, NULL);
     }
     return found == DONE;
-}
-
-/* A norm that torch has found, as `float` of it; -1 where that cannot be read. */
-static double norm_in(PyObject *tensor)
-{
-    Block block;
-    int wide = block_of(tensor, 1, &block) ? width_of(tensor, &block) : -1;
-    if (wide == 0 && block.size == sizeof(float)) return *(const float *)block.bytes;
-    if (wide == 1 && block.size == sizeof(double)) return *(const double *)block.bytes;
-    return -1;
-}
-
-/* As `digest.norms`, of gradients on the CPU; NULL, without an exception, where Python has to find them. */
-static PyObject *norms_of(ThreadState *state, PyObject *gradients)
-{
-    PyObject *found = quietly(state, torch.norms, gradients), *norms = PyList_New(0);
-    Py_ssize_t index, count = PyList_Size(gradients);
-    /* A tuple; what is no sequence, or too short, has no items and so no norms. */
-    for (index = 0; found != NULL && norms != NULL && index < count; index++) {
-        PyObject *item = PySequence_GetItem(found, index);
-        double norm = item != NULL ? norm_in(item) : -1;
-        PyObject *value = norm != -1 ? PyFloat_FromDouble(norm) : NULL;
-        if (value == NULL || PyList_Append(norms, value) < 0) Py_CLEAR(norms);
-        Py_XDECREF(value);
-        Py_XDECREF(item);
-    }
-    if (found == NULL) Py_CLEAR(norms);
-    Py_XDECREF(found);
-    PyErr_Clear();
-    return norms;
-}
-
-/* As `Variables.look_at_gradients` where all of them are on the CPU: whether it was done. */
-int look_at_numbers(Core *core, ThreadState *state, PyObject *slots, int full, Emit *emit)
-{
-    PyObject *present = PyList_New(0), *readables = PyList_New(0), *norms = NULL;
-    Py_ssize_t all = PyList_Size(slots);
-    int wanted = core->variables->with_norms, kinds = 0;
-    int done = present != NULL && readables != NULL && may_read_gradients(core, 0) &&
-               look_at_gradients(slots, 0, full, emit, present, readables, 0, wanted ? &kinds : NULL) == all;
-    if (done && PyList_Size(present)) {
-        norms = kinds == OTHER_NORM ? norms_of(state, readables) : NULL;
-        done = norms != NULL || !(kinds & OTHER_NORM);
-        done = done && look_at_present(present, norms, kinds == NEAR_NORM, 0, emit, NULL, 1) == PyList_Size(present);
-        if (done) core->variables->suspicious = 0;
-    }
-    Py_XDECREF(present);
-    Py_XDECREF(readables);
-    Py_XDECREF(norms);
-    PyErr_Clear();
-    return done;
 }

@@ -1,0 +1,196 @@
+/* Looks at gradients, which are looked through for what is not finite and written with their norms, as `Variables` has
+ * them: walks as in `walks.c`.
+ */
+
+#include "core.h"
+
+/* Whose norms are found here, and whose by torch. */
+enum { NEAR_NORM = 1, OTHER_NORM = 2 };
+
+/* As the first half of `Variables.look_at_gradients`, of one place. `kinds` is told which norms it takes. */
+int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyObject *readables, int far, int *kinds)
+{
+    PyObject *tensor, *gradient = NULL, *entry;
+    Var *var = (Var *)slot->grad, *flag = (Var *)slot->flag;
+    Block block;
+    int found, trained, leaf;
+    if ((PyObject *)var == Py_None || (PyObject *)flag == Py_None) return DONE;
+    if (!is_var((PyObject *)var) || !is_var((PyObject *)flag)) return MISSED;
+    found = held(slot, &tensor);
+    if (found <= 0) return found == 0 ? DONE : MISSED;
+    found = MISSED;
+    trained = says(tensor, READ_requires_grad);
+    if (trained < 0 || flag->state != (trained ? TRUE_ : FALSE_)) goto done;
+    if (!trained && (var->state == UNSEEN || var->state == ABSENT)) {
+        found = DONE;
+        goto done;
+    }
+    leaf = says(tensor, READ_is_leaf);
+    if (leaf < 0) goto done;
+    if (leaf) {
+        gradient = get(tensor, READ_grad);
+        if (gradient == NULL) {
+            PyErr_Clear();
+            goto done;
+        }
+    }
+    if (gradient == NULL || gradient == Py_None) {
+        if (var->state != ABSENT) {
+            if (!may_write(var, ABSENT, 0, emit)) goto done;
+            found = write_change(emit, var->id, var->state, ABSENT, 0, Py_NAN) < 0 ? -1 : DONE;
+            var->state = ABSENT, var->digest = 0, var->key = 0;
+        } else {
+            found = DONE;
+        }
+        goto done;
+    }
+    if (!full) {
+        int same = same_as_before(var, gradient);
+        if (same) {
+            found = same > 0 ? DONE : MISSED;
+            goto done;
+        }
+    }
+    if (present == Py_None || !(readable_again(gradient, var, &block) || (far && is_far(gradient, 0)))) goto done;
+    if (kinds != NULL) *kinds |= has_near_norm(gradient, &block) ? NEAR_NORM : OTHER_NORM;
+    entry = PyTuple_Pack(3, (PyObject *)var, gradient, tensor);
+    found = entry == NULL || PyList_Append(present, entry) < 0 || PyList_Append(readables, gradient) < 0 ? -1 : DONE;
+    Py_XDECREF(entry);
+done:
+    Py_XDECREF(gradient);
+    Py_DECREF(tensor);
+    return found;
+}
+
+Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
+                             PyObject *readables, int far, int *kinds)
+{
+    Py_ssize_t length = PyList_Size(slots);
+    int found = DONE;
+    for (; index < length; index++) {
+        PyObject *slot = PyList_GetItem(slots, index);
+        if (!is_slot(slot)) break;
+        found = gradient_of((Slot *)slot, full, emit, present, readables, far, kinds);
+        if (found != DONE) break;
+    }
+    return found < 0 ? -1 : index;
+}
+
+/* `gradients(slots, start, full, emit, present, readables)`: with None for the last three it stops where one has changed. */
+PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    Py_ssize_t index;
+    (void)module;
+    if (count != 6 || !PyList_CheckExact(given[0])) {
+        PyErr_SetString(PyExc_TypeError, "gradients() takes a list of slots and five arguments more");
+        return NULL;
+    }
+    index = PyLong_AsSsize_t(given[1]);
+    if (PyErr_Occurred()) return NULL;
+    return as_index(look_at_gradients(given[0], index, given[2] == Py_True, emit_of(given[3]), given[4], given[5], 1, NULL));
+}
+
+/* As `Variables._measure`, of gradients that are finite: where there is no norm that says so, they are looked through. Python
+ * does the rest where one is not. Norms are those of `norms`, or found here where it `finds` them, or there are none.
+ * `checked`: all were found by a walk, and none by Python, to which other layouts can be read as well. */
+static Py_ssize_t look_at_present(PyObject *present, PyObject *norms, int finds, Py_ssize_t index, Emit *emit,
+                                  PyObject *ahead, int checked)
+{
+    Py_ssize_t length = PyList_Size(present);
+    for (; index < length; index++) {
+        PyObject *entry = PyList_GetItem(present, index);
+        double norm = norms == NULL ? Py_NAN : PyFloat_AsDouble(PyList_GetItem(norms, index));
+        Var *var = (Var *)PyTuple_GetItem(entry, 0);
+        PyObject *gradient = PyTuple_GetItem(entry, 1);
+        Block block;
+        Look seen;
+        int found, telling = norm > 0 && norm < Py_HUGE_VAL;
+        if (ahead != NULL && says(gradient, READ_is_cpu) == 0) {
+            found = look_ahead(ahead, gradient, 1, telling ? NONZERO : 0, &seen);
+            if (found == DONE && seen.state == NONFINITE) { /* which is for Python to remember */
+                drop_sample(seen.sample);
+                break;
+            }
+        } else {
+            found = !block_of(gradient, checked, &block) ? MISSED
+                    : take_look(gradient, &block, 1, telling ? NONZERO : 0, &seen, finds ? &norm : NULL);
+        }
+        if (found < 0) return -1;
+        if (found != DONE) break;
+        if (!may_write(var, seen.state, seen.digest, emit)) {
+            drop_sample(seen.sample);
+            break;
+        }
+        remember(var, gradient, &seen);
+        if (write_look(var, seen.state, seen.digest, norm, emit) < 0) return -1;
+    }
+    return index;
+}
+
+/* `measured(present, norms, start, emit, ahead)`. */
+PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    Py_ssize_t index;
+    Emit *emit;
+    (void)module;
+    if (count != 5 || !PyList_CheckExact(given[0]) || !PyList_CheckExact(given[1])) {
+        PyErr_SetString(PyExc_TypeError, "measured() takes gradients, their norms, and three arguments more");
+        return NULL;
+    }
+    index = PyLong_AsSsize_t(given[2]);
+    if (PyErr_Occurred()) return NULL;
+    emit = emit_of(given[3]);
+    return emit == NULL ? PyLong_FromSsize_t(index) : 
+        as_index(look_at_present(given[0], given[1], 0, index, emit, ahead_of(given[4]), 0));
+}
+
+/* A norm that torch has found, as `float` of it; -1 where that cannot be read. */
+static double norm_in(PyObject *tensor)
+{
+    Block block;
+    int wide = block_of(tensor, 1, &block) ? width_of(tensor, &block) : -1;
+    if (wide == 0 && block.size == sizeof(float)) return *(const float *)block.bytes;
+    if (wide == 1 && block.size == sizeof(double)) return *(const double *)block.bytes;
+    return -1;
+}
+
+/* As `digest.norms`, of gradients on the CPU; NULL, without an exception, where Python has to find them. */
+static PyObject *norms_of(ThreadState *state, PyObject *gradients)
+{
+    PyObject *found = quietly(state, torch.norms, gradients), *norms = PyList_New(0);
+    Py_ssize_t index, count = PyList_Size(gradients);
+    /* A tuple; what is no sequence, or too short, has no items and so no norms. */
+    for (index = 0; found != NULL && norms != NULL && index < count; index++) {
+        PyObject *item = PySequence_GetItem(found, index);
+        double norm = item != NULL ? norm_in(item) : -1;
+        PyObject *value = norm != -1 ? PyFloat_FromDouble(norm) : NULL;
+        if (value == NULL || PyList_Append(norms, value) < 0) Py_CLEAR(norms);
+        Py_XDECREF(value);
+        Py_XDECREF(item);
+    }
+    if (found == NULL) Py_CLEAR(norms);
+    Py_XDECREF(found);
+    PyErr_Clear();
+    return norms;
+}
+
+/* As `Variables.look_at_gradients` where all of them are on the CPU: whether it was done. */
+int look_at_numbers(Core *core, ThreadState *state, PyObject *slots, int full, Emit *emit)
+{
+    PyObject *present = PyList_New(0), *readables = PyList_New(0), *norms = NULL;
+    Py_ssize_t all = PyList_Size(slots);
+    int wanted = core->variables->with_norms, kinds = 0;
+    int done = present != NULL && readables != NULL && may_read_gradients(core, 0) &&
+               look_at_gradients(slots, 0, full, emit, present, readables, 0, wanted ? &kinds : NULL) == all;
+    if (done && PyList_Size(present)) {
+        norms = kinds == OTHER_NORM ? norms_of(state, readables) : NULL;
+        done = norms != NULL || !(kinds & OTHER_NORM);
+        done = done && look_at_present(present, norms, kinds == NEAR_NORM, 0, emit, NULL, 1) == PyList_Size(present);
+        if (done) core->variables->suspicious = 0;
+    }
+    Py_XDECREF(present);
+    Py_XDECREF(readables);
+    Py_XDECREF(norms);
+    PyErr_Clear();
+    return done;
+}
