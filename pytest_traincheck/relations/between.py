@@ -17,7 +17,7 @@ from pytest_traincheck.relations.steps_between import HOLDS, NOT_RESTORED, UNKNO
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
-from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.variables import Variables
 
 SUBJECT = "torch.nn.Parameter.data"
@@ -79,8 +79,8 @@ class Between:
             lost = _at(run, examples, step, broken)
             what = _sorts(process, root, examples.variable[lost[examples.process[lost] == examples.process[first]]])
             return Finding(
-                f"In the golden run {what} went from step to step; in the candidate training goes "
-                f"on at step {step} without what {listed(names)} had: a resume restored "
+                f"In the golden run {what} were carried from each step to the next; in the candidate training "
+                f"goes on at step {step} without what {listed(names)} had: a resume restored "
                 f"{'none of them' if all_lost else 'only the others'}.",
                 "each step begins with what the step before has left",
                 f"not restored before step {step}: {listed(names)}",
@@ -98,15 +98,33 @@ class Between:
 
 
 def _sorts(process: Process, root: str, lost: Ints) -> str:
-    """What these variables are: trained parameters of a model, averages, or buffers."""
+    """What these variables are: trained parameters of a model, averages, weights that stay as they are, or buffers."""
     variables = Variables.of(process)
     buffers = np.isin(lost, variables.ids("buffer", tied=True))
     trained = variables.held[variables.first_name[lost]] & ~buffers
-    there = {"trained parameters": trained.any(), "averages": (~trained & ~buffers).any(), "buffers": buffers.any()}
-    *others, last = [sort for sort, found in there.items() if found]
-    sorts = f"{', '.join(others)} and {last}" if others else last
+    others, moved = ~trained & ~buffers, _moved(process, lost)
+    there = {
+        "trained parameters": trained.any(),
+        "averages": (others & moved).any(),
+        "frozen weights": (others & ~moved).any(),
+        "buffers": buffers.any(),
+    }
+    *first, last = [sort for sort, found in there.items() if found]
+    sorts = f"{', '.join(first)} and {last}" if first else last
     roots = {process.names.roots[variables.symbols[number].get("root", 0)] for number in lost.tolist()}
     return f"the {sorts} of `{root}`" if roots == {root} else sorts
+
+
+def _moved(process: Process, lost: Ints) -> Bools:
+    """Of each variable whether what had its name in the processes before has ever changed."""
+    variables, events, names = Variables.of(process), process.events, process.names.variables
+    there = np.setdiff1d(variables.ids("parameter", tied=True), lost)
+    rows = variables.rows[np.isin(events["subject"][variables.rows], there)]
+    contents: dict[str, set[int]] = {names[number]: set() for number in lost.tolist()}
+    for number, digest in zip(events["subject"][rows].tolist(), events["digest"][rows].tolist(), strict=True):
+        if names[number] in contents:
+            contents[names[number]].add(digest)
+    return np.array([len(contents[names[number]]) > 1 for number in lost.tolist()], dtype=bool)
 
 
 def _at(run: Run, examples: Examples, step: int, places: Ints) -> Ints:

@@ -163,8 +163,8 @@ class Schedule:
         process = run.processes[int(examples.process[first])]
         if seen.startswith(GOES_ON):
             number = process.step_number(int(examples.row[first]))
-            title = f"The learning rate of {_whom(claim)} went from step to step in the golden run; in the candidate "
-            title += f"training {seen.replace(GOES_ON, f'{GOES_ON} at step {number}')}."
+            title = f"The learning rate of {_whom(claim)} went on from step to step in the golden run; "
+            title += f"in the candidate training {seen.replace(GOES_ON, f'{GOES_ON} at step {number}')}."
             return Finding(title, "a training that is gone on with has the learning rate that it had", seen, value=seen)
         step = next(step for step in process.steps if step.row == int(examples.row[first]))
         number = [each.row for each in steps_taken(process, step.optimizer)].index(step.row)

@@ -255,7 +255,9 @@ class Watch:
             if stopped
             else (f"made {plural(found.steps, 'step')}{known}")
         )
-        length = f"the training {made}: rules about whole runs were not judged"
+        compared = known and not stopped and coverage is not None and coverage.comparisons
+        ends = "comparisons end there; " if compared else ""
+        length = f"the training {made}: {ends}rules about whole runs were not judged"
         if follower.sampled:
             # Steps that are taken once more, behind an older checkpoint, were observed twice.
             observed = min(follower.observed, found.steps)

@@ -93,7 +93,7 @@ def test_a_copy_that_is_saved_in_a_way_of_its_own_and_not_loaded(
         t._moment = 10_000 * number
         train(t, begin, end, left, loads=loads, changes=changes)
         t.write(finished=True, ended=1.5 + number)
-    found = [title for title in follow(path, golden)[0] if "went from step to step" in title]
+    found = [title for title in follow(path, golden)[0] if "were carried from each step to the next" in title]
     assert ["goes on at step 30 without what `Net#1.fc1.weight`, " in title for title in found] == [True] * told
 
 
@@ -108,7 +108,8 @@ def test_a_copy_that_is_saved_and_gets_what_the_model_has(recorder: Recorder, lo
         t._moment = 10_000 * number
         train(t, begin, end, left, loads=loads, changes=changes, saves=True)
         t.write(finished=True, ended=1.5 + number)
-    found = [title for title in follow(path, golden)[0] if "went from step to step" in title]
+    sort = "averages" if changes else "frozen weights"
+    found = [title for title in follow(path, golden)[0] if f"{sort} were carried from each step to the next" in title]
     assert ["goes on at step 30 without what `Net#1.fc1.weight`, " in title for title in found] == [True] * (
         loads == "model"
     )
@@ -153,6 +154,6 @@ def test_statistics_that_a_resume_lost_are_called_buffers(recorder: Recorder, ra
             normalise(t, begin, end, left, restores=restores)
             t.write(finished=True, ended=1.5 + number, world_size=ranks)
     assert [*follow(path, golden)[0]] == ([] if restores else [
-        "In the golden run the buffers of `Net` went from step to step; in the candidate training goes on at step 30 "
-        "without what `Net.norm.running_mean` had: a resume restored only the others."
+        "In the golden run the buffers of `Net` were carried from each step to the next; in the candidate training "
+        "goes on at step 30 without what `Net.norm.running_mean` had: a resume restored only the others."
     ])  # fmt: skip

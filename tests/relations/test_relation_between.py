@@ -211,8 +211,9 @@ def test_what_a_resume_does_not_restore_is_told(plain: Golden, tmp_path: Path, r
     (found,) = violations(outcome, "Between")
     assert (found.step, set(found.variables)) == (AT, {"Net.last.weight", "Net.last.bias"})
     assert found.title == (
-        "In the golden run the trained parameters of `Net` went from step to step; in the candidate training goes on "
-        "at step 4 without what `Net.last.weight`, `Net.last.bias` had: a resume restored only the others."
+        "In the golden run the trained parameters of `Net` were carried from each step to the next; in the candidate "
+        "training goes on at step 4 without what `Net.last.weight`, `Net.last.bias` had: a resume restored only the "
+        "others."
     )
 
 
