@@ -32,11 +32,11 @@ def tables() -> list[list[tuple[str, ...]]]:
     return [[row for row in rows if row[0] != "not used"] for rows in found]
 
 
-WORDS, NOT_USED = tables()
+WORDS, _, NOT_USED = tables()
 
 
 def not_used(text: str) -> list[str]:
-    """Words of the second table that a text has; what stands between backticks is code."""
+    """Words of the last table that a text has; what stands between backticks is code."""
     plain = re.sub(r"`[^`]*`", "", text)
     # "in golden runs" is what is to be said instead of "in golden".
     return [word for word, _ in NOT_USED if re.search(rf"\b{word}\b(?! runs?\b)", plain, re.IGNORECASE)]
