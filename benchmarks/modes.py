@@ -65,11 +65,11 @@ WORKLOADS = (
     Workload("adversarial", 1000, ("generator", "discriminator")),
     Workload("mlp", 600),
     Workload("autoencoder", 600),
-    Workload("siamese", 300),
-    Workload("language", 240),
-    Workload("resnet", 240),
-    Workload("encoder", 120),
-    Workload("vision", 40),
+    Workload("siamese", 600),
+    Workload("language", 480),
+    Workload("resnet", 480),
+    Workload("encoder", 280),
+    Workload("vision", 60),
 )
 ON_GPUS = (Workload("gpt", 200),)
 """What would take too long on a CPU."""
