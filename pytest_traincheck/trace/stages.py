@@ -22,6 +22,12 @@ INIT, TRAIN, EVAL = range(3)
 TRAINING_TYPES = frozenset({"optimizer", "zero_grad", "autograd", "clip", "scaler", "scheduler", "update"})
 
 
+DERIVES = "torch.autograd.grad"
+"""What trains a model only where no `backward` ever does: an evaluation may ask for derivatives as well, as that of the
+residual of a differential equation.
+"""
+
+
 def stages(process: Process) -> Codes:
     """Index into `STAGES` for each event.
 
@@ -49,7 +55,8 @@ def stages(process: Process) -> Codes:
         result = np.where(inside, np.append(stage, INIT).astype(np.int8)[last], outside)
     elif any(process.optimizer_class[step.optimizer] == BY_HAND for step in process.steps):
         _of_functions(process, result)
-    result[process.type_codes.isin(TRAINING_TYPES)] = TRAIN
+    derived = process.api.isin([DERIVES]) & (result == EVAL)
+    result[process.type_codes.isin(TRAINING_TYPES) & ~derived] = TRAIN
     # A hook that exchanges gradients records none itself.
     result[process.is_call & process.inside("autograd", "clip")] = TRAIN
     return result
@@ -121,7 +128,9 @@ def _entry_stages(process: Process, entries: Ints) -> Ints:
     recording = process.grad_mode[entries] == 1
     roots = np.array([symbol.get("root", 0) for symbol in process.raw.symbols["mod"]], dtype=np.int64)
     root = roots[events["mod"][entries]]
-    backward = seq[process.rows_of_type("autograd")].astype(np.int64)
+    passes = process.rows_of_type("autograd")
+    backward = seq[passes].astype(np.int64)
+    trained = backward[~process.api.take(passes).isin([DERIVES])]
     stage = np.full(len(entries), EVAL, dtype=np.int64)
     # A model in eval mode that no optimizer holds (a teacher, a target network) is evaluated, whoever trains on its
     # output.
@@ -137,7 +146,10 @@ def _entry_stages(process: Process, entries: Ints) -> Ints:
         border = np.flatnonzero(np.concatenate([[True], training[mine][1:] != training[mine][:-1]]))
         start = seq[entries[mine[border]]].astype(np.int64)
         limit = np.append(start[1:], np.iinfo(np.int64).max)
-        trains = np.searchsorted(backward, limit) > np.searchsorted(backward, start)
+        trains = np.searchsorted(trained, limit) > np.searchsorted(trained, start)
+        if not trains.any():
+            derives = np.searchsorted(backward, limit) > np.searchsorted(backward, start)
+            trains = derives & (training[mine[border]] | (len(trained) == 0))
         block = np.searchsorted(border, np.arange(len(mine)), side="right") - 1
         stage[mine] = np.where(trains[block], TRAIN, EVAL)
     return stage
