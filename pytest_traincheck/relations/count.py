@@ -22,6 +22,7 @@ from pytest_traincheck.relations.counted import (
     skipped_windows,
     steps_optimizer,
 )
+from pytest_traincheck.relations.later_optimizers import later
 from pytest_traincheck.relations.meaning import (
     Change,
     Deviation,
@@ -349,7 +350,8 @@ def _per_step(process: Process, position: int, rows: Ints, api: str, times: str)
         # Two losses with parameters of their own may go backward apart or in one sum: what counts is each gradient.
         counts = np.where(counts > 0, np.maximum(Gradients.of(process).passes_per_window, 1), 0)
     holds = {"once": counts == 1, "some": counts >= 1, "at most once": counts <= 1}[times]
-    left_out = np.concatenate([skipped_windows(process), handed_over(process, rows)])
+    later_windows = np.array(later(process).windows, dtype=np.int64)
+    left_out = np.concatenate([skipped_windows(process), handed_over(process, rows), later_windows])
     whole = np.setdiff1d(np.arange(process.windows), left_out)
     holds, counts = holds[whole], counts[whole]
     anchors = _step_rows(process)[whole]

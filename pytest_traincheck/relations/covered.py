@@ -21,6 +21,7 @@ from pytest_traincheck.relations.context import (
     trained_roots,
     variable_context,
 )
+from pytest_traincheck.relations.later_optimizers import later
 from pytest_traincheck.relations.meaning import Evidence, Meaning, Place, Words
 from pytest_traincheck.relations.thawed import since, trained_in_beginning
 from pytest_traincheck.rules.claims import Claim
@@ -401,10 +402,11 @@ def _trainable(process: Process, rows: Ints, seq: int) -> Any:
 def _held(process: Process, seq: int) -> tuple[Ints, Ints]:
     """Variables in the groups of every optimizer that steps, with the optimizer of each.
 
-    An optimizer that was made but never steps holds what no other holds: that it does not step is said elsewhere.
+    An optimizer that was made but never steps holds what no other holds: that it does not step is said elsewhere. So
+    does one that takes over in steps which golden's runs never came to.
     """
     variables = Variables.of(process)
-    stepping = sorted({step.optimizer for step in process.steps})
+    stepping = sorted({step.optimizer for step in process.steps} - later(process).optimizers)
     idle = [number for number in range(1, len(process.optimizer_class)) if number not in stepping]
     held, owners = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     known: dict[str, list[Ints]] = {}
