@@ -16,7 +16,7 @@ from pytest_traincheck.relations.meaning import Change, Evidence, Meaning, Place
 from pytest_traincheck.relations.vocabulary import F
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.trace import Process
-from pytest_traincheck.trace.labels import Labels, pairs_of
+from pytest_traincheck.trace.labels import Ints, Labels, pairs_of
 from pytest_traincheck.trace.stages import INIT, STAGES, Stage
 
 CHOICE = "choice"
@@ -44,7 +44,7 @@ def sizes(process: Process) -> Mapping[tuple[str, Stage], Mapping[int, int]]:
 
     def compute() -> Mapping[tuple[str, Stage], Mapping[int, int]]:
         wanted = process.type_codes.isin([CHOICE]) | process.api.isin(_WEIGHING)
-        calls = np.flatnonzero(process.is_call & wanted & (process.stage != INIT))
+        calls = _known(process, np.flatnonzero(process.is_call & wanted & (process.stage != INIT)))
         first = pairs_of(process.stage[calls], process.events["args"][calls])[2]
         found: dict[tuple[str, Stage], dict[int, int]] = {}
         for row in sorted(calls[first].tolist()):
@@ -55,6 +55,15 @@ def sizes(process: Process) -> Mapping[tuple[str, Stage], Mapping[int, int]]:
         return found
 
     return process.memo("sizes along", compute)
+
+
+def _known(process: Process, calls: Ints) -> Ints:
+    """Those that come from lines that made such calls in the first steps; all where nothing but these is there."""
+    stretch, events = process.raw.stretch, process.events
+    if stretch is None:
+        return calls
+    key = (events["subject"][calls].astype(np.int64) << 32) + events["src"][calls]
+    return calls[np.isin(key, key[events["seq"][calls] <= stretch.head_end])]
 
 
 def up_to_the_data(process: Process) -> frozenset[tuple[str, Stage]]:
@@ -81,8 +90,8 @@ def up_to_the_data(process: Process) -> frozenset[tuple[str, Stage]]:
 
 def examples(process: Process, position: int, claim: Along) -> Examples:
     """One example for a process. It is none where one of the usual numbers never came up, and another one did: a
-    further use of a function, or one less, is no change of those that are there. How much is evaluated at once in steps
-    that golden's runs never came to is up to the data.
+    further use of a function, or one less, is no change of those that are there. In steps that golden's runs never came
+    to, how much is evaluated at once is up to the data, and golden knows nothing of lines that no step had come to.
     """
     if claim.stage == "eval" and process.raw.stretch is not None:
         return EMPTY
