@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -44,6 +45,9 @@ PATIENCE = 4
 
 SAVES_AT_ONCE = 4
 """Of what is saved between two looks, so many of the last are remembered."""
+
+_BEGINS = frozenset({"data", "zero_grad", "module", "autograd", "optimizer"})
+"""Types of calls with which the next step begins."""
 
 _NOTHING: Rows = np.empty(0, dtype=fmt.EVENT)
 
@@ -99,6 +103,21 @@ class Rank:
             self.saved = noted(self.saved, self._at(int(max(call["seq"], call["end"])), ends, numbers))
         if len(new):
             self.looked = int(new["seq"][-1])
+
+    def note_beside(self, saved: AbstractSet[int], ends: np.ndarray, numbers: np.ndarray) -> None:
+        """Remember what every variable was behind the steps after which another rank has saved for all of them."""
+        wanted = saved - {each.steps for each in self.saved}
+        for place in np.flatnonzero(np.isin(numbers + 1, list(wanted))).tolist():
+            if int(ends[place]) >= self.begin:
+                self.saved = noted(self.saved, self._at(self._rest_of(int(ends[place])), ends, numbers))
+
+    def _rest_of(self, end: int) -> int:
+        """When that ends which still belongs to a step behind its end, as the step of a schedule."""
+        types = self.source.tables["api"]
+        begins = np.array([each.get("type") in _BEGINS for each in types], dtype=bool)
+        since = self.rows[(self.rows["kind"] == fmt.CALL) & (self.rows["seq"] > end)]
+        following = since["seq"][begins[since["subject"]]]
+        return int(following.min()) - 1 if len(following) else max(end, end_of(self.rows))
 
     def left(self, ends: np.ndarray, numbers: np.ndarray, head_steps: int) -> Left:
         """What it leaves when it ends now."""
@@ -233,6 +252,9 @@ class LaunchGroup:
         self._seen = steps
         for rank, ends in zip(self.ranks, steps.ends, strict=True):
             rank.note_saves(ends, steps.numbers)
+        saved = {each.steps for rank in self.ranks for each in rank.saved if each.asked}
+        for rank, ends in zip(self.ranks, steps.ends, strict=True):
+            rank.note_beside(saved, ends, steps.numbers)
 
     def ending(self, path: Path, *, same_spec: bool) -> Ending | None:
         """What its ranks have left until now; None where they have made no step."""

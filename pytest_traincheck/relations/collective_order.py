@@ -201,6 +201,9 @@ def _by_group(process: Process) -> Mapping[str, list[tuple[int, str, str, str]]]
     def compute() -> Mapping[str, list[tuple[int, str, str, str]]]:
         found: dict[str, list[tuple[int, str, str, str]]] = {}
         rows = _calls(process)
+        if process.raw.stretch is not None and process.raw.joins:
+            # Where one rank saves for all, what is known of each before a resume may end behind another step.
+            rows = rows[process.era(process.events["seq"][rows]) == len(process.raw.joins)]
         numbers = process.events["args"][rows].tolist()
         facts = {number: _facts(process, number) for number in set(numbers)}
         for row, number in zip(rows.tolist(), numbers, strict=True):
