@@ -15,6 +15,7 @@ from pytest_traincheck.relations.meaning import Meaning, Place, Words
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
+from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels
 from pytest_traincheck.trace.side_by_side import side_by_side
 from pytest_traincheck.trace.variables import Variables
@@ -210,8 +211,11 @@ def _across(run: Run, peers: tuple[int, ...], kind: Shared) -> Examples:
     equal = np.ones(len(columns[0]), dtype=bool)
     for column in columns[1:]:
         equal &= column == columns[0]
+    # Copies that no module holds are found by what a program does with them, on one rank sooner than on another.
+    copies = np.array([name.startswith(fmt.COPY_OF) for name in names], dtype=bool)
+    seen = ~np.tile(copies, steps) | (np.array(columns) != 0).all(axis=0)
     lead_rows = np.array([first.lead_steps[window].row for window in beside.windows[0]], dtype=np.int64)
-    rows, variable = np.repeat(lead_rows, len(ids)), np.tile(ids, steps)
+    rows, variable, equal = np.repeat(lead_rows, len(ids))[seen], np.tile(ids, steps)[seen], equal[seen]
     context = variable_context(first, variable)
     kept = {"first_step": Labels.flags(first.window[rows] == 0)}
     kept.update({name: context[name] for name in ("requires_grad", "root", "child", "variable")})

@@ -61,6 +61,8 @@ OBSERVED, UNOBSERVED = "steps.observed", "steps.unobserved"
 not.
 """
 
+COPY_OF = "copy of "
+"""Prefix of the name of what stands for tensors that no module holds and that began as copies of a model."""
 PLACED = "parameter.placed="
 """Prefix of the measure of a parameter of which ranks hold parts; how it is placed follows, as torch writes it."""
 

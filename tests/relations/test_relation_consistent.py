@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from judgements import broken, describe, rule, sentences, violations
+from trace_builder import NONZERO, digest_of
 from training_story import Loop, Measured, Recorder, Training
 
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.rules.model import Scope
+from pytest_traincheck.trace import load_run
 
 PARAMETERS = "Parameters are equal on all ranks after every optimizer step."
 GRADIENTS = "Gradients are equal on all ranks when an optimizer step begins."
@@ -120,3 +124,36 @@ def test_memory_that_is_shared_in_golden_is_no_rule_for_those_who_share_it(recor
 def test_parameters_that_nobody_looked_at_share_nothing(recorder: Recorder) -> None:
     assert APART not in sentences(recorder.learn(Measured().tell))
     assert not violations(recorder.judge(recorder.learn(measured_at_first), Measured().tell), "Consistent")
+
+
+@pytest.mark.parametrize("known", ["on all ranks", "on one rank", "later on one rank"])
+@pytest.mark.parametrize("differs", [True, False])
+def test_copies_that_no_module_holds_are_compared_where_all_ranks_know_them(
+    recorder: Recorder, known: str, differs: bool
+) -> None:
+    def story(t: Training, *, copied: bool = True) -> None:
+        model = t.model()
+        optimizer = t.adamw(list(model.parameters.values()))
+        copy = None
+        for step in range(6):
+            late = t.rank and known != "on all ranks"
+            if copied and copy is None and not (late and (known == "on one rank" or step < 3)):
+                copy = t.model("copy of Net")
+            for parameter in copy.parameters.values() if copy is not None else ():
+                t.change(parameter.variable, NONZERO, digest_of("copy", step, t.rank if differs else 0))
+            t.zero_grad(optimizer)
+            t.batch()
+            t.forward(model)
+            t.loss()
+            t.backward(model)
+            t.step(optimizer)
+
+    golden = recorder.learn(lambda t: story(t, copied=False), ranks=2)
+    path = recorder.path()
+    for rank in range(2):
+        t = Training(path, rank=rank, world_size=2, seed=5)
+        story(t)
+        t.write()
+    found = check_run(golden, load_run(path), same_spec=True).incidents
+    told = any("differ between ranks" in incident.cause.title for incident in found)
+    assert told == (differs and known != "on one rank"), [incident.cause.title for incident in found]
