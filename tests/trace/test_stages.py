@@ -47,3 +47,24 @@ def test_an_evaluation_that_derives_is_no_training(tmp_path: Path, by_backward: 
         assert (of_evaluation, derived.count("eval")) == ({"eval"}, 4)
     else:
         assert "eval" not in derived
+
+
+def test_what_is_only_derived_in_eval_mode_beside_a_training_is_evaluated(tmp_path: Path) -> None:
+    """Here a model that an optimizer holds and that no backward pass has come to, when training has ended."""
+
+    def story(t: Training) -> None:
+        model, other = t.model(), t.model("Other")
+        optimizer = t.adamw([*model.parameters.values()], [*other.parameters.values()])
+        t.mode(other, False)
+        for _ in range(4):
+            t.zero_grad(optimizer)
+            t.forward(model)
+            t.loss()
+            t.backward(model)
+            t.step(optimizer)
+        t.forward(other, line="evaluate")
+        derive(t)
+
+    (process,) = Recorder(tmp_path).tell(story).processes
+    stages = [STAGES[process.stage[row]] for row in process.entry_rows.tolist()]
+    assert stages == ["train"] * 4 + ["eval"]
