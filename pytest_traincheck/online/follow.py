@@ -17,6 +17,7 @@ from pytest_traincheck.online.findings import together
 from pytest_traincheck.online.launch_group import LaunchGroup, Rank
 from pytest_traincheck.online.launches import Launches
 from pytest_traincheck.online.seen import Seen
+from pytest_traincheck.relations.later_optimizers import TakenOver
 from pytest_traincheck.relations.restored import begins_from_nothing
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.growing import GrowingProcess
@@ -40,6 +41,8 @@ class Followed:
     first: CheckOutcome | None
     """What the check of the first steps, those that golden's runs had, found."""
     steps: int
+    taken_over: TakenOver | None = None
+    """Which optimizers took the steps that golden's runs never came to, where these were others."""
 
 
 @dataclass
@@ -182,7 +185,8 @@ class Follower:
         verdicts = together([group.findings.verdicts for group in self._groups], self.golden)
         incidents = tuple(incident for group in self._groups for incident in group.findings.incidents())
         made = max((group.made for group in self._groups), default=0)
-        return Followed(verdicts, incidents, first, made)
+        taken_over = next((group.taken_over for group in self._groups if group.taken_over is not None), None)
+        return Followed(verdicts, incidents, first, made, taken_over)
 
     def reject_unreliable(self) -> None:
         """Raises `TraceError` where the probe failed in a training process, or events were lost."""

@@ -19,6 +19,7 @@ from pytest_traincheck.online.findings import Findings, granted
 from pytest_traincheck.online.let_go import LEAST, let_go
 from pytest_traincheck.online.resumed import Continued
 from pytest_traincheck.relations.distinct import batches_noted
+from pytest_traincheck.relations.later_optimizers import TakenOver, taken_over
 from pytest_traincheck.rules.model import Kind
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.begun_with import saves
@@ -219,6 +220,8 @@ class LaunchGroup:
         """What the check of golden's steps found, when there are more."""
         self.resume: Resume | None = None
         """What it goes on with."""
+        self.taken_over: TakenOver | None = None
+        """Which optimizers take the steps that golden's runs never came to, where these are others."""
         self._golden = golden
         self._check = check
         self._head = self._kept = head
@@ -418,6 +421,8 @@ class LaunchGroup:
         return 0
 
     def _judged(self, run: Run, steps: int, sampled: bool) -> CheckOutcome:
+        for process in run.processes:
+            self.taken_over = self.taken_over or taken_over(process)
         undecided = not self._number and steps < self._head
         part = replace(self._part, undecided=undecided, apart=bool(self._number) and sampled)
         return self._check(run, part)

@@ -22,6 +22,23 @@ class Later:
     windows: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True)
+class TakenOver:
+    """From which step on optimizers of another class take the steps, and what these are called."""
+
+    step: int
+    optimizers: tuple[str, ...]
+
+
+def taken_over(process: Process) -> TakenOver | None:
+    """Where that begins in a process; None where it does not."""
+    found = later(process)
+    if not found.windows:
+        return None
+    names = sorted({process.names.optimizers[number] for number in found.optimizers})
+    return TakenOver(int(process.numbers[found.windows[0]]), tuple(names))
+
+
 def later(process: Process) -> Later:
     """The optimizers of another class than those that took the first steps, which take theirs where none of these does.
 

@@ -22,7 +22,7 @@ from pytest_traincheck.workflow.sufficiency import cautions, vacuous
 
 if TYPE_CHECKING:
     from pytest_traincheck.online.ending import Ending, Resume
-    from pytest_traincheck.online.follow import Follower
+    from pytest_traincheck.online.follow import Followed, Follower
     from pytest_traincheck.trace import Run
 
 SHARE = 0.25
@@ -263,7 +263,7 @@ class Watch:
             observed = min(follower.observed, found.steps)
             length += f". {observed} of its steps were observed; what happened in the others is not known"
         checked = replace(empty, verdicts=judged.verdicts)
-        gone_on = (*map(_resumed, follower.resumes), *_still_broken(checked))
+        gone_on = (*map(_resumed, follower.resumes), *_taken_over(found), *_still_broken(checked))
         return replace(
             checked,
             incidents=judged.incidents,
@@ -287,6 +287,17 @@ def _resumed(resume: Resume) -> str:
         f"another process is taken to go on at step {resume.steps} of the training that `--continues` names, though no "
         "trained parameter begins with the value that it had there: see that the right checkpoint is loaded"
     )
+
+
+def _taken_over(found: Followed) -> Iterator[str]:
+    """Where another optimizer takes the steps, of which the golden's runs had none."""
+    if found.taken_over is not None:
+        names = found.taken_over.optimizers
+        yield (
+            f"from step {found.taken_over.step} on {' and '.join(f'`{name}`' for name in names)} "
+            f"{'takes' if len(names) == 1 else 'take'} the steps, and took none in the golden's runs: how often "
+            "something is called there was not judged"
+        )
 
 
 def _begun_midway(follower: Follower, *, fails: bool) -> Iterator[Warned]:

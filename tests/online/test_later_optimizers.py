@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from continued_story import load
 from judgements import sentences
 from late_story import GOLDEN_STEPS, follow
-from training_story import Recorder, Training
+from training_story import ADAMW, Recorder, Training
+
+from pytest_traincheck.online.follow import Followed
+from pytest_traincheck.relations.later_optimizers import TakenOver
 
 LBFGS = "torch.optim.LBFGS"
 
@@ -49,7 +53,7 @@ class Phases:
                 t.step(other)
 
 
-def reported(recorder: Recorder, story: Phases) -> list[tuple[int, str]]:
+def watched(recorder: Recorder, story: Phases) -> Followed:
     golden = recorder.learn(Phases(made_at_once=story.made_at_once))
     assert any("AdamW.step` is called exactly once" in text for text in sentences(golden, "Count"))
     assert any("exactly one optimizer" in text for text in sentences(golden, "Covered"))
@@ -57,13 +61,23 @@ def reported(recorder: Recorder, story: Phases) -> list[tuple[int, str]]:
     t = Training(path, seed=5)
     story(t)
     t.write()
-    return [(incident.cause.step, incident.cause.title) for incident in follow(path, golden)[1].incidents]
+    return follow(path, golden)[1]
+
+
+def reported(recorder: Recorder, story: Phases) -> list[tuple[int, str]]:
+    return [(incident.cause.step, incident.cause.title) for incident in watched(recorder, story).incidents]
 
 
 @pytest.mark.parametrize("switches", [20, 60])
 @pytest.mark.parametrize("made_at_once", [True, False])
 def test_an_optimizer_that_takes_over_is_no_news(recorder: Recorder, switches: int, made_at_once: bool) -> None:
-    assert reported(recorder, Phases(90, switches, made_at_once=made_at_once)) == []
+    found = watched(recorder, Phases(90, switches, made_at_once=made_at_once))
+    assert [incident.cause.title for incident in found.incidents] == []
+    assert found.taken_over == TakenOver(switches, ("LBFGS[Net]",))
+
+
+def test_nothing_takes_over_where_one_optimizer_goes_on(recorder: Recorder) -> None:
+    assert watched(recorder, Phases(90)).taken_over is None
 
 
 def test_one_that_steps_beside_is_reported(recorder: Recorder) -> None:
@@ -74,3 +88,29 @@ def test_one_that_steps_beside_is_reported(recorder: Recorder) -> None:
 def test_a_step_that_is_left_out_before_is_reported(recorder: Recorder) -> None:
     found = reported(recorder, Phases(90, 60, skips=40))
     assert [step for step, _ in found] == [40], found
+
+
+def test_a_resume_with_another_optimizer_is_reported(recorder: Recorder) -> None:
+    """No step of the same process comes before it, and the first one did not make it."""
+    golden = recorder.learn(Phases(made_at_once=False))
+    path, left = recorder.path(), dict[str, tuple[int, int]]()
+    for number, (begin, end, kind) in enumerate([(0, 30, ADAMW), (30, 70, LBFGS)]):
+        t = Training(path, seed=5, started=1.0 + number)
+        t._moment = 10_000 * number
+        model = t.model()
+        optimizer = t.adamw([*model.parameters.values()], kind=kind)
+        if begin:
+            load(t, model, left, ())
+        t.mode(model, True)
+        for _ in range(begin, end):
+            t.zero_grad(optimizer)
+            t.batch()
+            t.forward(model)
+            t.loss()
+            t.backward(model)
+            t.step(optimizer)
+        left |= {name: (t.state(each.variable), t.digest(each.variable)) for name, each in model.parameters.items()}
+        t.write(finished=True, ended=1.5 + number)
+    found = follow(path, golden)[1]
+    assert found.taken_over is None
+    assert "AdamW.step" in " ".join(incident.cause.title for incident in found.incidents)
