@@ -122,6 +122,15 @@ CALLS = {
             torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
             torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]),
         ]
+        for name in sorted(dir(torch)):
+            if isinstance(getattr(torch, name), torch.dtype):
+                try:
+                    things.append(torch.zeros(16, dtype=torch.uint8).view(getattr(torch, name)))
+                except (RuntimeError, NotImplementedError):
+                    pass
+        late = torch.ones(600)[5:6]
+        late.untyped_storage().resize_(8)
+        things.append(late)
         for number in range(14):
             step()
             for thing in things:

@@ -149,7 +149,7 @@ static int kind_of(Core *core, PyObject *code)
 
 static long long line_of(Core *core, PyObject *frame, PyObject *code)
 {
-    PyObject *key, *identity, *last = PyObject_GetAttr(frame, name_f_lasti);
+    PyObject *key, *identity, *last = get_of_frame(frame, READ_f_lasti);
     long long instruction = last == NULL ? -1 : PyLong_AsLongLong(last), found = -1;
     KnownLine *place = &core->places[(((uintptr_t)code >> 4) + (uintptr_t)instruction) % PLACES];
     if (instruction >= 0 && place->code == code && place->instruction == instruction) {
@@ -179,7 +179,7 @@ static long long source(Core *core, int frames, long long enclosing)
     long long found = -2;
     Py_XINCREF(frame);
     for (; frames > 0 && frame != NULL && frame != Py_None; frames--) {
-        PyObject *caller = PyObject_GetAttr(frame, name_f_back);
+        PyObject *caller = get_of_frame(frame, READ_f_back);
         Py_DECREF(frame);
         frame = caller;
     }
@@ -191,7 +191,7 @@ static long long source(Core *core, int frames, long long enclosing)
         else if (kind == OBSERVED && enclosing) found = enclosing;
         Py_DECREF(code);
         if (found == -2) {
-            PyObject *caller = PyObject_GetAttr(frame, name_f_back);
+            PyObject *caller = get_of_frame(frame, READ_f_back);
             Py_DECREF(frame);
             frame = caller;
         }

@@ -19,7 +19,7 @@ typedef struct {
     int (*view)(void *tensor, Exchanged *found);
 } Exchange;
 
-enum { ON_CPU = 1, FLOAT = 2, UNASKED = -2 };
+enum { ON_CPU = 1, FLOAT = 2 };
 
 static const Exchange *table;
 
@@ -76,6 +76,22 @@ int width_of(PyObject *tensor, Block *block)
     return block->wide;
 }
 
+/* What a key says of a tensor on the CPU but whether it is trained: 1, or 0, without an exception, where torch's table does
+ * not tell. `kind` is odd, and another one for each dtype. */
+int told_at_once(PyObject *tensor, uint64_t *kind, int *dimensions, const int64_t **shape)
+{
+    Exchanged found;
+    if (table == NULL) return 0;
+    if (table->view(tensor, &found) != 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    *kind = (uint64_t)found.lanes << 32 | (uint64_t)found.bits << 16 | (uint64_t)found.code << 8 | 1;
+    *dimensions = found.dimensions;
+    *shape = found.shape;
+    return found.device == ON_CPU;
+}
+
 /* Whether it does: 1, 0, or -1 where torch does not tell. */
 static int block_exchanged(PyObject *tensor, Block *block)
 {
@@ -113,12 +129,14 @@ int block_of(PyObject *tensor, int checked, Block *block)
     return block->size > 0;
 }
 
-/* Whether the memory of a tensor is as large as it says. */
+/* Whether the memory of a tensor is as large as it says. Memory that begins with a single number has room for it, whatever
+ * was left of it: there is no smaller allocation. */
 static int lies_within(PyObject *tensor, const Block *block)
 {
     PyObject *storage;
     long long held;
     if (number(PyObject_CallFunctionObjArgs(torch.storage_offset, tensor, NULL))) return 0;
+    if (block->size <= (long long)sizeof(double)) return 1;
     storage = PyObject_CallFunctionObjArgs(torch.untyped_storage, tensor, NULL);
     held = storage == NULL ? -1 : number(PyObject_CallMethodObjArgs(storage, name_nbytes, NULL));
     PyErr_Clear();

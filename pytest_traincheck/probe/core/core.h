@@ -186,7 +186,7 @@ typedef struct {
 } Question;
 
 typedef struct {
-    PyObject *Tensor, *Parameter, *Size, *Module, *no_kwargs, *compiling, *flag;
+    PyObject *Tensor, *Parameter, *Size, *Module, *Frame, *no_kwargs, *compiling, *flag;
     PyObject *named[4];   /* torch.dtype, device, layout, memory_format */
     PyObject *callables[3], *partial, *iterators[2];
     Question any_autocast, grad_enabled, inference, graph_task, function_modes, profiling, transforming;
@@ -273,11 +273,13 @@ int is_slot(PyObject *object);
 #define READS(each) \
     each(is_cpu) each(is_cuda) each(shape) each(dtype) each(layout) each(requires_grad) each(is_leaf) each(grad) \
     each(_version) each(nbytes)
+#define READS_OF_FRAMES(each) each(f_back) each(f_lasti)
 #define NUMBERED(name) READ_##name,
-enum { READS(NUMBERED) READINGS };
+enum { READS(NUMBERED) READS_OF_FRAMES(NUMBERED) READINGS };
 #undef NUMBERED
 int add_readings(void);
 int is_plain(PyObject *tensor);
+PyObject *get_of_frame(PyObject *frame, int what);
 PyObject *get(PyObject *tensor, int what);
 int says(PyObject *tensor, int what);
 int set_question(Question *question, PyObject *function);
@@ -296,6 +298,7 @@ PyObject *checksum_of(PyObject *module, PyObject *given);
 /* blocks.c */
 void find_exchange(void);
 PyObject *use_exchange(PyObject *module, PyObject *wanted);
+int told_at_once(PyObject *tensor, uint64_t *kind, int *dimensions, const int64_t **shape);
 int width_of(PyObject *tensor, Block *block);
 int block_of(PyObject *tensor, int checked, Block *block);
 int readable(PyObject *tensor, long long known, Block *block);
@@ -316,8 +319,9 @@ PyObject *looks_same(PyObject *module, PyObject *const *given, Py_ssize_t count)
 /* walks.c */
 enum { ABSENT, ZERO, NONZERO, NONFINITE, FALSE_, TRUE_, VALUE, UNSEEN }; /* as in `digest.py` */
 enum { VALUES, BUFFERS, STEP };                                          /* as in `variables.py` */
+enum { UNASKED = -2 };                                                   /* what nobody has asked yet */
 PyObject *walk_values(PyObject *module, PyObject *const *given, Py_ssize_t count);
-int all_same(PyObject *slots, int gradients);
+int all_same(PyObject *slots, int values, int gradients);
 Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emit, Emit *outside, const Pointers *own,
                           const Pointers *optimized, PyObject *ahead); /* where it stopped, -1 with an exception */
 int may_write(const Var *var, int state, uint64_t digest, const Emit *emit);
@@ -334,7 +338,8 @@ int same_as_before(const Var *var, PyObject *tensor);
 PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* gradients.c */
-int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyObject *readables, int far, int *kinds);
+int gradient_in(Slot *slot, PyObject *tensor, int trained, int full, Emit *emit, PyObject *present, PyObject *readables,
+                int far, int *kinds);
 Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
                              PyObject *readables, int far, int *kinds); /* where it stopped, -1 with an exception */
 int look_at_numbers(Core *core, ThreadState *state, PyObject *slots, int full, Emit *emit);

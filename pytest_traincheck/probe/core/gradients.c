@@ -7,31 +7,24 @@
 /* Whose norms are found here, and whose by torch. */
 enum { NEAR_NORM = 1, OTHER_NORM = 2 };
 
-/* As the first half of `Variables.look_at_gradients`, of one place. `kinds` is told which norms it takes. */
-int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyObject *readables, int far, int *kinds)
+/* As `gradient_of`, of a tensor that a place holds and that is `trained`, or is not. */
+int gradient_in(Slot *slot, PyObject *tensor, int trained, int full, Emit *emit, PyObject *present, PyObject *readables,
+                int far, int *kinds)
 {
-    PyObject *tensor, *gradient = NULL, *entry;
+    PyObject *gradient = NULL, *entry;
     Var *var = (Var *)slot->grad, *flag = (Var *)slot->flag;
     Block block;
-    int found, trained, leaf;
-    if ((PyObject *)var == Py_None || (PyObject *)flag == Py_None) return DONE;
+    int found = MISSED, leaf;
     if (!is_var((PyObject *)var) || !is_var((PyObject *)flag)) return MISSED;
-    found = held(slot, &tensor);
-    if (found <= 0) return found == 0 ? DONE : MISSED;
-    found = MISSED;
-    trained = says(tensor, READ_requires_grad);
-    if (trained < 0 || flag->state != (trained ? TRUE_ : FALSE_)) goto done;
-    if (!trained && (var->state == UNSEEN || var->state == ABSENT)) {
-        found = DONE;
-        goto done;
-    }
+    if (trained < 0 || flag->state != (trained ? TRUE_ : FALSE_)) return MISSED;
+    if (!trained && (var->state == UNSEEN || var->state == ABSENT)) return DONE;
     leaf = says(tensor, READ_is_leaf);
-    if (leaf < 0) goto done;
+    if (leaf < 0) return MISSED;
     if (leaf) {
         gradient = get(tensor, READ_grad);
         if (gradient == NULL) {
             PyErr_Clear();
-            goto done;
+            return MISSED;
         }
     }
     if (gradient == NULL || gradient == Py_None) {
@@ -58,6 +51,18 @@ int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyObject *r
     Py_XDECREF(entry);
 done:
     Py_XDECREF(gradient);
+    return found;
+}
+
+/* As the first half of `Variables.look_at_gradients`, of one place. `kinds` is told which norms it takes. */
+static int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyObject *readables, int far, int *kinds)
+{
+    PyObject *tensor;
+    int found;
+    if (slot->grad == Py_None || slot->flag == Py_None) return DONE;
+    found = held(slot, &tensor);
+    if (found <= 0) return found == 0 ? DONE : MISSED;
+    found = gradient_in(slot, tensor, says(tensor, READ_requires_grad), full, emit, present, readables, far, kinds);
     Py_DECREF(tensor);
     return found;
 }

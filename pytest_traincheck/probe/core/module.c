@@ -33,6 +33,7 @@ static int ask_torch(void)
     FIND(Parameter, "torch", "nn.Parameter");
     FIND(Size, "torch", "Size");
     FIND(Module, "torch", "nn.Module");
+    FIND(Frame, "types", "FrameType");
     FIND(named[0], "torch", "dtype");
     FIND(named[1], "torch", "device");
     FIND(named[2], "torch", "layout");

@@ -47,29 +47,54 @@ static int put_text(Packed *packed, PyObject *text)
     return 1;
 }
 
-/* A tensor on the CPU: `single` is told whether it has one element. */
-static int put_tensor(Packed *packed, PyObject *tensor, int *single)
+/* Sizes, and whether a tensor has one element. */
+static int put_sizes(Packed *packed, const int64_t *sizes, int count, int *single)
 {
+    int index, whole = 1;
+    *single = 1;
+    for (index = 0; whole && index < count; index++) {
+        whole = sizes[index] >= 0 && put(packed, (uint64_t)sizes[index]);
+        *single = *single && sizes[index] == 1;
+    }
+    return whole;
+}
+
+static int put_kind(Packed *packed, int trained, int count, uint64_t kind)
+{
+    return put(packed, TENSOR | (uint64_t)trained << 8 | (uint64_t)count << 16) && put(packed, kind);
+}
+
+/* A tensor on the CPU of which torch does not tell all at once, attribute by attribute. */
+static int put_asked(Packed *packed, PyObject *tensor, int trained, int *single)
+{
+    int64_t sizes[WORDS];
     PyObject *shape, *dtype;
     Py_ssize_t index, count;
-    int trained, whole = 1;
-    if (says(tensor, READ_is_cpu) != 1 || (trained = says(tensor, READ_requires_grad)) < 0) return 0;
-    dtype = get(tensor, READ_dtype);
+    int whole = says(tensor, READ_is_cpu) == 1;
+    dtype = whole ? get(tensor, READ_dtype) : NULL;
     if (dtype == NULL) return 0;
-    Py_DECREF(dtype); /* torch has one of each and keeps it */
+    Py_DECREF(dtype); /* torch has one of each and keeps it; its address is even */
     shape = get(tensor, READ_shape);
     if (shape == NULL) return 0;
     count = (PyObject *)Py_TYPE(shape) == torch.Size ? PyTuple_Size(shape) : WORDS;
-    whole = put(packed, TENSOR | (uint64_t)trained << 8 | (uint64_t)count << 16) && put(packed, address(dtype));
-    *single = 1;
+    whole = count < WORDS && put_kind(packed, trained, (int)count, address(dtype));
     for (index = 0; whole && index < count; index++) {
-        PyObject *size = count < WORDS ? PyTuple_GetItem(shape, index) : NULL;
-        long long places = size != NULL && PyLong_CheckExact(size) ? PyLong_AsLongLong(size) : -1; /* not a symbol */
-        whole = places >= 0 && put(packed, (uint64_t)places);
-        *single = *single && places == 1;
+        PyObject *size = PyTuple_GetItem(shape, index);
+        sizes[index] = size != NULL && PyLong_CheckExact(size) ? PyLong_AsLongLong(size) : -1; /* not a symbol */
     }
     Py_DECREF(shape);
-    return whole;
+    return whole && put_sizes(packed, sizes, (int)count, single);
+}
+
+/* A tensor on the CPU: `single` is told whether it has one element. */
+static int put_tensor(Packed *packed, PyObject *tensor, int *single)
+{
+    const int64_t *sizes;
+    uint64_t kind;
+    int count, trained = says(tensor, READ_requires_grad);
+    if (trained < 0) return 0;
+    if (!told_at_once(tensor, &kind, &count, &sizes)) return put_asked(packed, tensor, trained, single);
+    return put_kind(packed, trained, count, kind) && put_sizes(packed, sizes, count, single);
 }
 
 static int put_number(Packed *packed, PyObject *value)

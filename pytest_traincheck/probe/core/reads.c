@@ -1,5 +1,5 @@
-/* What is asked of torch many times a step: attributes of tensors, without looking them up each time, and functions
- * without arguments, without a call of Python's; and how answers are read. */
+/* What is asked many times a step: attributes of tensors and frames, without looking them up each time, and functions of
+ * torch's without arguments, without a call of Python's; and how answers are read. */
 
 #include "core.h"
 
@@ -10,12 +10,12 @@ typedef struct {
 
 static Reading readings[READINGS];
 
-/* How a class of torch's has an attribute, for `get`; -1 with an exception. */
-static int add_reading(int what, PyObject *name)
+/* How a class has an attribute, for `get`; -1 with an exception. */
+static int add_reading(PyObject *type, int what, PyObject *name)
 {
     Reading *reading = &readings[what];
     reading->name = name;
-    reading->descriptor = PyObject_GetAttr(torch.Tensor, name);
+    reading->descriptor = PyObject_GetAttr(type, name);
     if (reading->descriptor == NULL) return -1;
     reading->get = (descrgetfunc)PyType_GetSlot(Py_TYPE(reading->descriptor), Py_tp_descr_get);
     return 0;
@@ -23,8 +23,11 @@ static int add_reading(int what, PyObject *name)
 
 int add_readings(void)
 {
-#define ADD(name) if (add_reading(READ_##name, name_##name) < 0) return -1;
+#define ADD(name) if (add_reading(torch.Tensor, READ_##name, name_##name) < 0) return -1;
     READS(ADD)
+#undef ADD
+#define ADD(name) if (add_reading(torch.Frame, READ_##name, name_##name) < 0) return -1;
+    READS_OF_FRAMES(ADD)
 #undef ADD
     return 0;
 }
@@ -42,6 +45,14 @@ PyObject *get(PyObject *tensor, int what)
     /* Neither class says how attributes are found, so each is what `Tensor` has under that name. */
     if (reading->get == NULL || !is_plain(tensor)) return PyObject_GetAttr(tensor, reading->name);
     return reading->get(reading->descriptor, tensor, (PyObject *)Py_TYPE(tensor));
+}
+
+/* The same of a frame, of whose class there are no others. */
+PyObject *get_of_frame(PyObject *frame, int what)
+{
+    const Reading *reading = &readings[what];
+    if (reading->get == NULL) return PyObject_GetAttr(frame, reading->name);
+    return reading->get(reading->descriptor, frame, torch.Frame);
 }
 
 /* Whether an attribute is True; -1: neither True nor False. */

@@ -196,8 +196,8 @@ PyObject *nothing_new(PyObject *module, PyObject *const *given, Py_ssize_t count
 {
     int same = count == 5 && PyList_CheckExact(given[0]);
     (void)module;
-    if (same && given[1] == Py_True) same = all_same(given[0], 0);
-    if (same && given[2] == Py_True) same = reads_all(given[3], given[4]) && all_same(given[0], 1);
+    if (same && given[1] == Py_True) same = all_same(given[0], 1, 0);
+    if (same && given[2] == Py_True) same = reads_all(given[3], given[4]) && all_same(given[0], 0, 1);
     PyErr_Clear();
     return PyBool_FromLong(same);
 }
@@ -212,9 +212,8 @@ int may_read_gradients(Core *core, int training)
 int nothing_changed(Core *core, int values, int gradients)
 {
     PyObject *slots = slots_of(core);
-    int same = slots != NULL && (!values || all_same(slots, 0));
-    if (same && gradients)
-        same = !core->variables->gradients_dirty && may_read_gradients(core, 0) && all_same(slots, 1);
+    int same = slots != NULL && (!gradients || (!core->variables->gradients_dirty && may_read_gradients(core, 0))) &&
+               all_same(slots, values, gradients);
     Py_XDECREF(slots);
     PyErr_Clear();
     return same;

@@ -141,7 +141,6 @@ static int gradients_seen(Core *core, ThreadState *state)
     Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL;
     Emit emit;
     int done;
-    if (nothing_changed(core, 0, 1)) return 1;
     if (core->variables->gradients_dirty || (outer != NULL && Py_TYPE(outer) != CallType)) return 0;
     if (outer != NULL) emit = emit_in(core, state, outer);
     else if (!emit_outside(core, state, &emit)) return 0;
@@ -158,8 +157,8 @@ static int is_ready(Hook *self, Core *core, ThreadState *state, PyObject *optimi
     PyObject *info = known_of(core->optimizers->infos, optimizer);
     PyObject *groups = groups_of(optimizer);
     int ready = info != NULL && groups != NULL && truth(info, name_stepped) == 1 && !core->variables->replaced &&
-                are_settled(core->modules, core->variables, Py_None) && nothing_changed(core, 1, 0) &&
-                gradients_seen(core, state);
+                are_settled(core->modules, core->variables, Py_None) &&
+                (nothing_changed(core, 1, 1) || (nothing_changed(core, 1, 0) && gradients_seen(core, state)));
     if (ready) ready = rates_noted(core, state, info, optimizer, groups);
     if (ready > 0) ready = are_noted(self, core, info, groups);
     *id = ready > 0 ? attribute(info, name_id) : NULL;

@@ -102,9 +102,14 @@ static int look_at(Var *var, PyObject *tensor, int drifts, Emit *emit, PyObject 
     return write_look(var, seen.state, seen.digest, Py_NAN, emit);
 }
 
-static int look_at_first(Var *var, const Var *first, PyObject *tensor, Emit *emit)
+/* Whether the place that was the first to hold a tensor held it when it was last looked at. */
+static int was_seen(PyObject *first, const PyObject *tensor)
 {
-    if (!is_var((PyObject *)first) || first->key != (long long)(intptr_t)tensor || first->state == UNSEEN) return MISSED;
+    return is_var(first) && ((Var *)first)->key == (long long)(intptr_t)tensor && ((Var *)first)->state != UNSEEN;
+}
+
+static int look_at_first(Var *var, const Var *first, Emit *emit)
+{
     if (!may_write(var, (int)first->state, first->digest, emit)) return MISSED;
     {
         PyObject *before = var->sample;
@@ -123,55 +128,48 @@ static int holds_another(const Slot *slot, const Var *var, PyObject *tensor)
     return var->key && var->key != (long long)(intptr_t)tensor && slot->grad != Py_None && slot->key != Py_None;
 }
 
-static int value_of(Slot *slot, int what, Emit *emit, Emit *outside, const Pointers *own, const Pointers *optimized,
-                    PyObject *ahead)
+/* As `value_of`, of what a place holds. `trained`: whether it asks for gradients, where that is known. */
+static int value_in(Slot *slot, PyObject *tensor, int trained, int what, Emit *emit, Emit *outside, const Pointers *own,
+                    const Pointers *optimized, PyObject *ahead)
 {
-    PyObject *tensor;
     Var *var = (Var *)slot->var, *flag = (Var *)slot->flag;
-    int found, mine = 1, holds = 1, drifts = 0, full = what != VALUES;
-    if (what == BUFFERS && slot->grad != Py_None) return DONE;
-    if (!is_var((PyObject *)var)) return MISSED;
-    if (what == VALUES && var->state == UNSEEN) return DONE;
-    found = held(slot, &tensor);
-    if (found <= 0) return found == 0 ? DONE : MISSED;
-    found = MISSED;
-    if (holds_another(slot, var, tensor)) goto done;
+    int found, mine = 1, holds = 1, drifts = 0, full = what != VALUES, same = 0;
+    if (holds_another(slot, var, tensor)) return MISSED;
     if (what == VALUES && (PyObject *)flag != Py_None) {
-        int trained = says(tensor, READ_requires_grad);
-        if (trained < 0 || flag->state != (trained ? TRUE_ : FALSE_)) goto done;
+        if (trained == UNASKED) trained = says(tensor, READ_requires_grad);
+        if (trained < 0 || flag->state != (trained ? TRUE_ : FALSE_)) return MISSED;
     }
     if (what == STEP) {
         mine = has_pointer(own, tensor);
         holds = (mine && own == optimized) || has_pointer(optimized, tensor);
         full = mine || !holds;
         if (slot->grad != Py_None && var->first == Py_None && !holds) {
-            if (var->origin == Py_None && var->drifts < DRIFTS) goto done;
+            if (var->origin == Py_None && var->drifts < DRIFTS) return MISSED;
             drifts = var->origin != Py_None;
         }
     }
-    if (!full) {
-        int same = same_as_before(var, tensor);
-        if (same) {
-            found = same > 0 ? DONE : MISSED;
-            goto settled;
-        }
-    }
-    if (var->first != Py_None) {
-        const Var *first = (const Var *)var->first;
-        if (first->key == (long long)(intptr_t)tensor && first->state != UNSEEN) {
-            found = look_at_first(var, first, tensor, mine ? emit : outside);
-            goto settled;
-        }
-    }
-    found = look_at(var, tensor, drifts, mine ? emit : outside, ahead);
-settled:
-    if (found == DONE && what == STEP && slot->grad != Py_None && var->first == Py_None && holds) {
-        PyObject *before = var->origin;
-        Py_INCREF(Py_None);
-        var->origin = Py_None;
-        Py_XDECREF(before);
-    }
-done:
+    if (!full) same = same_as_before(var, tensor);
+    if (same)
+        found = same > 0 ? DONE : MISSED;
+    else if (was_seen(var->first, tensor))
+        found = look_at_first(var, (const Var *)var->first, mine ? emit : outside);
+    else
+        found = look_at(var, tensor, drifts, mine ? emit : outside, ahead);
+    if (found == DONE && what == STEP && slot->grad != Py_None && var->first == Py_None && holds) keep(&var->origin, Py_None);
+    return found;
+}
+
+static int value_of(Slot *slot, int what, Emit *emit, Emit *outside, const Pointers *own, const Pointers *optimized,
+                    PyObject *ahead)
+{
+    PyObject *tensor;
+    int found;
+    if (what == BUFFERS && slot->grad != Py_None) return DONE;
+    if (!is_var(slot->var)) return MISSED;
+    if (what == VALUES && ((Var *)slot->var)->state == UNSEEN) return DONE;
+    found = held(slot, &tensor);
+    if (found <= 0) return found == 0 ? DONE : MISSED;
+    found = value_in(slot, tensor, UNASKED, what, emit, outside, own, optimized, ahead);
     Py_DECREF(tensor);
     return found;
 }
@@ -245,7 +243,7 @@ static int again(Slot *slot, Emit *emit)
     if (!var->id || emit->outside != NULL || emit->rows->rows + 2 > emit->rows->room) goto done;
     if ((PyObject *)flag != Py_None && (!is_var((PyObject *)flag) || !flag->id || flag->state != UNSEEN)) goto done;
     if (var->first != Py_None) {
-        found = look_at_first(var, (const Var *)var->first, tensor, emit);
+        found = was_seen(var->first, tensor) ? look_at_first(var, (const Var *)var->first, emit) : MISSED;
     } else if (readable(tensor, 0, &block)) {
         found = take_look(tensor, &block, 1, 0, &seen, NULL);
         if (found == DONE) {
@@ -331,16 +329,31 @@ PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count)
     return as_index(look_at_all(given[0], index, emit_of(given[2])));
 }
 
-/* Whether it is sure that no value, or no gradient, seems to have changed. */
-int all_same(PyObject *slots, int gradients)
+/* Of what is asked for, whether it is sure that it seems not to have changed. */
+static int is_same(Slot *slot, int values, int gradients)
+{
+    int looks = values && is_var(slot->var) && ((Var *)slot->var)->state != UNSEEN;
+    int asks = gradients && slot->grad != Py_None && slot->flag != Py_None, found, trained;
+    PyObject *tensor;
+    if (values && !is_var(slot->var)) return 0;
+    if (!looks && !asks) return 1;
+    found = held(slot, &tensor);
+    if (found <= 0) return found == 0;
+    trained = asks ? says(tensor, READ_requires_grad) : UNASKED;
+    found = looks ? value_in(slot, tensor, trained, VALUES, NULL, NULL, NULL, NULL, NULL) : DONE;
+    if (found == DONE && asks) found = gradient_in(slot, tensor, trained, 0, NULL, Py_None, Py_None, 0, NULL);
+    Py_DECREF(tensor);
+    return found == DONE;
+}
+
+/* The same of all places of a list. */
+int all_same(PyObject *slots, int values, int gradients)
 {
     Py_ssize_t index, length = PyList_Size(slots);
-    int found = DONE;
-    for (index = 0; found == DONE && index < length; index++) {
+    int same = 1;
+    for (index = 0; same && index < length; index++) {
         PyObject *slot = PyList_GetItem(slots, index);
-        if (!is_slot(slot)) return 0;
-        found = gradients ? gradient_of((Slot *)slot, 0, NULL, Py_None, Py_None, 0, NULL)
-                          : value_of((Slot *)slot, VALUES, NULL, NULL, NULL, NULL, NULL);
+        same = is_slot(slot) && is_same((Slot *)slot, values, gradients);
     }
-    return found == DONE;
+    return same;
 }
