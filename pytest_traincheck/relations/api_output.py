@@ -1,4 +1,4 @@
-"""APIOutput: the dtype of results, and that they are finite."""
+"""APIOutput: the dtype of results, and that they and what is made of them are finite."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import numpy as np
 
 from pytest_traincheck.looks import NOTHING, Looks
 from pytest_traincheck.relations import vocabulary
-from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
+from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis, listed, variable_names
 from pytest_traincheck.relations.compiled import graph_examples
-from pytest_traincheck.relations.context import call_context
-from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, place_of_call
+from pytest_traincheck.relations.context import call_context, rank_label
+from pytest_traincheck.relations.meaning import Deviation, Meaning, Place, Words, place_of_call
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Kind, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Ints, Labels, pairs_of
+from pytest_traincheck.trace.variables import Variables
 
 COMPILED = "compiled:"
 """How measures of functions in compiled graphs begin, before API and dtype."""
@@ -57,17 +58,24 @@ class FiniteLoss(Claim):
     finite: Literal[True] = field(default=True, init=False)
 
 
-_Claim = Returns | Reduces | PositiveNorm | FiniteLoss
+@dataclass(frozen=True)
+class FiniteParameters(Claim):
+    """What is trained stays finite."""
+
+    finite: Literal["parameters"] = field(default="parameters", init=False)
+
+
+_Claim = Returns | Reduces | PositiveNorm | FiniteLoss | FiniteParameters
 
 
 class APIOutput:
     """A function returns tensors of one dtype in a context (under autocast, in training), and ranks reduce gradients in
-    one; a loss is finite.
+    one; a loss is finite, and so are the parameters behind every step.
     """
 
     name = "APIOutput"
     looks: ClassVar[Looks] = NOTHING
-    claims: ClassVar[tuple[type[Claim], ...]] = (Returns, Reduces, PositiveNorm, FiniteLoss)
+    claims: ClassVar[tuple[type[Claim], ...]] = (Returns, Reduces, PositiveNorm, FiniteLoss, FiniteParameters)
 
     def layer(self, claim: _Claim) -> int:
         return 3
@@ -75,6 +83,8 @@ class APIOutput:
     def meaning(self, rule: Invariant[_Claim]) -> Meaning:
         if isinstance(rule.claim, FiniteLoss):
             return Meaning(Place.DIVERGED, general=True)
+        if isinstance(rule.claim, FiniteParameters):
+            return Meaning(Place.DIVERGED, general=True, words=Words(finds_variables=True))
         return Meaning(place_of_call(rule.subject))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
@@ -95,6 +105,8 @@ class APIOutput:
                 yield Hypothesis(self.name, api, PositiveNorm(api))
             if len(_loss_rows(process)):
                 yield Hypothesis(self.name, "torch.nn.functional", FiniteLoss())
+            if process.steps:
+                yield Hypothesis(self.name, "torch.nn.Parameter", FiniteParameters())
 
     def examples(self, claim: _Claim, run: Run) -> Examples:
         return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
@@ -102,6 +114,8 @@ class APIOutput:
     def sentence(self, claim: _Claim, subject: str, when: str) -> str:
         if isinstance(claim, FiniteLoss):
             return f"The result of every loss function is finite{when}."
+        if isinstance(claim, FiniteParameters):
+            return f"Parameters that are finite stay finite{when}."
         if isinstance(claim, PositiveNorm):
             return f"The norm that `{subject}` returns is not zero{when}."
         if isinstance(claim, Reduces):
@@ -113,6 +127,15 @@ class APIOutput:
         claim = invariant.claim
         first = int(broken[0])
         process = run.processes[int(examples.process[first])]
+        if isinstance(claim, FiniteParameters):
+            names = listed(variable_names(run, examples, broken))
+            return Finding(
+                "Every parameter was finite in the golden run; in the candidate there are NaN or infinite numbers in "
+                f"{names}.",
+                "finite",
+                f"NaN or infinity in {names}",
+                deviation=Deviation.NOT_FINITE,
+            )
         if isinstance(claim, FiniteLoss):
             api = process.api[int(examples.row[first])]
             return Finding(
@@ -151,6 +174,8 @@ class APIOutput:
 def _examples(process: Process, position: int, claim: _Claim) -> Examples:
     if isinstance(claim, FiniteLoss):
         return _finite(process, position)
+    if isinstance(claim, FiniteParameters):
+        return _stay_finite(process, position)
     if isinstance(claim, PositiveNorm):
         return _positive(process, position, claim)
     if isinstance(claim, Reduces):
@@ -302,4 +327,21 @@ def _finite(process: Process, position: int) -> Examples:
         rows,
         np.zeros(len(rows), dtype=np.int64),
         {"stage": context["stage"], "rank": context["rank"]},
+    )
+
+
+def _stay_finite(process: Process, position: int) -> Examples:
+    """One example for each step of an optimizer, and one for each parameter that is not finite any more."""
+    events = process.events
+    changes = np.flatnonzero((events["kind"] == fmt.CHANGE) & (events["new"] == fmt.NONFINITE))
+    known = np.isin(events["old"][changes], (fmt.ZERO, fmt.NONZERO))
+    changes = changes[known & np.isin(events["subject"][changes], Variables.of(process).ids("parameter"))]
+    steps = np.array([step.row for step in process.steps], dtype=np.int64)
+    rows = np.concatenate([steps, changes])
+    return Examples(
+        np.arange(len(rows)) < len(steps),
+        np.full(len(rows), position),
+        rows,
+        np.concatenate([np.zeros(len(steps), dtype=np.int64), events["subject"][changes].astype(np.int64)]),
+        {"rank": rank_label(process, len(rows))},
     )

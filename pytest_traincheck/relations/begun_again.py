@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_traincheck.trace import Process
 from pytest_traincheck.trace import format as fmt
@@ -90,8 +91,17 @@ def _is_right(process: Process, era: int, steps: int, behind: int, begun: int) -
 
 def drawn_at_random(process: Process) -> bool:
     """Whether the data are known to come in random order, and not in that of the data set."""
-    drawn = process.events["value"][process.measures("batch.shuffled")]
+    drawn = _drawn(process)
     return bool((drawn == 1).any())
+
+
+def may_be_drawn_at_random(process: Process) -> bool:
+    """Whether they may come so, where a sampler has an order of its own: none is known to go through the data set."""
+    return not len(_drawn(process))
+
+
+def _drawn(process: Process) -> npt.NDArray[np.float64]:
+    return process.events["value"][process.measures("batch.shuffled")]
 
 
 def _ended_before(process: Process, join: int) -> bool:

@@ -10,11 +10,11 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pytest_traincheck.looks import LOSSES, TERMS, Looks
+from pytest_traincheck.looks import LATER, LOSSES, TERMS, Looks
 from pytest_traincheck.relations import vocabulary
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import rank_label
-from pytest_traincheck.relations.meaning import Change, Excuse, Meaning, Place
+from pytest_traincheck.relations.meaning import Change, Deviation, Excuse, Meaning, Place
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
@@ -44,6 +44,13 @@ class Multiple(Claim):
     factor: float
 
 
+@dataclass(frozen=True)
+class Together(Claim):
+    """Losses that weigh so much each make no more than a whole before a step."""
+
+    share: float
+
+
 class LossScale:
     """The number that a backward pass starts from is always the same multiple of the losses that were computed since
     the backward pass before: 1 for a plain mean, 1/4 under accumulation over four micro-batches, one over the number
@@ -51,16 +58,19 @@ class LossScale:
 
     It holds where one kind of loss is all there is; where other terms are added, golden shows no fixed multiple and
     nothing is claimed.
+
+    Where all losses before a step weigh 1/4, no more than four go backward before one, in later steps too. Fewer may,
+    at the end of an epoch; and as many more as their divisor has grown.
     """
 
     name = "LossScale"
-    looks: ClassVar[Looks] = frozenset({LOSSES, TERMS})
-    claims: ClassVar[tuple[type[Claim], ...]] = (Multiple,)
+    looks: ClassVar[Looks] = frozenset({LOSSES, TERMS, LATER})
+    claims: ClassVar[tuple[type[Claim], ...]] = (Multiple, Together)
 
-    def layer(self, claim: Multiple) -> int:
+    def layer(self, claim: Multiple | Together) -> int:
         return 2
 
-    def meaning(self, rule: Invariant[Multiple]) -> Meaning:
+    def meaning(self, rule: Invariant[Multiple | Together]) -> Meaning:
         # What a loss function returns when it is called or given something differently, or batches of another size, is
         # in another proportion to what is differentiated.
         comes_with = frozenset({Change.LOSS_INPUT, Change.BATCHES})
@@ -77,15 +87,25 @@ class LossScale:
                     yield Hypothesis(
                         self.name, SUBJECT, Multiple(per, factor), scope=Scope.PINNED, family=f"loss {per}"
                     )
+            if share := _common_share(process):
+                yield Hypothesis(self.name, SUBJECT, Together(share), scope=Scope.PINNED)
 
-    def examples(self, claim: Multiple, run: Run) -> Examples:
-        return Examples.concatenate([_examples(process, number, claim) for number, process in enumerate(run.processes)])
+    def examples(self, claim: Multiple | Together, run: Run) -> Examples:
+        processes = enumerate(run.processes)
+        if isinstance(claim, Together):
+            return Examples.concatenate([_in_steps(process, number, claim) for number, process in processes])
+        return Examples.concatenate([_examples(process, number, claim) for number, process in processes])
 
-    def sentence(self, claim: Multiple, subject: str, when: str) -> str:
+    def sentence(self, claim: Multiple | Together, subject: str, when: str) -> str:
+        if isinstance(claim, Together):
+            most, share = round(1 / claim.share), _spoken(claim.share)
+            return f"At most {most} losses that weigh {share} go backward before a step{when}."
         return f"`backward` starts from {_multiple(claim)}{when}."
 
-    def finding(self, invariant: Invariant[Multiple], run: Run, examples: Examples, broken: Ints) -> Finding:
+    def finding(self, invariant: Invariant[Multiple | Together], run: Run, examples: Examples, broken: Ints) -> Finding:
         claim = invariant.claim
+        if isinstance(claim, Together):
+            return _too_many(claim, examples, broken)
         seen = examples.observed[int(broken[0])] if examples.observed is not None else "another number"
         first = run.processes[int(examples.process[int(broken[0])])] if len(broken) else run.processes[0]
         passes = len(multiples(first).rows) / max(first.windows, 1)
@@ -171,10 +191,14 @@ def _loss_calls(process: Process) -> Ints:
     return np.asarray(rows[(known & ~used_up) | np.isin(events["seq"][rows], summed)])
 
 
-def multiples(process: Process) -> Multiples:
+def multiples(process: Process, *, later: bool = False) -> Multiples:
+    """`later`: also in steps that are only followed, of which it is not known what a scaler makes of a loss."""
+
     def compute() -> Multiples:
         events = process.events
         roots, unscaled = _by_call(process, "backward.root"), _by_call(process, "scaler.unscaled")
+        if later and not len(process.rows_of_type("scaler")):
+            roots = {**_by_call(process, "later.loss"), **roots}
         backward = process.rows_of_type("autograd")
         # `torch.autograd.grad`, in meta-learning or a penalty, leaves the losses for the backward pass that comes.
         backward = backward[~process.inside("autograd")[backward] & process.api.isin([SUBJECT])[backward]]
@@ -183,6 +207,8 @@ def multiples(process: Process) -> Multiples:
         scales = scales[among(events["seq"][scales], np.array([*unscaled], dtype=np.uint32))]
         scaled = [unscaled[seq] for seq in events["seq"][scales].tolist()]
         terms = _by_call(process, "loss.terms.fine")
+        lines = dict(zip(events["seq"][backward].tolist(), events["src"][backward].tolist(), strict=True))
+        by_line = {lines[seq]: count for seq, count in terms.items() if seq in lines}
         rows: list[int] = []
         ratio: dict[str, list[float]] = {per: [] for per in PER}
         # What was computed since the backward pass before lies between two places of these tables.
@@ -192,7 +218,7 @@ def multiples(process: Process) -> Multiples:
         for row, seq, last, last_scale in zip(backward.tolist(), seqs, of_loss, of_scale, strict=True):
             root = scaled[last_scale - 1] if last_scale > first_scale else roots.get(seq, math.nan)
             # A sum of n terms holds n losses at most: those before them were evaluated for their numbers.
-            summands = int(terms.get(seq, 0)) or last
+            summands = int(terms.get(seq, by_line.get(lines[seq], 0) if later else 0)) or last
             mine = slice(max(first, last - summands), last)
             first, first_scale = last, last_scale
             if mine.start == last or not math.isfinite(root):
@@ -205,7 +231,77 @@ def multiples(process: Process) -> Multiples:
                 ratio[per].append(root / total if total else math.nan)
         return Multiples(np.array(rows, dtype=np.int64), {per: np.array(values) for per, values in ratio.items()})
 
-    return process.memo("loss ratios", compute)
+    return process.memo(f"loss ratios {later}", compute)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The optimizer steps before which each backward pass has a known multiple of its losses, all of the same one."""
+
+    rows: Ints
+    """The first backward pass of each."""
+    passes: Ints
+    share: npt.NDArray[np.float64]
+
+
+def _steps(process: Process) -> _Steps:
+    def compute() -> _Steps:
+        table = multiples(process, later=True)
+        backward = process.rows_of_type("autograd")
+        backward = backward[~process.inside("autograd")[backward] & process.api.isin([SUBJECT])[backward]]
+        ratios = np.full(len(backward), np.nan)
+        ratios[np.searchsorted(backward, table.rows)] = table.ratio["mean"]
+        ends = np.sort(np.array([step.end for step in process.steps], dtype=np.int64))
+        before = np.searchsorted(ends, process.events["seq"][backward].astype(np.int64))
+        taken = before < len(ends)
+        backward, ratios, before = backward[taken], ratios[taken], before[taken]
+        _, first, passes = np.unique(before, return_index=True, return_counts=True)
+        if not len(first):
+            return _Steps(first, passes, ratios)
+        # NaN where any is not known, which no spread is close to.
+        low, high = np.minimum.reduceat(ratios, first), np.maximum.reduceat(ratios, first)
+        same = (high - low) <= EXACT * np.abs(high)
+        return _Steps(backward[first[same]], passes[same], high[same])
+
+    return process.memo("losses before steps", compute)
+
+
+def _common_share(process: Process) -> float:
+    """What each loss weighs where those before every step make a whole, or, as at the end of an epoch, less; else 0."""
+    steps = _steps(process)
+    most = int(steps.passes.max(initial=0))
+    whole = steps.passes == most
+    if most < 2 or np.count_nonzero(whole) < 2 or not np.allclose(steps.share * most, 1.0, rtol=TOLERANCE / 4, atol=0):
+        return 0.0
+    return 1 / most
+
+
+def _in_steps(process: Process, position: int, claim: Together) -> Examples:
+    steps = _steps(process)
+    mine = _close(steps.share, claim.share)
+    rows, passes = steps.rows[mine], steps.passes[mine]
+    return Examples(
+        np.asarray(passes <= round(1 / claim.share)),
+        np.full(len(rows), position),
+        rows,
+        np.zeros(len(rows), dtype=np.int64),
+        {"rank": rank_label(process, len(rows))},
+        Labels.of(np.arange(len(passes)), [str(count) for count in passes.tolist()]),
+    )
+
+
+def _too_many(claim: Together, examples: Examples, broken: Ints) -> Finding:
+    most, share = round(1 / claim.share), _spoken(claim.share)
+    seen = examples.observed[int(broken[0])] if examples.observed is not None else "more"
+    weigh = f", which together weigh {int(seen) * claim.share:.4g}" if seen.isdecimal() else ""
+    return Finding(
+        f"In the golden run no more than {most} losses that weigh {share} each went backward before a step; in the "
+        f"candidate {seen} do{weigh}: gradients add up over more batches than the loss is divided by.",
+        f"at most {most} losses of {share}",
+        f"{seen} losses of {share}",
+        value=seen,
+        deviation=Deviation.EXTRA,
+    )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 A generator that is seeded again on the way, as for samples that are to be comparable, draws for the data what it has
 drawn before. That is certain once several different batches have come one after the other as they did before: chance
 explains a few batches of a small data set, and not so many. Nor may the data be drawn alike in every epoch on purpose:
-some epoch of the training must have begun with batches that nobody had seen.
+some epoch of the training must have begun with batches that nobody had seen. Of a sampler with an order of its own
+nobody knows whether it draws at random: there three epochs must have.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 
 import numpy as np
 
-from pytest_traincheck.relations.begun_again import drawn_at_random
+from pytest_traincheck.relations.begun_again import drawn_at_random, may_be_drawn_at_random
 from pytest_traincheck.trace import Process
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints
@@ -28,6 +29,8 @@ than n (log n - 1): so much does each batch that follows another as before add t
 """
 _FEWEST = 4
 """Batches that are the least for an order."""
+_FRESH, _FRESH_OF_OWN = 1, 3
+"""Epochs that must have begun with new batches, where data are known to be drawn at random, and where they may be."""
 
 
 def noted(process: Process, training: Ints) -> Loaded:
@@ -46,7 +49,8 @@ def comes_again(process: Process, training: Ints) -> tuple[Bools, Ints]:
     """
     found, origin = np.zeros(len(training), dtype=bool), np.zeros(len(training), dtype=np.int64)
     before = _before(process)
-    if not len(before.digests) or process.sampled or process.raw.joins or not drawn_at_random(process):
+    fresh = _FRESH if drawn_at_random(process) else _FRESH_OF_OWN if may_be_drawn_at_random(process) else 0
+    if not len(before.digests) or process.sampled or process.raw.joins or not fresh:
         return found, origin
     mine = process.judged(training)
     new = _of_part(process, training, before)
@@ -55,8 +59,9 @@ def comes_again(process: Process, training: Ints) -> tuple[Bools, Ints]:
     earlier = _last_before(digests)
     for first, end in _in_the_same_order(earlier, begin):
         least = _enough(digests[:first])
-        if least and min(end - first, first - int(earlier[first])) >= least and _was_new(earlier, epochs, first, least):
-            again[first:end] = True
+        if not least or min(end - first, first - int(earlier[first])) < least:
+            continue
+        again[first:end] = _began_anew(earlier, epochs, first, least) >= fresh
     found[mine] = again[begin:]
     origin[mine] = np.where(again, steps[np.maximum(earlier, 0)], 0)[begin:]
     return found, origin
@@ -124,7 +129,7 @@ def _enough(digests: Ints) -> int:
     return max(_FEWEST, 1 + math.ceil(_CHANCE / (math.log(different) - 1)))
 
 
-def _was_new(earlier: Ints, epochs: Ints, until: int, least: int) -> bool:
-    """Whether some epoch before has begun with so many batches that had not been seen."""
+def _began_anew(earlier: Ints, epochs: Ints, until: int, least: int) -> int:
+    """How many epochs before have begun with so many batches that had not been seen."""
     begins = np.flatnonzero(np.diff(epochs[:until]) > 0) + 1
-    return any(first + least <= until and bool((earlier[first : first + least] < 0).all()) for first in begins.tolist())
+    return sum(first + least <= until and bool((earlier[first : first + least] < 0).all()) for first in begins.tolist())

@@ -20,7 +20,8 @@ class Epochs:
     steps: int = GOLDEN_STEPS
     epoch: int = EPOCH
     orders: Callable[[int], int] = int
-    shuffled: bool = True
+    shuffled: bool | None = True
+    """None: the sampler has an order of its own."""
     evaluates: bool = False
     """Whether the same batches are evaluated after each epoch."""
 
@@ -36,11 +37,14 @@ class Epochs:
                     self._evaluate(t, model)
             t.zero_grad(optimizer)
             content = (t.seed, self.orders(number), place)
-            t.batch(lambda: t.measure("batch.shuffled", float(self.shuffled)), content=content)
+            t.batch(self._measure(t), content=content)
             t.forward(model)
             t.loss()
             t.backward(model)
             t.step(optimizer)
+
+    def _measure(self, t: Training) -> Callable[[], None]:
+        return lambda: None if self.shuffled is None else t.measure("batch.shuffled", float(self.shuffled))
 
     def _evaluate(self, t: Training, model: object) -> None:
         with t.no_grad():
@@ -76,10 +80,19 @@ def test_every_epoch_in_the_order_of_one_is_told(recorder: Recorder) -> None:
     assert step == 140
 
 
+def test_a_sampler_of_ones_own_that_keeps_its_batches_is_told(recorder: Recorder) -> None:
+    ((title, step),) = told(recorder, Epochs(300, orders=lambda epoch: min(epoch, 4), shuffled=None))
+    assert step == 100
+    assert "the same as from step 80 on" in title
+
+
 @pytest.mark.parametrize(
     "story",
     [
         Epochs(200),
+        Epochs(200, shuffled=None),
+        Epochs(200, orders=lambda _: 0, shuffled=None),
+        Epochs(200, orders=lambda epoch: min(epoch, 2), shuffled=None),
         Epochs(200, evaluates=True),
         Epochs(200, orders=lambda _: 0),
         Epochs(200, orders=lambda _: 0, shuffled=False),
@@ -88,7 +101,8 @@ def test_every_epoch_in_the_order_of_one_is_told(recorder: Recorder) -> None:
         Epochs(200, epoch=3, orders=lambda epoch: epoch % 5),
     ],
     ids=[
-        "another order in each", "and an evaluation", "one order on purpose", "in order", "in order later",
+        "another order in each", "by a sampler", "one order by a sampler", "a sampler that draws twice",
+        "and an evaluation", "one order on purpose", "in order", "in order later",
         "too few batches", "few batches in an epoch",
     ],
 )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from judgements import broken, describe, rule, sentences, violations
-from trace_builder import tensor
+from trace_builder import NONFINITE, NONZERO, digest_of, tensor
 from training_story import CLIP, F, Loop, Measured, Recorder, Training
 
 from pytest_traincheck.check.evaluate import check_run
@@ -206,3 +206,43 @@ def test_a_hook_of_the_backward_pass_belongs_to_training(recorder: Recorder) -> 
     process = run.processes[0]
     rows = process.rows_of_type("collective")
     assert set(process.stage[rows].tolist()) == {TRAIN}
+
+
+STAYS = "Parameters that are finite stay finite."
+
+
+def diverging(*nan: str, of: int = 3) -> Callable[[Training], None]:
+    """The named parameters are written as NaN behind step 3."""
+
+    def story(t: Training) -> None:
+        model = t.model()
+
+        def write(step: int) -> None:
+            for name in nan if step == of else ():
+                t.change(model.parameters[name].variable, NONFINITE, digest_of("nan"))
+
+        Measured(batch=write, model=model).tell(t)
+
+    return story
+
+
+def test_parameters_that_are_not_finite_any_more(recorder: Recorder) -> None:
+    golden = recorder.learn(diverging())
+    assert STAYS in sentences(golden, "APIOutput")
+    assert not violations(recorder.judge(golden, diverging()), "APIOutput")
+    violation = broken(recorder.judge(golden, diverging("fc1.weight", "fc1.bias")), STAYS)
+    assert violation.title == (
+        "Every parameter was finite in the golden run; in the candidate there are NaN or infinite numbers in "
+        "`Net.fc1.weight`, `Net.fc1.bias`."
+    )
+    assert (violation.step, violation.count) == (3, 2)
+
+
+def test_a_buffer_that_is_not_finite_is_a_mask(recorder: Recorder) -> None:
+    def masked(t: Training) -> None:
+        model = t.model(buffers=["mask"])
+        Measured(
+            model=model, batch=lambda step: t.change(model.buffers["mask"], NONFINITE if step else NONZERO, step + 1)
+        ).tell(t)
+
+    assert not violations(recorder.judge(recorder.learn(diverging()), masked), "APIOutput")

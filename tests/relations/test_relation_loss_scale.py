@@ -218,3 +218,56 @@ def test_a_gradient_scaler_is_looked_through(recorder: Recorder) -> None:
     assert MEAN in sentences(golden)
     assert not titles(recorder.judge(golden, mixed), "LossScale")
     assert "from 2 times that" in titles(recorder.judge(golden, lambda t: mixed(t, 2.0)), "LossScale")[0]
+
+
+TOO_MANY = (
+    "In the golden run no more than 2 losses that weigh 1/2 each went backward before a step; in the candidate 4 do, "
+    "which together weigh 2: gradients add up over more batches than the loss is divided by."
+)
+
+
+def accumulated(
+    t: Training, passes: Sequence[int] = (2,) * 6, *, factor: float = 1 / 2, measured: int = 8, scaler: bool = False
+) -> None:
+    """A step for each number of passes; behind those that are measured, losses are only followed."""
+    model = t.model()
+    optimizer = t.adamw(list(model.parameters.values()))
+    for step, count in enumerate(passes):
+        root = "backward.root" if step < measured else "later.loss"
+
+        def measure(root: str = root) -> None:
+            t.measure(root, 0.5 * factor)
+
+        t.zero_grad(optimizer)
+        for _ in range(count):
+            t.forward(model)
+            t.loss()
+            if scaler:
+                with t.call("torch.amp.GradScaler.scale", type="scaler"):
+                    pass
+            t.backward(model, within=measure)
+        t.step(optimizer)
+
+
+def test_more_micro_batches_than_the_loss_is_divided_by(recorder: Recorder) -> None:
+    golden = recorder.learn(accumulated)
+    assert "At most 2 losses that weigh 1/2 go backward before a step." in sentences(golden, "LossScale")
+    assert not titles(recorder.judge(golden, accumulated), "LossScale")
+    assert titles(recorder.judge(golden, lambda t: accumulated(t, (4,) * 6)), "LossScale") == [TOO_MANY]
+
+
+def test_more_micro_batches_in_later_steps(recorder: Recorder) -> None:
+    golden = recorder.learn(accumulated)
+    late = (*(2,) * 9, *(4,) * 3)
+    assert titles(recorder.judge(golden, lambda t: accumulated(t, late)), "LossScale") == [TOO_MANY]
+    # A scaler multiplies by what nobody knows there.
+    assert not titles(recorder.judge(golden, lambda t: accumulated(t, late, scaler=True)), "LossScale")
+
+
+def test_the_rest_of_an_epoch_has_fewer_micro_batches(recorder: Recorder) -> None:
+    rests = (2, 2, 1, 2, 2, 1)
+    golden = recorder.learn(lambda t: accumulated(t, rests))
+    assert "At most 2 losses that weigh 1/2 go backward before a step." in sentences(golden, "LossScale")
+    assert not titles(recorder.judge(golden, lambda t: accumulated(t, (*rests, 2, 1, 1, 1))), "LossScale")
+    assert not sentences(recorder.learn(lambda t: accumulated(t, (3, 2, 3, 2))), "LossScale")[1:]
+    assert not sentences(recorder.learn(lambda t: accumulated(t, (1,) * 6, factor=1.0)), "LossScale")[1:]
