@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
-from pytest_traincheck.looks import FEEDBACK, TERMS, Looks
+from pytest_traincheck.looks import FEEDBACK, LATER, TERMS, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.claims import Natural
 from pytest_traincheck.relations.context import rank_label
@@ -43,6 +43,11 @@ USUAL: Mapping[Labelled, str] = {
 }
 """Why it is so, as far as nothing else is known."""
 COARSE, FINE = "loss.terms", "loss.terms.fine"
+LATER_TERMS = "later.terms"
+_STAYS = 8
+"""Backward passes of one line, one after the other, that have fewer terms in later steps: in some batch there may be
+nothing that a term is about.
+"""
 FORWARD: Final = "losses per forward pass"
 Passes = Literal["together", "each", "accumulated"]
 TOGETHER: Final = "together"
@@ -89,10 +94,12 @@ class LossTerms:
     other: what all passes before a step have is taken together. Where it goes backward several times, as often before
     each step, all passes together have at least as many terms; where not as often, over a rest at the end of an epoch
     say, there are as many terms for each forward pass in every step.
+
+    In later steps a line that had so many terms in the first ones has fewer in several passes one after the other.
     """
 
     name = "LossTerms"
-    looks: ClassVar[Looks] = frozenset({FEEDBACK, TERMS})
+    looks: ClassVar[Looks] = frozenset({FEEDBACK, LATER, TERMS})
     claims: ClassVar[tuple[type[Claim], ...]] = (Terms, PerForward, Reach)
 
     def layer(self, claim: Terms | PerForward | Reach) -> int:
@@ -379,11 +386,36 @@ def _examples(process: Process, position: int, claim: Terms) -> Examples:
         rows, counts = _accumulated(process)
     if not len(rows):
         return EMPTY
+    holds = np.asarray(counts >= claim.at_least)
+    if claim.passes != ACCUMULATED:
+        late, late_counts, held = _later(process, claim.at_least)
+        rows, counts = np.concatenate([rows, late]), np.concatenate([counts, late_counts])
+        holds = np.concatenate([holds, held])
     return Examples(
-        np.asarray(counts >= claim.at_least),
+        holds,
         np.full(len(rows), position),
         rows,
         np.zeros(len(rows), dtype=np.int64),
         {"rank": rank_label(process, len(rows)), "time": _time(process, rows)},
         Labels.of(np.minimum(counts, 99), [str(count) for count in range(100)]),
     )
+
+
+def _later(process: Process, least: int) -> tuple[Ints, Ints, Bools]:
+    """Of the steps that are followed, the backward passes of lines whose losses had at least so many terms in the first
+    steps: rows, how many terms each has, and no for those that have fewer, where as many follow each other as stay so.
+    """
+    first, first_counts = _counts(process)
+    rows = process.measures(LATER_TERMS)
+    events = process.events
+    short = np.unique(events["src"][first[first_counts < least]])
+    rows = rows[np.isin(events["src"][rows], events["src"][first]) & ~np.isin(events["src"][rows], short)]
+    counts = events["value"][rows].astype(np.int64)
+    held = np.ones(len(rows), dtype=bool)
+    for line in np.unique(events["src"][rows]).tolist():
+        mine = np.flatnonzero(events["src"][rows] == line)
+        fewer = counts[mine] < least
+        ends = np.flatnonzero(np.diff(np.concatenate([[False], fewer, [False]]).astype(np.int8)))
+        for begin, end in ends.reshape(-1, 2).tolist():
+            held[mine[begin:end]] = end - begin < _STAYS
+    return rows, counts, held

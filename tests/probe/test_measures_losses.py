@@ -251,6 +251,27 @@ def test_weights_are_looked_at_in_later_steps_too(watched: Watch) -> None:
     assert trace.values("loss.weight")[1::2] == pytest.approx(weights)
 
 
+def test_terms_are_counted_in_later_steps_too(watched: Watch) -> None:
+    net, counts = nn.Linear(5, 3), [3] * 10 + [2] * 3 + [3] * 2
+    terms = iter(counts)
+
+    def loss() -> Any:
+        output = net(torch.randn(4, 5))
+        last = output.exp().mean()
+        return output.mean() + output.square().mean() + (last if next(terms) == 3 else last.detach())
+
+    trace = watched(lambda: steps(net, loss, len(counts)))
+    assert trace.values("loss.terms") == counts[:8]
+    assert trace.values("later.terms") == counts[8:]
+
+
+def test_a_loss_of_one_term_is_not_taken_apart_in_later_steps(watched: Watch) -> None:
+    net = nn.Linear(5, 3)
+    trace = watched(lambda: steps(net, lambda: net(torch.randn(4, 5)).exp().mean(), 12))
+    assert trace.values("loss.terms") == [1.0] * 8
+    assert trace.values("later.terms") == []
+
+
 def test_a_weight_that_is_no_number_is_not_asked_for(watched: Watch) -> None:
     rows = torch.rand(4, 1)
     net = nn.Linear(5, 1)

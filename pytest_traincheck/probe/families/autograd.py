@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 WEIGHT = "loss.weight"
 """What a term of a loss is multiplied by; no such measure where that is 1 for all terms."""
+LATER_TERMS = "later.terms"
+"""How many terms a loss has in a step that is followed; no such measure where it is none but a number times one."""
 _TERMS = 32
 """A loss of more terms is not looked at."""
 
@@ -42,10 +44,11 @@ class Backward(Named):
             self.weighed(recorder, state, call, args)
 
     def weighed(self, recorder: Recorder, state: ThreadState, call: Call, args: tuple[Any, ...]) -> None:
-        """The factors of a loss in a step that is followed."""
+        """The terms and factors of a loss in a step that is followed."""
         if is_term(args[0].grad_fn):
             recorder.measures.following.one_term(args[0].grad_fn)
         else:
+            _count(recorder, state, call, args[0])
             _weigh(recorder, state, call, args[0])
 
     def before(self, recorder: Recorder, state: ThreadState, args: tuple[Any, ...]) -> None:
@@ -107,6 +110,15 @@ def _look_behind(recorder: Recorder, state: ThreadState, call: Call, loss: torch
     if sets:
         text = "; ".join(f"{leaves} ({elements} elements)" for leaves, elements in sets)
         take(state, f"loss.reach={text}", call)
+
+
+def _count(recorder: Recorder, state: ThreadState, call: Call, loss: torch.Tensor) -> None:
+    """How many terms a loss has, in one number: what adds up elements may add up terms."""
+    if TERMS in recorder.measures.not_needed:
+        return
+    coarse, fine = terms(loss, through_means=False), terms(loss, through_means=True)
+    if coarse is not None and fine is not None:
+        recorder.measures.take(state, LATER_TERMS, call, float(max(len(coarse), len(fine))))
 
 
 def _weigh(recorder: Recorder, state: ThreadState, call: Call, loss: torch.Tensor) -> None:
