@@ -295,7 +295,7 @@ def _taken_over(found: Followed) -> Iterator[str]:
         names = found.taken_over.optimizers
         yield (
             f"from step {found.taken_over.step} on {' and '.join(f'`{name}`' for name in names)} "
-            f"{'takes' if len(names) == 1 else 'take'} the steps, and took none in the golden's runs: how often "
+            f"{'takes' if len(names) == 1 else 'take'} the steps, and took none in golden's runs: how often "
             "something is called there was not judged"
         )
 
