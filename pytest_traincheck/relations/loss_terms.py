@@ -390,7 +390,9 @@ def _examples(process: Process, position: int, claim: Terms) -> Examples:
     if claim.passes != ACCUMULATED:
         late, late_counts, held = _later(process, claim.at_least)
         rows, counts = np.concatenate([rows, late]), np.concatenate([counts, late_counts])
-        holds = np.concatenate([holds, held])
+        # A process that goes on with a training measures its own first steps, behind those that were followed.
+        order = np.argsort(rows, kind="stable")
+        rows, counts, holds = rows[order], counts[order], np.concatenate([holds, held])[order]
     return Examples(
         holds,
         np.full(len(rows), position),

@@ -404,12 +404,14 @@ def test_what_an_optimizer_tries_in_a_closure_is_not_counted(recorder: Recorder,
     assert not titles(recorder.judge(golden, searching), "LossTerms")
 
 
-def followed(t: Training, later: Sequence[int], *, first: int = 3) -> None:
-    """Four steps that are measured, and later ones whose losses have so many terms."""
-    counts = (*(first,) * 4, *later)
+def followed(t: Training, later: Sequence[int], *, first: int = 3, resumed: int = 0) -> None:
+    """Four steps that are measured, and later ones whose losses have so many terms; and of a process that goes on with
+    the training so many that are measured again.
+    """
+    counts = (*(first,) * 4, *later, *(first,) * resumed)
 
     def measure(step: int) -> None:
-        if step < 4:
+        if step < 4 or step >= len(counts) - resumed:
             measured(t, counts[step])
         else:
             t.measure("later.terms", float(counts[step]))
@@ -431,9 +433,10 @@ def test_a_term_that_is_detached_in_later_steps(recorder: Recorder) -> None:
         lambda t: followed(t, (3,) * 12),
         lambda t: followed(t, (4,) * 12),
         lambda t: followed(t, (3, *(2,) * 7, 3, *(2,) * 7)),
+        lambda t: followed(t, (3,) * 12, resumed=4),
         lambda t: followed(t, (2,) * 12, first=2),
     ],
-    ids=["the same", "more", "batches without what a term is about", "another loss from the beginning"],
+    ids=["the same", "more", "batches without what a term is about", "resumed", "another loss from the beginning"],
 )
 def test_what_later_steps_may_have(recorder: Recorder, story: Callable[[Training], None]) -> None:
     outcome = recorder.judge(recorder.learn(lambda t: followed(t, ())), story)
