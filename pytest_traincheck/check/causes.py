@@ -246,6 +246,11 @@ def comes_of_loss(effect: Violation, cause: Violation) -> bool:
     return cause.meaning.place is (Place.KEPT if of_models else Place.RESUMED)
 
 
+def comes_of_derivatives(effect: Violation, cause: Violation) -> bool:
+    """Whether a loss is made of something else since derivatives in it are taken in another way."""
+    return Change.DERIVATIVES in _shared(cause, effect) and effect.step >= cause.step
+
+
 def comes_of_mode(effect: Violation, cause: Violation) -> bool:
     """Whether what modules do in another mode shows in a violation: functions and flags, numbers that are drawn,
     buffers and results of theirs.

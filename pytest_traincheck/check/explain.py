@@ -35,12 +35,17 @@ def explain(violations: Sequence[Violation]) -> tuple[Incident, ...]:
     return tuple(_incident(rank, group) for rank, group in enumerate(groups, start=1))
 
 
-_LATER_CAUSES = (causes.comes_of_value, causes.comes_of_data, causes.comes_of_loss)
+_LATER_CAUSES = (
+    causes.comes_of_value,
+    causes.comes_of_data,
+    causes.comes_of_loss,
+    causes.comes_of_derivatives,
+)
 
 
 def _gathered(groups: Sequence[list[Violation]], root: Violation) -> list[list[Violation]]:
-    """The groups, with what follows from a value that was set on modules, from data that was written to, or from state
-    that was lost, below it, whichever was seen first.
+    """The groups, with what follows from a value that was set on modules, from data that was written to, from state
+    that was lost, or from how derivatives are taken, below it, whichever was seen first.
     """
     own = next((group for group in groups if group[0] is root), None)
     follow = [

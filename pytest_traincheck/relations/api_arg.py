@@ -29,6 +29,7 @@ from pytest_traincheck.trace.stages import STAGES, Stage
 from pytest_traincheck.trace.variables import Variables
 
 FORWARD: Final = "torch.nn.Module.forward"
+GRAD: Final = "torch.autograd.grad"
 
 Mode = Literal["training", "grad_mode", "autocast"]
 MODES: Mapping[Mode, str] = {
@@ -142,7 +143,9 @@ class APIArg:
         by_mode = argument in SET_BY_MODE
         return Meaning(
             place,
-            brings=frozenset({Change.LOSS_INPUT} if place is Place.LOSS else ()),
+            brings=frozenset(
+                {Change.LOSS_INPUT} if place is Place.LOSS else {Change.DERIVATIVES} if rule.subject == GRAD else ()
+            ),
             comes_with=frozenset({Change.MODE, Change.LOOP} if by_mode else ()),
             by_data=True,
             excuse=Excuse.NONE if argument in LEFT_BEHIND else Excuse.OWN_RESULT,

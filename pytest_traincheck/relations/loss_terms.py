@@ -112,7 +112,8 @@ class LossTerms:
         return Meaning(
             Place.LOSS,
             basic=Basic.GRADIENTS if isinstance(rule.claim, Reach) and rule.claim.of == REACH else Basic.NONE,
-            comes_with=frozenset({Change.BATCHES, Change.WINDOWS}),
+            # A derivative without a graph is a term without gradients.
+            comes_with=frozenset({Change.BATCHES, Change.WINDOWS, Change.DERIVATIVES}),
             excuse=Excuse.OWN_RESULT if of_one_loss else Excuse.NONE,
         )
 

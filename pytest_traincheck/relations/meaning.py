@@ -101,6 +101,8 @@ class Change(Enum):
     """What numbers batches are made of."""
     LOSS_INPUT = "loss input"
     """How loss functions are called, or what they are given."""
+    DERIVATIVES = "derivatives"
+    """How derivatives are taken that may be part of a loss."""
     MODE = "mode"
     """Whether a model is in train mode or in eval mode."""
     LOOP = "loop"

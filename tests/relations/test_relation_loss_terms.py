@@ -441,3 +441,22 @@ def test_a_term_that_is_detached_in_later_steps(recorder: Recorder) -> None:
 def test_what_later_steps_may_have(recorder: Recorder, story: Callable[[Training], None]) -> None:
     outcome = recorder.judge(recorder.learn(lambda t: followed(t, ())), story)
     assert not [each for each in violations(outcome, "LossTerms") if each.step is not None and each.step >= 4]
+
+
+def test_a_derivative_without_a_graph_is_the_cause_of_a_lost_term(recorder: Recorder) -> None:
+    def penalised(t: Training, *, graph: bool = True) -> None:
+        model = t.model()
+        optimizer = t.adamw(list(model.parameters.values()))
+        for _ in range(6):
+            t.zero_grad(optimizer)
+            t.forward(model)
+            with t.call("torch.autograd.grad", type="autograd", args={"create_graph": graph}):
+                pass
+            t.loss()
+            t.backward(model, within=lambda: measured(t, 3 if graph else 2))
+            t.step(optimizer)
+
+    outcome = recorder.judge(recorder.learn(penalised), lambda t: penalised(t, graph=False))
+    (incident,) = outcome.incidents
+    assert incident.cause.title.startswith("`torch.autograd.grad(create_graph)` was True")
+    assert [each.invariant.relation for each in incident.consequences] == ["LossTerms"]
