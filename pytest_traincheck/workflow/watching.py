@@ -290,12 +290,12 @@ def _resumed(resume: Resume) -> str:
 
 
 def _taken_over(found: Followed) -> Iterator[str]:
-    """Where another optimizer takes the steps, of which the golden's runs had none."""
+    """Where another optimizer takes the steps, of which the golden runs had none."""
     if found.taken_over is not None:
         names = found.taken_over.optimizers
         yield (
             f"from step {found.taken_over.step} on {' and '.join(f'`{name}`' for name in names)} "
-            f"{'takes' if len(names) == 1 else 'take'} the steps, and took none in golden's runs: how often "
+            f"{'takes' if len(names) == 1 else 'take'} the steps, and took none in the golden runs: how often "
             "something is called there was not judged"
         )
 
