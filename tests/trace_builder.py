@@ -319,6 +319,10 @@ class TraceBuilder:
             )
         )  # fmt: skip
 
+    def forget(self, variable: int) -> None:
+        """Nobody knows any more what a variable is, as behind steps that are not observed."""
+        self._states.pop(variable, None)
+
     def measure(
         self,
         name: str,

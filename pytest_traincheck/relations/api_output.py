@@ -331,11 +331,14 @@ def _finite(process: Process, position: int) -> Examples:
 
 
 def _stay_finite(process: Process, position: int) -> Examples:
-    """One example for each step of an optimizer, and one for each parameter that is not finite any more."""
-    events = process.events
+    """One example for each step of an optimizer, and one for each parameter that is not finite any more, though nobody
+    may have looked at it just before.
+    """
+    events, variables = process.events, Variables.of(process)
     changes = np.flatnonzero((events["kind"] == fmt.CHANGE) & (events["new"] == fmt.NONFINITE))
-    known = np.isin(events["old"][changes], (fmt.ZERO, fmt.NONZERO))
-    changes = changes[known & np.isin(events["subject"][changes], Variables.of(process).ids("parameter"))]
+    changes = changes[np.isin(events["subject"][changes], variables.ids("parameter"))]
+    before = variables.state(events["subject"][changes].astype(np.int64), events["seq"][changes].astype(np.int64) - 1)
+    changes = changes[np.isin(before, (fmt.ZERO, fmt.NONZERO))]
     steps = np.array([step.row for step in process.steps], dtype=np.int64)
     rows = np.concatenate([steps, changes])
     return Examples(

@@ -211,14 +211,16 @@ def test_a_hook_of_the_backward_pass_belongs_to_training(recorder: Recorder) -> 
 STAYS = "Parameters that are finite stay finite."
 
 
-def diverging(*nan: str, of: int = 3) -> Callable[[Training], None]:
-    """The named parameters are written as NaN behind step 3."""
+def diverging(*nan: str, of: int = 3, unseen: bool = False) -> Callable[[Training], None]:
+    """The named parameters are written as NaN behind step 3; `unseen`: nobody knew by then what they were."""
 
     def story(t: Training) -> None:
         model = t.model()
 
         def write(step: int) -> None:
             for name in nan if step == of else ():
+                if unseen:
+                    t.forget(model.parameters[name].variable)
                 t.change(model.parameters[name].variable, NONFINITE, digest_of("nan"))
 
         Measured(batch=write, model=model).tell(t)
@@ -226,11 +228,12 @@ def diverging(*nan: str, of: int = 3) -> Callable[[Training], None]:
     return story
 
 
-def test_parameters_that_are_not_finite_any_more(recorder: Recorder) -> None:
+@pytest.mark.parametrize("unseen", [False, True])
+def test_parameters_that_are_not_finite_any_more(recorder: Recorder, unseen: bool) -> None:
     golden = recorder.learn(diverging())
     assert STAYS in sentences(golden, "APIOutput")
     assert not violations(recorder.judge(golden, diverging()), "APIOutput")
-    violation = broken(recorder.judge(golden, diverging("fc1.weight", "fc1.bias")), STAYS)
+    violation = broken(recorder.judge(golden, diverging("fc1.weight", "fc1.bias", unseen=unseen)), STAYS)
     assert violation.title == (
         "Every parameter was finite in the golden run; in the candidate there are NaN or infinite numbers in "
         "`Net.fc1.weight`, `Net.fc1.bias`."
