@@ -191,6 +191,14 @@ def _loss_calls(process: Process) -> Ints:
     return np.asarray(rows[(known & ~used_up) | np.isin(events["seq"][rows], summed)])
 
 
+def _passes(process: Process) -> Ints:
+    """Rows of backward passes. `torch.autograd.grad`, in meta-learning or a penalty, is none: it leaves the losses for
+    the one that comes.
+    """
+    rows = process.rows_of_type("autograd")
+    return np.asarray(rows[~process.inside("autograd")[rows] & process.api.isin([SUBJECT])[rows]])
+
+
 def multiples(process: Process, *, later: bool = False) -> Multiples:
     """`later`: also in steps that are only followed, of which it is not known what a scaler makes of a loss."""
 
@@ -199,9 +207,7 @@ def multiples(process: Process, *, later: bool = False) -> Multiples:
         roots, unscaled = _by_call(process, "backward.root"), _by_call(process, "scaler.unscaled")
         if later and not len(process.rows_of_type("scaler")):
             roots = {**_by_call(process, "later.loss"), **roots}
-        backward = process.rows_of_type("autograd")
-        # `torch.autograd.grad`, in meta-learning or a penalty, leaves the losses for the backward pass that comes.
-        backward = backward[~process.inside("autograd")[backward] & process.api.isin([SUBJECT])[backward]]
+        backward = _passes(process)
         losses = _losses(process)
         scales = process.rows_of_type("scaler")
         scales = scales[among(events["seq"][scales], np.array([*unscaled], dtype=np.uint32))]
@@ -247,8 +253,7 @@ class _Steps:
 def _steps(process: Process) -> _Steps:
     def compute() -> _Steps:
         table = multiples(process, later=True)
-        backward = process.rows_of_type("autograd")
-        backward = backward[~process.inside("autograd")[backward] & process.api.isin([SUBJECT])[backward]]
+        backward = _passes(process)
         ratios = np.full(len(backward), np.nan)
         ratios[np.searchsorted(backward, table.rows)] = table.ratio["mean"]
         ends = np.sort(np.array([step.end for step in process.steps], dtype=np.int64))

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 WEIGHT = "loss.weight"
 """What a term of a loss is multiplied by; no such measure where that is 1 for all terms."""
 LATER_TERMS = "later.terms"
-"""How many terms a loss has in a step that is followed; no such measure where it is none but a number times one."""
+"""How many terms a loss has in a step that is followed; no such measure where one function, which neither adds nor
+multiplies, returned it.
+"""
 _TERMS = 32
 """A loss of more terms is not looked at."""
 
@@ -113,12 +115,10 @@ def _look_behind(recorder: Recorder, state: ThreadState, call: Call, loss: torch
 
 
 def _count(recorder: Recorder, state: ThreadState, call: Call, loss: torch.Tensor) -> None:
-    """How many terms a loss has, in one number: what adds up elements may add up terms."""
-    if TERMS in recorder.measures.not_needed:
-        return
-    coarse, fine = terms(loss, through_means=False), terms(loss, through_means=True)
-    if coarse is not None and fine is not None:
-        recorder.measures.take(state, LATER_TERMS, call, float(max(len(coarse), len(fine))))
+    """How many terms a loss has: through means, since there are as many then or more."""
+    found = None if TERMS in recorder.measures.not_needed else terms(loss, through_means=True)
+    if found is not None:
+        recorder.measures.take(state, LATER_TERMS, call, float(len(found)))
 
 
 def _weigh(recorder: Recorder, state: ThreadState, call: Call, loss: torch.Tensor) -> None:
