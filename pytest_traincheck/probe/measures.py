@@ -147,9 +147,10 @@ class Measures(Switches):
     ) -> None:
         """Write one measure of `parent` (none: outside every call)."""
         recorder = self._recorder
-        self._written += 1
-        if self._written == LIMIT:
-            self._end()
+        if self.wanted:
+            self._written += 1
+            if self._written == LIMIT:
+                self._end()
         number = self._numbers.get(name)
         if number is None:
             number = self._numbers[name] = recorder.symbols.once("measure", {"name": name})

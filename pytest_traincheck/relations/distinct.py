@@ -11,11 +11,11 @@ import numpy as np
 
 from pytest_traincheck.looks import LATER, SKETCHES, Looks
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
-from pytest_traincheck.relations.begun_again import begins_again, loaded_again
+from pytest_traincheck.relations.begun_again import begins_again, drawn_at_random, loaded_again
 from pytest_traincheck.relations.context import module_roots, rank_label
 from pytest_traincheck.relations.generators import STATES, drawn_from
 from pytest_traincheck.relations.meaning import Change, Meaning, Place
-from pytest_traincheck.relations.order_again import comes_again, noted
+from pytest_traincheck.relations.order_again import EPOCH, EXAMPLES, comes_again, noted
 from pytest_traincheck.relations.workers import workers_of
 from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
@@ -31,14 +31,17 @@ LATER_INPUT: Final = "later.input"
 """The same behind the steps that are measured."""
 LOADED: Final = "loaded"
 REPEATED = "batch.repeated"
-Thing = Literal["model.input", "loaded", "rng.torch", "rng.numpy", "rng.python", "rng.cuda", "rng.dataset"]
+Thing = Literal[
+    "model.input", "loaded", "batch.examples", "rng.torch", "rng.numpy", "rng.python", "rng.cuda", "rng.dataset"
+]
 STREAMS: tuple[Thing, ...] = (*STATES, "rng.dataset")
-_STEPWISE: tuple[Thing, ...] = (INPUT, LOADED, *STATES)
+_STEPWISE: tuple[Thing, ...] = (INPUT, LOADED, EXAMPLES, *STATES)
 _RANKWISE: tuple[Thing, ...] = (INPUT, *STATES)
 
 THINGS: Mapping[Thing, str] = {
     INPUT: "the inputs of the model",
     LOADED: "the batches of the DataLoader",
+    EXAMPLES: "the examples that are drawn for a batch",
     "rng.torch": "torch's random state",
     "rng.numpy": "numpy's random state",
     "rng.python": "Python's random state",
@@ -48,6 +51,7 @@ THINGS: Mapping[Thing, str] = {
 SUBJECTS: Mapping[Thing, str] = {
     INPUT: "torch.utils.data.DataLoader",
     LOADED: "torch.utils.data.DataLoader",
+    EXAMPLES: "torch.utils.data.DataLoader",
     "rng.torch": "torch.manual_seed",
     "rng.numpy": "numpy.random",
     "rng.python": "random",
@@ -97,7 +101,7 @@ class Distinct:
         return 4 if _of_generator(claim) else 1
 
     def meaning(self, rule: Invariant[Differs | BetweenRanks | WithinBatch]) -> Meaning:
-        return Meaning(Place.DATA, comes_with=frozenset({Change.WINDOWS}))
+        return Meaning(Place.DATA, comes_with=frozenset({Change.WINDOWS, Change.ORDER}))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for what in _STEPWISE:
@@ -189,6 +193,10 @@ def _digests(process: Process, what: str) -> tuple[Ints, Ints]:
     if what == LOADED:
         rows = process.rows_of_type("data")
         rows = rows[before_training(process, rows) & (process.events["digest"][rows] != 0)]
+    elif what == EXAMPLES:
+        rows = process.measures(what)
+        # Where some may come again before all have come, those of a small batch do so by chance.
+        rows = rows[before_training(process, rows) & (process.events["value"][rows] == 1)]
     else:
         rows = process.measures(what)
         if what == INPUT:
@@ -200,7 +208,12 @@ def _digests(process: Process, what: str) -> tuple[Ints, Ints]:
 
 def batches_noted(process: Process) -> Loaded:
     """What is remembered of the batches of a training when the steps that a process has are let go of."""
-    return noted(process, _digests(process, LOADED)[0])
+    return noted(process, training_batches(process))
+
+
+def training_batches(process: Process) -> Ints:
+    """The rows of batches for training, in order."""
+    return _digests(process, LOADED)[0]
 
 
 def before_training(process: Process, rows: Ints) -> Bools:
@@ -225,7 +238,8 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
     new |= process.window[rows] == process.window[rows[original]]
     new |= _in_a_later_epoch(process, rows, rows[original], what)
     texts = ["", *(f" as in step {step}" for step in range(process.windows + 1))]
-    texts += [f"{text}, an epoch earlier: the data is not shuffled again (see `set_epoch`)" for text in texts[1:]]
+    hint = "see `set_epoch`" if _by_epoch(process) else "is a generator seeded again?"
+    texts += [f"{text}, an epoch earlier: the data is not shuffled again ({hint})" for text in texts[1:]]
     codes = np.where(new, 0, process.window[rows[original]] + 1)
     if what not in STATES:
         codes += np.where(~new & _epoch_between(process, rows[original], rows), process.windows + 1, 0)
@@ -234,7 +248,8 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
         known, place = np.unique(steps[again], return_inverse=True)
         codes[again] = len(texts) + place
         order = "one after the other: their order is drawn as it was there"
-        texts += [f" as from step {step} on, {order}" for step in known.tolist()]
+        seen = " in the examples that they are made of" if len(process.measures(EXAMPLES)) else ""
+        texts += [f" as from step {step} on{seen}, {order}" for step in known.tolist()]
         new &= ~again
     return Examples(
         np.asarray(new, dtype=bool),
@@ -263,6 +278,11 @@ def _in_a_later_epoch(process: Process, rows: Ints, original: Ints, what: str) -
     if what == LOADED:
         follows &= ~loaded_again(process, rows)
     return np.asarray(later & ~follows & ~begins_again(process, rows, original, batches=what not in STATES))
+
+
+def _by_epoch(process: Process) -> bool:
+    """Whether data may be shuffled by the number of an epoch: where it is not known to be in random order otherwise."""
+    return bool(len(process.measures(EPOCH))) or not drawn_at_random(process)
 
 
 def _epoch_between(process: Process, earlier: Ints, later: Ints) -> Bools:

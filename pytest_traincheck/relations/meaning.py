@@ -97,6 +97,8 @@ class Change(Enum):
     """How often things come in a run."""
     BATCHES = "batches"
     """How large batches are."""
+    ORDER = "order"
+    """Whether data come in another order in each epoch."""
     VALUES = "values"
     """What numbers batches are made of."""
     LOSS_INPUT = "loss input"

@@ -5,11 +5,15 @@ drawn before. That is certain once several different batches have come one after
 explains a few batches of a small data set, and not so many. Nor may the data be drawn alike in every epoch on purpose:
 some epoch of the training must have begun with batches that nobody had seen. Of a sampler with an order of its own
 nobody knows whether it draws at random: there three epochs must have.
+
+A batch is known by the examples that were chosen for it where that was seen: what is made of them may be drawn too, as
+crops are. Otherwise it is known by its content.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +23,14 @@ from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.labels import Bools, Ints
 from pytest_traincheck.trace.stretch import Loaded
 
+EXAMPLES: Final = "batch.examples"
+"""Measure of a batch: a hash of the examples that a sampler chose for it."""
+EPOCH: Final = "batch.epoch"
+"""Measure of the first batch of an iteration over data: the number of the epoch that a sampler has drawn for."""
+ALIKE = 3
+"""Iterations one after the other for the same epoch that are a mistake: a training may go through one twice, as with
+another optimizer.
+"""
 _KEPT = 50_000
 """Batches of a training that are remembered, those that came last."""
 _FEWEST_DIFFERENT = 8
@@ -40,7 +52,28 @@ def noted(process: Process, training: Ints) -> Loaded:
         return Loaded()  # Nobody knows what follows what.
     new = _of_part(process, training, before)
     digests, steps, epochs = _joined(before, new)
-    return Loaded(digests[-_KEPT:], steps[-_KEPT:], epochs[-_KEPT:], new.epoch, new.open)
+    numbers = np.concatenate([before.numbers, new.numbers])[1 - ALIKE :]
+    return Loaded(digests[-_KEPT:], steps[-_KEPT:], epochs[-_KEPT:], new.epoch, new.open, numbers)
+
+
+def drawn_for(process: Process, training: Ints) -> tuple[Ints, Bools]:
+    """Measures of the first batches of training of iterations over data that a sampler has drawn for a numbered epoch,
+    and for which of them it had drawn for the same number in the iterations before.
+    """
+    rows = process.measures(EPOCH)
+    rows = rows[np.isin(process.parent_row[rows], training)]
+    before, stale = _before(process).numbers, np.zeros(len(rows), dtype=bool)
+    if not process.sampled and not process.raw.joins:
+        mine = process.judged(rows)
+        numbers = np.concatenate([before, _numbers(process, rows[mine])])
+        alike = np.diff(numbers) == 0
+        place = np.arange(len(before), len(numbers))
+        stale[mine] = [bool(at >= ALIKE - 1 and alike[at - ALIKE + 1 : at].all()) for at in place.tolist()]
+    return rows, stale
+
+
+def _numbers(process: Process, rows: Ints) -> Ints:
+    return process.events["value"][rows].astype(np.int64)
 
 
 def comes_again(process: Process, training: Ints) -> tuple[Bools, Ints]:
@@ -91,13 +124,29 @@ def _of_part(process: Process, training: Ints, before: Loaded) -> Loaded:
     ends = ended & np.append(before.open, trains[:-1])[: len(loads)]
     rows = loads[trains]
     epochs = before.epoch + np.cumsum(ends)
+    begun = process.measures(EPOCH)
+    begun = begun[np.isin(process.parent_row[begun], training)]
     return Loaded(
-        events["digest"][rows].astype(np.int64),
+        _known_by(process, rows),
         process.numbers[process.window[rows]].astype(np.int64),
         epochs[trains].astype(np.int64),
         int(epochs[-1]) if len(epochs) else before.epoch,
         bool(trains[-1]) if len(trains) else before.open,
+        _numbers(process, begun[process.judged(begun)]),
     )
+
+
+def _known_by(process: Process, rows: Ints) -> Ints:
+    """What the batches of these rows are known by."""
+    digests, measures = process.events["digest"], process.measures(EXAMPLES)
+    order = np.argsort(process.parent_row[measures], kind="stable")
+    measures, found = measures[order], digests[rows]
+    batches = process.parent_row[measures]
+    place = np.searchsorted(batches, rows)
+    known = place < len(batches)
+    known[known] = batches[place[known]] == rows[known]
+    found[known] = digests[measures[place[known]]]
+    return found.astype(np.int64)
 
 
 def _last_before(digests: Ints) -> Ints:

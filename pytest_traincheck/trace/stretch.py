@@ -34,6 +34,8 @@ class Loaded:
     """How many have ended."""
     open: bool = False
     """Whether nothing else was loaded since the last batch of training."""
+    numbers: Ints = field(default_factory=_none)
+    """The epochs that samplers have last drawn for, by the numbers that they were given."""
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from judgements import sentences
 from late_story import GOLDEN_STEPS, follow
+from trace_builder import digest_of
 from training_story import Recorder, Training
 
 EPOCH = 20
+CALLED = 1
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class Epochs:
     """None: the sampler has an order of its own."""
     evaluates: bool = False
     """Whether the same batches are evaluated after each epoch."""
+    augmented: bool = False
+    """Whether what batches are made of is drawn anew, so that only the examples say what their order is."""
+    numbered: Callable[[int], int] | None = None
+    """Which number `set_epoch` gives an epoch; None: the sampler draws by no number."""
 
     def __call__(self, t: Training) -> None:
         model = t.model("Net", {"fc.weight": (4, 3)})
@@ -36,15 +42,26 @@ class Epochs:
                 if self.evaluates:
                     self._evaluate(t, model)
             t.zero_grad(optimizer)
-            content = (t.seed, self.orders(number), place)
-            t.batch(self._measure(t), content=content)
+            examples = (t.seed, self.orders(number), place)
+            t.batch(
+                self._measure(t, examples, None if place else number),
+                content=(t.seed, step) if self.augmented else examples,
+            )
             t.forward(model)
             t.loss()
             t.backward(model)
             t.step(optimizer)
 
-    def _measure(self, t: Training) -> Callable[[], None]:
-        return lambda: None if self.shuffled is None else t.measure("batch.shuffled", float(self.shuffled))
+    def _measure(self, t: Training, examples: object, begins: int | None) -> Callable[[], None]:
+        def measure() -> None:
+            if self.shuffled is not None:
+                t.measure("batch.shuffled", float(self.shuffled))
+            if self.augmented:
+                t.measure("batch.examples", float(self.shuffled is True), digest=digest_of(examples))
+            if self.numbered is not None and begins is not None:
+                t.measure("batch.epoch", float(self.numbered(begins)), digest=CALLED)
+
+        return measure
 
     def _evaluate(self, t: Training, model: object) -> None:
         with t.no_grad():
@@ -54,7 +71,7 @@ class Epochs:
 
 
 def told(recorder: Recorder, story: Epochs, *, piece: int = 10_000) -> list[tuple[str, int]]:
-    golden = recorder.learn(Epochs(shuffled=story.shuffled))
+    golden = recorder.learn(replace(story, steps=GOLDEN_STEPS))
     assert any("batches of the DataLoader differ" in text for text in sentences(golden, "Distinct"))
     path = recorder.path()
     t = Training(path, seed=5)
@@ -86,10 +103,45 @@ def test_a_sampler_of_ones_own_that_keeps_its_batches_is_told(recorder: Recorder
     assert "the same as from step 80 on" in title
 
 
+@pytest.mark.parametrize("piece", [67, 10_000])
+def test_an_order_that_comes_again_is_told_by_the_examples(recorder: Recorder, piece: int) -> None:
+    """What is made of them is another thing each time."""
+    story = Epochs(100, orders=lambda epoch: 1 if epoch == 3 else epoch, augmented=True)
+    ((title, step),) = told(recorder, story, piece=piece)
+    assert step == 60
+    assert "the same as from step 20 on in the examples that they are made of" in title
+
+
+def test_a_sampler_of_ones_own_that_keeps_its_examples_is_told(recorder: Recorder) -> None:
+    ((_, step),) = told(recorder, Epochs(300, orders=lambda epoch: min(epoch, 4), shuffled=None, augmented=True))
+    assert step == 100
+
+
+@pytest.mark.parametrize(
+    ("numbered", "step"), [(lambda _: 0, 40), (lambda epoch: min(epoch, 2), 80), (lambda epoch: epoch // 3, 40)]
+)
+@pytest.mark.parametrize("piece", [67, 10_000])
+def test_a_sampler_that_draws_for_one_epoch_is_told(
+    recorder: Recorder, numbered: Callable[[int], int], step: int, piece: int
+) -> None:
+    story = Epochs(140, orders=lambda _: 0, augmented=True, numbered=numbered)
+    ((title, found),) = told(recorder, story, piece=piece)
+    assert found == step
+    assert f"its number is still {numbered(step // EPOCH)} in the third iteration over the data" in title
+
+
+@pytest.mark.parametrize("numbered", [int, lambda epoch: epoch // 2, lambda epoch: epoch % 2, lambda epoch: -epoch])
+def test_a_sampler_that_is_given_other_numbers_is_silent(recorder: Recorder, numbered: Callable[[int], int]) -> None:
+    assert told(recorder, Epochs(140, augmented=True, numbered=numbered)) == []
+
+
 @pytest.mark.parametrize(
     "story",
     [
         Epochs(200),
+        Epochs(200, augmented=True),
+        Epochs(200, augmented=True, orders=lambda _: 0),
+        Epochs(200, augmented=True, orders=lambda epoch: min(epoch, 2), shuffled=None),
         Epochs(200, shuffled=None),
         Epochs(200, orders=lambda _: 0, shuffled=None),
         Epochs(200, orders=lambda epoch: min(epoch, 2), shuffled=None),
@@ -101,7 +153,8 @@ def test_a_sampler_of_ones_own_that_keeps_its_batches_is_told(recorder: Recorder
         Epochs(200, epoch=3, orders=lambda epoch: epoch % 5),
     ],
     ids=[
-        "another order in each", "by a sampler", "one order by a sampler", "a sampler that draws twice",
+        "another order in each", "another in each of what is drawn too", "one order of what is drawn too",
+        "a sampler that draws examples twice", "by a sampler", "one order by a sampler", "a sampler that draws twice",
         "and an evaluation", "one order on purpose", "in order", "in order later",
         "too few batches", "few batches in an epoch",
     ],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,19 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from measuring import Watch, only  # noqa: E402
+from probe_runs import read_run  # noqa: E402
 from torch.utils.data import (  # noqa: E402
     BatchSampler,
     DataLoader,
+    Dataset,
     DistributedSampler,
     RandomSampler,
     SequentialSampler,
+    WeightedRandomSampler,
 )
 
 from pytest_traincheck.probe import observe  # noqa: E402
+from pytest_traincheck.probe.digest import digest_nested  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -161,3 +166,124 @@ def test_loaders_that_lightning_has_prepared(tmp_path: Path, shuffle: bool) -> N
     ]
     loaders = [DataLoader(data, 4, sampler=sampler) for sampler in samplers]
     assert orders(tmp_path, *loaders) == [{float(shuffle)}, set()]
+
+
+EXAMPLES, EPOCH = "batch.examples", "batch.epoch"
+CALLED, NOT_CALLED = 1, 2
+
+
+def examples(trace: Any) -> list[tuple[float, int]]:
+    return [(item.value, item.digest) for item in trace.measures if item.measure == EXAMPLES]
+
+
+def training(directory: Path, happening: Callable[[], Any]) -> Any:
+    """The trace of this process, without those of workers."""
+    with observe(directory / "run"):
+        happening()
+    (trace,) = (each for each in read_run(directory / "run") if each.meta["pid"] == os.getpid())
+    assert trace.meta["probe_errors"] == []
+    return trace
+
+
+class Drawing(Dataset[Any]):
+    """Makes another thing of an example each time."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> Any:
+        return index + torch.rand(3)
+
+
+def passes(loader: Any, count: int, batches: int = 99) -> None:
+    for _ in range(count):
+        for number, _batch in enumerate(loader, start=1):
+            if number == batches:
+                break
+
+
+@pytest.mark.parametrize("workers", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}])
+@pytest.mark.parametrize("batches", [99, 3])
+def test_which_examples_are_drawn(tmp_path: Path, workers: dict[str, Any], batches: int) -> None:
+    """In every iteration, whoever makes batches of them, and though it is left before its end."""
+    orders = [torch.randperm(8).tolist() for _ in range(3)]
+    loader = DataLoader(Drawing(), batch_size=2, sampler=_Given(orders), **workers)
+    found = examples(training(tmp_path, lambda: passes(loader, 3, batches)))
+    drawn = [order[place : place + 2] for order in orders for place in range(0, 8, 2)[:batches]]
+    assert found == [(1.0, digest_nested(pair)) for pair in drawn]
+
+
+class _Given(RandomSampler):
+    """Draws what it was given, another order in each iteration."""
+
+    def __init__(self, orders: list[list[int]]) -> None:
+        super().__init__(range(8))  # type: ignore[arg-type]
+        self.orders = iter(orders)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(next(self.orders))
+
+
+class Counting(torch.utils.data.IterableDataset[Any]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(8))
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "told"),
+    [
+        (range(8), {"shuffle": True, "batch_size": 4}, [1.0, 1.0]),
+        (range(2), {"shuffle": True, "batch_size": None}, [1.0, 1.0]),
+        (range(8), {"batch_size": 4}, []),
+        (range(8), {"batch_size": 4, "sampler": [3, 1, 2, 0, 4, 5, 6, 7]}, [0.0, 0.0]),
+        (range(8), {"batch_size": 4, "sampler": WeightedRandomSampler([1.0] * 8, 8)}, [0.0, 0.0]),
+        (range(8), {"batch_size": 4, "sampler": RandomSampler(range(8), replacement=True)}, [0.0, 0.0]),
+        (Counting(), {"batch_size": 4}, []),
+        (Counting(), {"batch_size": 4, "num_workers": 1}, []),
+    ],
+)
+def test_where_examples_are_told(tmp_path: Path, data: Any, options: dict[str, Any], told: list[float]) -> None:
+    trace = training(tmp_path, lambda: list(DataLoader(data, **options)))
+    assert [value for value, _ in examples(trace)] == told
+
+
+def test_workers_whose_batches_come_in_any_order_say_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("torch", minversion="2.6")
+    loader = DataLoader(Drawing(), batch_size=2, shuffle=True, num_workers=2, in_order=False)
+    assert not examples(training(tmp_path, lambda: list(loader)))
+
+
+def test_what_was_asked_for_in_vain_is_forgotten(tmp_path: Path) -> None:
+    """Iterators that are left, of which another may have the memory."""
+
+    def leave() -> None:
+        for _ in range(4):
+            next(iter(DataLoader(Drawing(), batch_size=2, shuffle=True, num_workers=1)))
+
+    assert len(examples(training(tmp_path, leave))) == 4
+
+
+def numbers(trace: Any) -> list[tuple[float, int]]:
+    return [(item.value, item.digest) for item in trace.measures if item.measure == EPOCH]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_for_which_epoch_a_sampler_draws(tmp_path: Path, workers: int) -> None:
+    data = Drawing()
+    sampler: Any = DistributedSampler(data, num_replicas=1, rank=0, shuffle=True)
+    loader = DataLoader(data, batch_size=2, sampler=sampler, num_workers=workers, persistent_workers=workers > 0)
+
+    def train() -> None:
+        passes(loader, 1)
+        for epoch in (0, 4):
+            sampler.set_epoch(epoch)
+            passes(loader, 1)
+
+    assert numbers(training(tmp_path, train)) == [(0.0, NOT_CALLED), (0.0, CALLED), (4.0, CALLED)]
+
+
+def test_samplers_that_draw_by_no_number_say_nothing(watched: Watch) -> None:
+    data = Drawing()
+    in_order: Any = DistributedSampler(data, num_replicas=1, rank=0, shuffle=False)
+    loaders = [DataLoader(data, batch_size=2, sampler=in_order), DataLoader(data, batch_size=2, shuffle=True)]
+    assert not numbers(watched(lambda: [list(loader) for loader in loaders]))

@@ -20,6 +20,7 @@ from pytest_traincheck.trace.format import NO_CONTENT
 
 INPUTS = "The inputs of the model differ between training steps."
 LOADED = "The batches of the DataLoader differ between training steps."
+EXAMPLES = "The examples that are drawn for a batch differ between training steps."
 INPUTS_BY_RANK = "The inputs of the model differ between ranks."
 SAME_STREAM = "Torch's random state is the same on all ranks."
 OTHER_STREAM = "Torch's random state differs between ranks."
@@ -76,6 +77,65 @@ def test_a_loader_that_repeats_its_batches(recorder: Recorder) -> None:
         "In the golden run the batches of the DataLoader differ between training steps; in the candidate they are "
         "the same as in step 0."
     ]
+
+
+def choosing(examples: Callable[[int], object], once: float = 1.0) -> Callable[[Training], None]:
+    """A loop whose batches are made of these examples in each step, and are another thing each time."""
+
+    def story(t: Training) -> None:
+        Measured(batch=lambda step: t.measure("batch.examples", once, digest=digest_of(t.seed, examples(step)))).tell(t)
+
+    return story
+
+
+def test_examples_that_come_again(recorder: Recorder) -> None:
+    """What is made of them is drawn too: the batches all differ."""
+    golden = recorder.learn(choosing(int))
+    assert EXAMPLES in sentences(golden, "Distinct")
+    assert not titles(recorder.judge(golden, choosing(int)), "Distinct")
+    outcome = recorder.judge(golden, choosing(lambda step: step % 3))
+    assert titles(outcome, "Distinct") == [
+        "In the golden run the examples that are drawn for a batch differ between training steps; in the candidate "
+        "they are the same as in step 0."
+    ]
+    assert outcome.incidents[0].cause.step == 3
+
+
+def test_examples_that_may_come_again_by_chance_say_nothing(recorder: Recorder) -> None:
+    assert EXAMPLES not in sentences(recorder.learn(choosing(int, once=0.0)), "Distinct")
+    golden = recorder.learn(choosing(int))
+    assert not titles(recorder.judge(golden, choosing(lambda _: 0, once=0.0)), "Distinct")
+
+
+@pytest.mark.parametrize(
+    ("sampler", "hint"),
+    [
+        (lambda t: t.measure("batch.shuffled", 1.0), "is a generator seeded again?"),
+        (lambda t: t.measure("batch.epoch", 0.0, digest=1), "see `set_epoch`"),
+        (lambda _: None, "see `set_epoch`"),
+    ],
+)
+def test_what_shuffles_says_where_to_look(recorder: Recorder, sampler: Callable[[Training], None], hint: str) -> None:
+    def epochs(order: Callable[[int], int]) -> Callable[[Training], None]:
+        def story(t: Training) -> None:
+            model = t.model()
+            optimizer = t.adamw(list(model.parameters.values()))
+            for step in range(6):
+                epoch, place = divmod(step, 3)
+                if step and not place:
+                    with t.call("torch.utils.data.DataLoader.__next__", type="data", raised=True):
+                        pass
+                t.zero_grad(optimizer)
+                t.batch(lambda: sampler(t), content=(t.seed, order(epoch), place))
+                t.forward(model)
+                t.loss()
+                t.backward(model)
+                t.step(optimizer)
+
+        return story
+
+    (title,) = titles(recorder.judge(recorder.learn(epochs(int)), epochs(lambda _: 0)), "Distinct")
+    assert title.endswith(f"the same as in step 0, an epoch earlier: the data is not shuffled again ({hint}).")
 
 
 def test_epochs_that_come_round_are_no_fault(recorder: Recorder) -> None:

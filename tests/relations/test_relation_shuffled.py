@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 from judgements import broken, rule, sentences, titles
+from trace_builder import digest_of
 from training_story import Measured, Recorder, Training
 
 from pytest_traincheck.relations.shuffled import Shuffled
@@ -99,3 +101,85 @@ def test_a_step_that_begins_with_another_batch(recorder: Recorder) -> None:
     assert rule(golden, RULE).examples == 12
     assert not titles(recorder.judge(golden, both), "Shuffled")
     assert broken(recorder.judge(golden, lambda t: both(t, 0.0)), RULE).count == 6
+
+
+CALLED, NOT_CALLED = 1, 2
+ANEW = "`set_epoch` gives the sampler of the training data the number of each epoch."
+
+
+def drawing(*numbers: int, called: bool = True, trains: bool = True) -> Callable[[Training], None]:
+    """A training that begins an iteration over the data in each of its first steps, for the epochs of these numbers."""
+
+    def story(t: Training) -> None:
+        def measured(step: int) -> None:
+            if step < len(numbers):
+                t.measure("batch.epoch", float(numbers[step]), digest=CALLED if called else NOT_CALLED)
+
+        if trains:
+            Measured(batch=measured).tell(t)
+            return
+        loading(t)
+        model = t.model("Other")
+        t.mode(model, False)
+        with t.context(grad=False):
+            for step in range(3):
+                t.batch(lambda step=step: measured(step))
+                t.forward(model, line="evaluate")
+
+    return story
+
+
+def test_the_number_of_each_epoch_is_a_rule(recorder: Recorder) -> None:
+    golden = recorder.learn(drawing(0))
+    assert ANEW in sentences(golden, "Shuffled")
+    for others in (drawing(0), drawing(0, 1, 2), drawing(0, 0, 1, 1), drawing(3, 0, 0), drawing()):
+        assert not titles(recorder.judge(golden, others), "Shuffled")
+
+
+def test_a_number_that_is_never_given(recorder: Recorder) -> None:
+    outcome = recorder.judge(recorder.learn(drawing(0)), drawing(0, called=False))
+    assert titles(outcome, "Shuffled") == [
+        "In the golden run `set_epoch` gave the sampler of the training data the number of each epoch; in the "
+        "candidate it is not called before training begins: the sampler draws the same order in every epoch."
+    ]
+
+
+def test_a_number_that_stays(recorder: Recorder) -> None:
+    outcome = recorder.judge(recorder.learn(drawing(0)), drawing(0, 4, 4, 4))
+    assert titles(outcome, "Shuffled") == [
+        "In the golden run `set_epoch` gave the sampler of the training data the number of each epoch; in the "
+        "candidate its number is still 4 in the third iteration over the data: the sampler has drawn the same order "
+        "each time."
+    ]
+
+
+def test_golden_that_gives_no_number_says_nothing(recorder: Recorder) -> None:
+    for story in (drawing(0, called=False), drawing(0, 0, 0), drawing(0, 1, trains=False)):
+        assert ANEW not in sentences(recorder.learn(story), "Shuffled")
+
+
+def test_samplers_of_evaluation_may_have_one_number(recorder: Recorder) -> None:
+    golden = recorder.learn(drawing(0))
+    assert not titles(recorder.judge(golden, drawing(0, 0, 0, called=False, trains=False)), "Shuffled")
+
+
+def test_one_order_in_every_epoch_comes_of_its_number(recorder: Recorder) -> None:
+    """The examples that come again are no incident of their own."""
+
+    def story(number: Callable[[int], int], order: Callable[[int], int], called: bool) -> Callable[[Training], None]:
+        def tell(t: Training) -> None:
+            def measured(step: int) -> None:
+                epoch, place = divmod(step, 2)
+                t.measure("batch.examples", 1.0, digest=digest_of(t.seed, order(epoch), place))
+                if not place:
+                    t.measure("batch.epoch", float(number(epoch)), digest=CALLED if called else NOT_CALLED)
+
+            Measured(batch=measured).tell(t)
+
+        return tell
+
+    golden = recorder.learn(story(int, int, True))
+    outcome = recorder.judge(golden, story(lambda _: 0, lambda _: 0, False))
+    assert len(outcome.incidents) == 1
+    assert {each.invariant.relation for each in outcome.incidents[0].violations} == {"Shuffled", "Distinct"}
+    assert outcome.incidents[0].cause.invariant.relation == "Shuffled"

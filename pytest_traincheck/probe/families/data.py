@@ -5,22 +5,11 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import (
-    BatchSampler,
-    RandomSampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-    dataloader,
-    get_worker_info,
-)
+from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils import fetch as fetchers
-from torch.utils.data.distributed import DistributedSampler
 
-from ...frameworks.description import Framework
 from ..advance import Advance
 from ..context import Call, ThreadState, quiet, unobservable
 from ..digest import digest_nested
@@ -28,6 +17,7 @@ from ..numerics import held_generators, leading_sizes, random_states, repeated_t
 from ..symbols import Api
 from ..walk import attribute
 from .base import Named, call_key, observe, watch
+from .samplers import Choices
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -37,11 +27,9 @@ if TYPE_CHECKING:
 class Batch(Named):
     """The row of a batch carries the hash of everything in it."""
 
-    def __init__(self, frameworks: Iterable[Framework]) -> None:
+    def __init__(self, choices: Choices) -> None:
         super().__init__("torch.utils.data.DataLoader.__next__", "data", method=True)
-        found = (name.rpartition(".") for framework in frameworks for name in framework.samplers)
-        self._samplers = frozenset((module, name) for module, _, name in found)
-        """Those of others that take what comes from the one in them."""
+        self._choices = choices
         self._passes: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         """How often an iterator whose workers stay has begun anew."""
         self._told: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -75,12 +63,13 @@ class Batch(Named):
             sampler = getattr(args[0], "_index_sampler", None)
             call.kwargs = {
                 "batch_size": attribute(sampler, "batch_size"),
-                "shuffled": _shuffled(sampler, self._samplers),
+                "shuffled": self._choices.random_order(sampler),
             }
             if maker := self._maker(args[0]):
                 recorder.measures.take(state, "batch.maker", call, digest=maker)
         if seed := self._seed_of_workers(args[0]):
             recorder.measures.take(state, "batch.workers", call, digest=seed)
+        self._choices.opened(recorder, state, call, args[0])
         # Workers have a data set of their own, of which they tell.
         made = getattr(args[0], "_num_yielded", None)
         if not getattr(args[0], "_num_workers", 0) and type(made) is int:
@@ -113,46 +102,6 @@ class Batch(Named):
             return _fetch(workers[number % len(workers)].pid, max(again - 1, 0), number // len(workers))
         except (AttributeError, TypeError):
             return 0  # an iterator that somebody else wrote
-
-
-def _shuffled(sampler: Any, sharing: frozenset[tuple[str, str]]) -> bool | None:
-    """Whether what a loader's batches are made of is drawn in random order; `None` where others have written how.
-
-    Random is whatever is made of a random sampler of torch's. In order is only what nobody can have changed.
-    """
-    theirs = False
-    for _ in range(_DEPTH):
-        inner = _within(sampler)
-        if inner is None:
-            break
-        theirs |= not _takes_what_comes(type(sampler), sharing)
-        sampler = inner
-    kind = type(sampler)
-    if issubclass(kind, DistributedSampler):
-        random = bool(attribute(sampler, "shuffle", False))
-        in_order = not random and kind.__iter__ is DistributedSampler.__iter__
-    else:
-        random, in_order = issubclass(kind, _RANDOM), kind is SequentialSampler
-    return True if random else False if in_order and not theirs else None
-
-
-def _within(sampler: Any) -> Any:
-    """What a sampler of batches takes its examples, or its batches, from."""
-    inner = attribute(sampler, "sampler")
-    return attribute(sampler, "batch_sampler") if inner is None else inner
-
-
-def _takes_what_comes(kind: type, sharing: frozenset[tuple[str, str]]) -> bool:
-    """Torch's own way to make batches, and what frameworks put around it."""
-    if (kind.__module__, kind.__name__) in sharing:
-        return True
-    return issubclass(kind, BatchSampler) and kind.__iter__ is BatchSampler.__iter__
-
-
-_DEPTH = 4
-"""Samplers within samplers that are looked through: more are a mistake, or one that holds itself."""
-
-_RANDOM = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 
 def _fetch(pid: int, again: int, number: int) -> int:
@@ -293,4 +242,7 @@ def install(probe: Probe) -> None:
         observe(probe, cls.fetch, fetches)
     observe(probe, dataloader._DatasetKind.create_fetcher, Fetching(fetches))
     _set_aside_seeds(probe)
-    observe(probe, dataloader._BaseDataLoaderIter.__next__, Batch(probe.frameworks))
+    found = (name.rpartition(".") for framework in probe.frameworks for name in framework.samplers)
+    choices = Choices(frozenset((module, name) for module, _, name in found))
+    observe(probe, dataloader._BaseDataLoaderIter.__next__, Batch(choices))
+    choices.install(probe)
