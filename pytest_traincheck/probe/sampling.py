@@ -85,7 +85,7 @@ class Sampling(Switches):
         self._again: dict[str, int] = {}
         """Iteration from which on a rare call wakes the probe again, by its kind."""
         self._inside = 0
-        self._slept = False
+        self.slept = False
         """Whether the probe has slept before, so that nothing is measured in every step any more."""
         self._marked = True
         self._rate: tuple[float | None, int] = (None, 0)
@@ -254,7 +254,7 @@ class Sampling(Switches):
         recorder = self._recorder
         recorder.measures.end()
         recorder.sketches.end()
-        self._slept = True
+        self.slept = True
         self._marked = False
         self.asleep = True
         self._patches.sleep(brief=self.every < _BRIEF)

@@ -60,8 +60,7 @@ def drawn_for(process: Process, training: Ints) -> tuple[Ints, Bools]:
     """Measures of the first batches of training of iterations over data that a sampler has drawn for a numbered epoch,
     and for which of them it had drawn for the same number in the iterations before.
     """
-    rows = process.measures(EPOCH)
-    rows = rows[np.isin(process.parent_row[rows], training)]
+    rows = _begun(process, training)
     before, stale = _before(process).numbers, np.zeros(len(rows), dtype=bool)
     if not process.sampled and not process.raw.joins:
         mine = process.judged(rows)
@@ -70,6 +69,12 @@ def drawn_for(process: Process, training: Ints) -> tuple[Ints, Bools]:
         place = np.arange(len(before), len(numbers))
         stale[mine] = [bool(at >= ALIKE - 1 and alike[at - ALIKE + 1 : at].all()) for at in place.tolist()]
     return rows, stale
+
+
+def _begun(process: Process, training: Ints) -> Ints:
+    """Measures of the first batches of iterations that draw for an epoch, of those for training."""
+    rows = process.measures(EPOCH)
+    return rows[np.isin(process.parent_row[rows], training)]
 
 
 def _numbers(process: Process, rows: Ints) -> Ints:
@@ -124,8 +129,7 @@ def _of_part(process: Process, training: Ints, before: Loaded) -> Loaded:
     ends = ended & np.append(before.open, trains[:-1])[: len(loads)]
     rows = loads[trains]
     epochs = before.epoch + np.cumsum(ends)
-    begun = process.measures(EPOCH)
-    begun = begun[np.isin(process.parent_row[begun], training)]
+    begun = _begun(process, training)
     return Loaded(
         _known_by(process, rows),
         process.numbers[process.window[rows]].astype(np.int64),

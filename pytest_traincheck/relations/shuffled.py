@@ -66,7 +66,7 @@ class Shuffled:
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         if any(len(_rows(process)) for process in run.processes):
             yield Hypothesis(self.name, SUBJECT, RandomOrder(), scope=Scope.PINNED)
-        if any(_called(process, process.measures(EPOCH)).any() for process in run.processes):
+        if any(len(process.measures(EPOCH)) for process in run.processes):
             yield Hypothesis(self.name, SAMPLER, AnewForEachEpoch(), scope=Scope.PINNED)
 
     def examples(self, claim: RandomOrder | AnewForEachEpoch, run: Run) -> Examples:

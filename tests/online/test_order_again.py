@@ -63,10 +63,14 @@ class Epochs:
 
         return measure
 
+    def _of_evaluation(self, t: Training) -> None:
+        if self.numbered is not None:
+            t.measure("batch.epoch", 0.0, digest=CALLED)
+
     def _evaluate(self, t: Training, model: object) -> None:
         with t.no_grad():
             for place in range(self.epoch):
-                t.batch(content=("held out", place))
+                t.batch(None if place else lambda: self._of_evaluation(t), content=("held out", place))
                 t.forward(model, line="evaluate")  # type: ignore[arg-type]
 
 
@@ -131,8 +135,14 @@ def test_a_sampler_that_draws_for_one_epoch_is_told(
 
 
 @pytest.mark.parametrize("numbered", [int, lambda epoch: epoch // 2, lambda epoch: epoch % 2, lambda epoch: -epoch])
-def test_a_sampler_that_is_given_other_numbers_is_silent(recorder: Recorder, numbered: Callable[[int], int]) -> None:
-    assert told(recorder, Epochs(140, augmented=True, numbered=numbered)) == []
+@pytest.mark.parametrize("evaluates", [False, True])
+@pytest.mark.parametrize("piece", [67, 10_000])
+def test_a_sampler_that_is_given_other_numbers_is_silent(
+    recorder: Recorder, numbered: Callable[[int], int], evaluates: bool, piece: int
+) -> None:
+    """That of an evaluation has its own, which may stay."""
+    story = Epochs(140, augmented=True, numbered=numbered, evaluates=evaluates)
+    assert told(recorder, story, piece=piece) == []
 
 
 @pytest.mark.parametrize(

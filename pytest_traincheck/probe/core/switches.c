@@ -55,7 +55,7 @@ static PyMemberDef switches_members[] = {
     OWN("_iteration", T_LONGLONG, iteration), OWN("every", T_LONGLONG, every_so_many), OWN("_lead", T_LONGLONG, lead),
     OWN("_others", T_LONGLONG, others), OWN("_others_usual", T_LONGLONG, others_usual),
     OWN("_inside", T_LONGLONG, inside), OWN("_marked", T_BOOL, marked), OWN("_whole", T_BOOL, whole),
-    OWN("_timed", T_BOOL, timed), OWN("_since", T_DOUBLE, since), OWN("_settled", T_BOOL, settled), OWN("_slept", T_BOOL, slept),
+    OWN("_timed", T_BOOL, timed), OWN("_since", T_DOUBLE, since), OWN("_settled", T_BOOL, settled), OWN("slept", T_BOOL, slept),
     OWN("_open", T_LONGLONG, opened),
     OWN("_looks_left", T_LONGLONG, looks_left), OWN("_written", T_LONGLONG, written), {NULL, 0, 0, 0, NULL},
 };

@@ -36,6 +36,8 @@ _DEPTH = 4
 _RANDOM = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 _ITERATORS = 64
 """Iterators with workers of which it is remembered what these are to fetch: those that went on last."""
+_TASKS = 4096
+"""So many batches of each."""
 CALLED, NOT_CALLED = 1, 2
 """What the hash of `batch.epoch` says: whether the training has called `set_epoch`."""
 
@@ -47,8 +49,8 @@ class Choices:
         self._sharing = sharing
         """Samplers of frameworks that take what comes from the one in them."""
         self._ahead: dict[int, dict[int, Chosen]] = {}
-        """By the `id` of an iterator, what it has asked its workers for, by the number of the task. An iterator begins
-        with task 0, and so does one that has the memory of another that is gone.
+        """By the `id` of an iterator, what it has asked its workers for, by the number of the task. One that has the
+        memory of another begins with task 0, too, and each task is asked for before it comes.
         """
         self._sets_epochs = False
 
@@ -60,7 +62,7 @@ class Choices:
         """A batch is asked for: tell what it is to be made of where a worker makes it, and for which epoch it is."""
         if not getattr(iterator, "_num_yielded", 1):
             self._epoch(recorder, state, call, innermost(getattr(iterator, "_index_sampler", None)))
-        if not getattr(iterator, "_num_workers", 0) or not getattr(iterator, "_in_order", True):
+        if not _is_followed(recorder, iterator):
             return
         chosen = self._ahead.get(id(iterator), {}).pop(getattr(iterator, "_rcvd_idx", -1), None)
         if chosen is not None:
@@ -89,21 +91,19 @@ class Choices:
         once = order is True and draws_each_once(innermost(sampler))
         with quiet(state):
             hashed = digest_nested(indices)
-        if workers:
-            self._remember(iterator, (hashed, once))
-        else:
+        if not workers:
             _tell(recorder, state, state.stack[-1], (hashed, once))
+        elif _is_followed(recorder, iterator):
+            self._remember(iterator, (hashed, once))
 
     def _remember(self, iterator: Any, chosen: Chosen) -> None:
-        number, key = getattr(iterator, "_send_idx", 0), id(iterator)
-        ahead = self._ahead.pop(key, {}) if number else {}
-        came = getattr(iterator, "_rcvd_idx", 0)
-        for task in [task for task in ahead if task < came]:
-            del ahead[task]  # nobody looked when it came
-        ahead[number] = chosen
+        key = id(iterator)
+        ahead = self._ahead.pop(key, {})
+        ahead[getattr(iterator, "_send_idx", -1)] = chosen
         self._ahead[key] = ahead
-        while len(self._ahead) > _ITERATORS:
-            del self._ahead[next(iter(self._ahead))]
+        for held, most in ((ahead, _TASKS), (self._ahead, _ITERATORS)):
+            if len(held) > most:
+                del held[next(iter(held))]
 
     def install(self, probe: Probe) -> None:
         """Watch what samplers choose, and whether they are given the number of an epoch."""
@@ -120,6 +120,13 @@ class Choices:
 
         watch(probe, dataloader._BaseDataLoaderIter._next_index, entered, left)
         watch(probe, DistributedSampler.set_epoch, numbered, always=True, light=True)
+
+
+def _is_followed(recorder: Recorder, iterator: Any) -> bool:
+    """Whether the tasks of an iterator with workers come in their order, and none was asked for while nobody looked."""
+    if not getattr(iterator, "_num_workers", 0) or not getattr(iterator, "_in_order", True):
+        return False
+    return recorder.sampling is None or not recorder.sampling.slept
 
 
 def _tell(recorder: Recorder, state: ThreadState, call: Call, chosen: Chosen) -> None:
