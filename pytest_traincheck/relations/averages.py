@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
@@ -196,22 +196,39 @@ def _found(run: Run, position: int) -> Mapping[tuple[str, str], list[_Update]]:
     variables = Variables.of(process)
     # Sketches know a tensor by the first of its names.
     trained = variables.first_name[np.flatnonzero(variables.held)]
-    held = {process.names.variables[number].partition(".")[0] for number in trained.tolist()}
+    held = {process.names.variables[number] for number in trained.tolist()}
     parts: dict[str, dict[str, list[Tensor]]] = {}
     for (kind, name), tensors in side.values.items():
         root, _, rest = name.partition(".")
         if kind == "parameter" and rest:
             parts.setdefault(root, {})[rest] = tensors
     found: dict[tuple[str, str], list[_Update]] = {}
-    for copy, mine in parts.items():
-        if copy in held:
-            continue
-        for root in sorted(held & parts.keys()):
+    models = sorted({name.partition(".")[0] for name in held} & parts.keys())
+    for copy, mine in _untrained(parts, held):
+        for root in models:
             for of in _like(mine, root, parts[root]):
-                updates = _of_pair(side, copy, of, mine)
-                if updates:
+                if any(f"{of}.{name}" in held for name in mine) and (updates := _of_pair(side, copy, of, mine)):
                     found[copy, of] = updates
     return found
+
+
+def _untrained(
+    parts: Mapping[str, Mapping[str, list[Tensor]]], held: Set[str]
+) -> Iterator[tuple[str, Mapping[str, list[Tensor]]]]:
+    """The models of which no optimizer holds anything, and the largest such parts of others, with what they hold."""
+    for root, tensors in parts.items():
+        names = {f"{root}.{rest}" for rest in tensors}
+        trained = {prefix for name in names & held for prefix in _around(name)}
+        tops = {next((prefix for prefix in _around(name) if prefix not in trained), "") for name in names - held}
+        for top in sorted(tops - {""}):
+            within = f"{top}.".removeprefix(f"{root}.")
+            yield top, {rest.removeprefix(within): tensors[rest] for rest in tensors if rest.startswith(within)}
+
+
+def _around(name: str) -> list[str]:
+    """The modules that a parameter lies in, outermost first."""
+    steps = name.split(".")
+    return [".".join(steps[:length]) for length in range(1, len(steps))]
 
 
 def _like(mine: Mapping[str, list[Tensor]], root: str, theirs: Mapping[str, list[Tensor]]) -> Iterator[str]:

@@ -188,3 +188,57 @@ def test_an_average_of_a_part_of_a_model_is_one(tmp_path: Path) -> None:
     )
     assert not titles(right, "Averages")
     assert titles(wrong, "Averages")
+
+
+class Pair(torch.nn.Module):
+    """A student and its slower teacher in one module, beside a head of the student's and a number that stays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.student = network()
+        self.nets = torch.nn.ModuleDict({"teacher": copy.deepcopy(self.student), "head": torch.nn.Linear(2, 2)})
+        self.scale = torch.nn.Parameter(torch.full((4, 9), 2.0), requires_grad=False)
+
+    def forward(self, x: Any) -> Any:
+        with torch.no_grad():
+            wanted = self.nets["teacher"](x)
+        return (self.nets["head"](self.student(x)) - wanted).square().mean()
+
+
+def in_one(update: Update, seed: int, *, trains_teacher: bool = False) -> Callable[[], None]:
+    def run() -> None:
+        torch.manual_seed(seed)
+        pair = Pair()
+        nets = [pair.student, pair.nets if trains_teacher else pair.nets["head"]]
+        optimizer = torch.optim.Adam([each for net in nets for each in net.parameters()], lr=0.01)
+        for step in range(6):
+            optimizer.zero_grad()
+            pair(torch.randn(16, 4)).backward()
+            optimizer.step()
+            with torch.no_grad():
+                update(pair.nets["teacher"], pair.student, step)
+
+    return run
+
+
+def test_an_average_that_lies_in_the_model_is_one(tmp_path: Path) -> None:
+    runs = [recorded(in_one(follow(0.95), seed), tmp_path / str(seed)) for seed in (0, 1)]
+    golden = learn(runs, pipeline="p", seeds=(0, 1))
+    assert sentences(golden, "Averages") == [
+        "Update 0 of `Pair.nets.teacher` keeps 0.95 of it and takes 0.05 of `Pair.student`.",
+        "`Pair.nets.teacher` is never equal to `Pair.student`, of which it is an average.",
+    ]
+    right, slow, wrong = (
+        check_run(golden, recorded(in_one(update, 5), tmp_path / name), same_spec=True)
+        for name, update in (
+            ("right", follow_by_state(0.95)), ("slow", follow(0.99)), ("wrong", from_step(2, become_one)),
+        )
+    )  # fmt: skip
+    assert not titles(right, "Averages")
+    assert "its decay is 0.99 instead of 0.95" in titles(slow, "Averages")[0]
+    assert "it has the values of `Pair.student` in every step" in titles(wrong, "Averages")[0]
+
+
+def test_what_an_optimizer_holds_is_no_average(tmp_path: Path) -> None:
+    runs = [recorded(in_one(follow(0.9), seed, trains_teacher=True), tmp_path / str(seed)) for seed in (0, 1)]
+    assert not sentences(learn(runs, pipeline="p", seeds=(0, 1)), "Averages")
