@@ -130,8 +130,8 @@ def where(violation: Violation) -> str:
     parts = []
     if violation.stage == CONFIGURATION:
         return one_line(f"in {violation.source}")
-    if violation.stage == "init":
-        parts.append("during init")
+    if violation.stage == "init" and not violation.step:
+        parts.append("before the first step")
     else:
         parts.append(f"step {violation.step}" + (f" ({violation.stage})" if violation.stage else ""))
     if violation.ranks:

@@ -68,7 +68,7 @@ def test_a_failure_tells_the_cause_first(failed: CheckResult) -> None:
     assert "   13 consequences:\n" in text
     assert "   - and 10 more\n" in text
     assert "\n2. `AdamW(lr)` was 0.001, is 0.0003\n" in text
-    assert "during init, at train/loop.py:41" in text
+    assert "before the first step, at train/loop.py:41" in text
     assert "36 in the golden: 30 held, 4 violated, 1 not triggered, 1 not observable" in text
     assert lines[-1] == "timing:    golden run 4.2 s, candidate run 4.4 s, infer 0.31 s, check 0.05 s"
 
