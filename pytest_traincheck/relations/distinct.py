@@ -267,15 +267,17 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
 def _in_a_later_epoch(process: Process, rows: Ints, original: Ints, what: str) -> Bools:
     """Of later steps than golden has, and inputs behind the steps that are measured: which of them do not follow the
     one whose batch they repeat. Golden may not have come to the end of its data, of which the second pass goes through
-    the same batches where nothing is shuffled. Nor does a process train on what it loads to get behind the batches of
-    the steps before.
+    the same batches where nothing is shuffled, and a small batch may end one pass and begin the next by chance. Nor
+    does a process train on what it loads to get behind the batches of the steps before.
     """
     numbers, stretch = process.numbers[process.window], process.raw.stretch
     later = np.isin(rows, process.measures(LATER_INPUT))
     if stretch is not None:
         later |= numbers[rows] >= stretch.head
     follows = numbers[rows] - numbers[original] <= 1
-    if what == LOADED:
+    if what not in STATES:
+        follows &= ~_epoch_between(process, original, rows)
+    if what in (LOADED, EXAMPLES):
         follows &= ~loaded_again(process, rows)
     return np.asarray(later & ~follows & ~begins_again(process, rows, original, batches=what not in STATES))
 

@@ -20,13 +20,19 @@ class Data:
     shuffled: bool = True
     forgets: bool = False
     """Whether a resume begins with the order of the first epoch."""
+    augmented: bool = False
+    """Whether what batches are made of is drawn anew, so that only the examples say what their order is."""
 
     def load(self, t: Training, part: Part, step: int) -> None:
         for each in range(step - step % self.epoch if step == part.begin else step, step + 1):
             number = (each // self.epoch - (part.begin // self.epoch if self.forgets else 0)) if self.shuffled else 0
-            t.batch(
-                lambda: t.measure("batch.shuffled", float(self.shuffled)), content=(t.seed, number, each % self.epoch)
-            )
+            examples = (t.seed, number, each % self.epoch)
+            t.batch(partial(self._measured, t, examples), content=None if self.augmented else examples)
+
+    def _measured(self, t: Training, examples: object) -> None:
+        t.measure("batch.shuffled", float(self.shuffled))
+        if self.augmented and self.shuffled:
+            t.measure("batch.examples", 1.0, digest=digest_of(examples))
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,11 @@ def of_data(recorder: Recorder, parts: Sequence[Part], data: Data, *, piece: int
 
 @pytest.mark.parametrize("end", [24, 27, 60, 160])
 @pytest.mark.parametrize("piece", [67, 211, 10_000])
-def test_an_order_that_begins_again_is_told_whenever_one_looks(recorder: Recorder, end: int, piece: int) -> None:
-    data = Data(epoch=7, forgets=True)
+@pytest.mark.parametrize("augmented", [False, True])
+def test_an_order_that_begins_again_is_told_whenever_one_looks(
+    recorder: Recorder, end: int, piece: int, augmented: bool
+) -> None:
+    data = Data(epoch=7, forgets=True, augmented=augmented)
     told, found = of_data(recorder, [Part(0, 22), Part(22, end)], data, piece=piece)
     assert ["the same as in step 0" in title for title in told] == [True], told
     assert found == told
@@ -126,9 +129,11 @@ def test_an_order_that_begins_again_is_told_whenever_one_looks(recorder: Recorde
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("piece", [67, 10_000])
+@pytest.mark.parametrize("augmented", [False, True])
 def test_batches_that_are_loaded_to_get_behind_them_are_no_order_that_begins_again(
-    recorder: Recorder, data: Data, at: int, piece: int
+    recorder: Recorder, data: Data, at: int, piece: int, augmented: bool
 ) -> None:
+    data = replace(data, augmented=augmented)
     assert of_data(recorder, [Part(0, at), Part(at, at + 80)], data, piece=piece) == ([], [])
 
 

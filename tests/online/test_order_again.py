@@ -22,6 +22,8 @@ class Epochs:
     steps: int = GOLDEN_STEPS
     epoch: int = EPOCH
     orders: Callable[[int], int] = int
+    examples: Callable[[int, int], object] = lambda order, place: (order, place)
+    """Which examples are in a batch, by the number of the order and the place in it."""
     shuffled: bool | None = True
     """None: the sampler has an order of its own."""
     evaluates: bool = False
@@ -42,7 +44,7 @@ class Epochs:
                 if self.evaluates:
                     self._evaluate(t, model)
             t.zero_grad(optimizer)
-            examples = (t.seed, self.orders(number), place)
+            examples = (t.seed, self.examples(self.orders(number), place))
             t.batch(
                 self._measure(t, examples, None if place else number),
                 content=(t.seed, step) if self.augmented else examples,
@@ -142,6 +144,28 @@ def test_a_sampler_that_is_given_other_numbers_is_silent(
 ) -> None:
     """That of an evaluation has its own, which may stay."""
     story = Epochs(140, augmented=True, numbered=numbered, evaluates=evaluates)
+    assert told(recorder, story, piece=piece) == []
+
+
+@pytest.mark.parametrize("augmented", [False, True])
+@pytest.mark.parametrize("piece", [67, 10_000])
+def test_one_batch_over_and_over_is_told_at_its_second_step(recorder: Recorder, augmented: bool, piece: int) -> None:
+    story = Epochs(100, augmented=augmented, examples=lambda number, place: (3, 4) if number >= 3 else (number, place))
+    ((_, step),) = told(recorder, story, piece=piece)
+    assert step == 61
+
+
+@pytest.mark.parametrize("augmented", [False, True])
+@pytest.mark.parametrize("piece", [67, 10_000])
+def test_a_batch_that_ends_one_epoch_and_begins_the_next_is_silent(
+    recorder: Recorder, augmented: bool, piece: int
+) -> None:
+    """With one example in a batch that comes by chance in one epoch out of so many."""
+    story = Epochs(
+        100,
+        augmented=augmented,
+        examples=lambda number, place: (number + 1, 0) if place == EPOCH - 1 else (number, place),
+    )
     assert told(recorder, story, piece=piece) == []
 
 
