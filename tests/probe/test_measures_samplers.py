@@ -24,7 +24,8 @@ from torch.utils.data import (  # noqa: E402
 )
 
 from pytest_traincheck.probe import observe  # noqa: E402
-from pytest_traincheck.probe.digest import digest_nested  # noqa: E402
+from pytest_traincheck.probe.context import ThreadState  # noqa: E402
+from pytest_traincheck.probe.families.samplers import hash_of  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -210,7 +211,7 @@ def test_which_examples_are_drawn(tmp_path: Path, workers: dict[str, Any], batch
     loader = DataLoader(Drawing(), batch_size=2, sampler=_Given(orders), **workers)
     found = examples(training(tmp_path, lambda: passes(loader, 3, batches)))
     drawn = [order[place : place + 2] for order in orders for place in range(0, 8, 2)[:batches]]
-    assert found == [(1.0, digest_nested(pair)) for pair in drawn]
+    assert found == [(1.0, hash_of(ThreadState(), pair)) for pair in drawn]
 
 
 class _Given(RandomSampler):
@@ -287,3 +288,28 @@ def test_samplers_that_draw_by_no_number_say_nothing(watched: Watch) -> None:
     in_order: Any = DistributedSampler(data, num_replicas=1, rank=0, shuffle=False)
     loaders = [DataLoader(data, batch_size=2, sampler=in_order), DataLoader(data, batch_size=2, shuffle=True)]
     assert not numbers(watched(lambda: [list(loader) for loader in loaders]))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: [*range(3, 9)],
+        lambda: 7,
+        lambda: [(1, "crop"), (2, "-".join(["fl", "ip"]))],
+        lambda: ["-".join(["a", "b"])] * 2,
+        lambda: [torch.tensor(3), torch.tensor(4)],
+        lambda: {"rows": torch.arange(3)},
+    ],
+)
+def test_what_is_chosen_is_known_by_its_content(make: Callable[[], Any]) -> None:
+    """Whatever a sampler gives, and whoever else holds it."""
+    state = ThreadState()
+    first, other = make(), make()
+    assert hash_of(state, first) == hash_of(state, other) == hash_of(state, first) != hash_of(state, [first, 1])
+
+
+def test_who_else_refers_to_what_is_chosen_does_not_matter() -> None:
+    one, other = ("-".join(["flip", str(number)]) for number in (1, 1))
+    assert one is not other
+    kept = [[one, one], [one, other]]
+    assert hash_of(ThreadState(), kept[0]) == hash_of(ThreadState(), kept[1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import marshal
+import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from torch.utils.data import (
 from torch.utils.data.distributed import DistributedSampler
 
 from ..context import Call, ThreadState, quiet, unobservable
-from ..digest import digest_nested
+from ..digest import digest_nested, finish
 from ..walk import attribute
 from .base import watch
 
@@ -38,19 +40,36 @@ _ITERATORS = 64
 """Iterators with workers of which it is remembered what these are to fetch: those that went on last."""
 _TASKS = 4096
 """So many batches of each."""
+_WITHOUT_REFERENCES = 2
+"""The version of `marshal` that writes equal values alike, whoever else refers to them."""
 CALLED, NOT_CALLED = 1, 2
 """What the hash of `batch.epoch` says: whether the training has called `set_epoch`."""
 
 
+class _Iteration:
+    """What is known of an iterator over data: its sampler, by `id`, and what it has asked its workers for."""
+
+    __slots__ = ("ahead", "number", "once", "sampler")
+
+    def __init__(self) -> None:
+        self.ahead: dict[int, Chosen] = {}
+        """By the number of the task, until it comes."""
+        self.sampler = 0
+        self.number = -1
+        """How many batches had been chosen before the last one."""
+        self.once: bool | None = None
+        """Whether the sampler draws, and all examples come before any comes again; None: there is nothing to tell."""
+
+
 class Choices:
-    """What was chosen for the batches that workers make, until these come; and what is told of each batch."""
+    """What was chosen for each batch, and for which epoch."""
 
     def __init__(self, sharing: Kinds) -> None:
         self._sharing = sharing
         """Samplers of frameworks that take what comes from the one in them."""
-        self._ahead: dict[int, dict[int, Chosen]] = {}
-        """By the `id` of an iterator, what it has asked its workers for, by the number of the task. One that has the
-        memory of another begins with task 0, too, and each task is asked for before it comes.
+        self._known: dict[int, _Iteration] = {}
+        """By the `id` of the iterator. One that has the memory of another begins to count anew, and asks for a task
+        before it comes.
         """
         self._sets_epochs = False
 
@@ -62,11 +81,10 @@ class Choices:
         """A batch is asked for: tell what it is to be made of where a worker makes it, and for which epoch it is."""
         if not getattr(iterator, "_num_yielded", 1):
             self._epoch(recorder, state, call, innermost(getattr(iterator, "_index_sampler", None)))
-        if not _is_followed(recorder, iterator):
-            return
-        chosen = self._ahead.get(id(iterator), {}).pop(getattr(iterator, "_rcvd_idx", -1), None)
-        if chosen is not None:
-            _tell(recorder, state, call, chosen)
+        if getattr(iterator, "_num_workers", 0) and (known := self._known.get(id(iterator))) is not None:
+            chosen = known.ahead.pop(getattr(iterator, "_rcvd_idx", -1), None)
+            if chosen is not None and _is_followed(recorder, iterator):
+                recorder.measures.take(state, "batch.examples", call, chosen[1], digest=chosen[0])
 
     def _epoch(self, recorder: Recorder, state: ThreadState, call: Call, sampler: Any) -> None:
         if not issubclass(type(sampler), DistributedSampler) or not attribute(sampler, "shuffle", False):
@@ -79,31 +97,42 @@ class Choices:
     def chosen(self, recorder: Recorder, iterator: Any, indices: Any) -> None:
         """A sampler has chosen the examples for a batch that is made now, or for one that a worker will make."""
         state = recorder.threads
-        if unobservable() or getattr(iterator, "_dataset_kind", _STREAM) == _STREAM:
-            return  # of a stream these are no examples
         workers = getattr(iterator, "_num_workers", 0)
-        if not workers and not (state.stack and state.stack[-1].api.type == "data"):
+        if workers:
+            if not _is_followed(recorder, iterator):
+                return
+        elif not state.stack or state.stack[-1].api.type != "data":
             return
-        sampler = getattr(iterator, "_index_sampler", None)
-        order = self.random_order(sampler)
-        if order is False:
+        number = getattr(iterator, "_send_idx" if workers else "_num_yielded", 0)
+        known = self._of(recorder, iterator, number)
+        if known.once is None or unobservable():
             return
-        once = order is True and draws_each_once(innermost(sampler))
-        with quiet(state):
-            hashed = digest_nested(indices)
+        hashed = hash_of(state, indices)
         if not workers:
-            _tell(recorder, state, state.stack[-1], (hashed, once))
-        elif _is_followed(recorder, iterator):
-            self._remember(iterator, (hashed, once))
+            recorder.measures.take(state, "batch.examples", state.stack[-1], known.once, digest=hashed)
+            return
+        known.ahead[number] = hashed, known.once
+        if len(known.ahead) > _TASKS:
+            del known.ahead[next(iter(known.ahead))]
 
-    def _remember(self, iterator: Any, chosen: Chosen) -> None:
-        key = id(iterator)
-        ahead = self._ahead.pop(key, {})
-        ahead[getattr(iterator, "_send_idx", -1)] = chosen
-        self._ahead[key] = ahead
-        for held, most in ((ahead, _TASKS), (self._ahead, _ITERATORS)):
-            if len(held) > most:
-                del held[next(iter(held))]
+    def _of(self, recorder: Recorder, iterator: Any, number: int) -> _Iteration:
+        """What is known of an iterator that has chosen so many batches before. Its sampler is looked at with the first
+        one, and whenever some were chosen while nobody looked.
+        """
+        key, sampler = id(iterator), getattr(iterator, "_index_sampler", None)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _Iteration()
+            if len(self._known) > _ITERATORS:
+                del self._known[next(iter(self._known))]
+        if number != known.number + 1 or not number or known.sampler != id(sampler) or _has_slept(recorder):
+            known.sampler, known.once = id(sampler), None
+            order = self.random_order(sampler)
+            # Of a stream, what is chosen are no examples.
+            if order is not False and getattr(iterator, "_dataset_kind", _STREAM) != _STREAM:
+                known.once = order is True and draws_each_once(innermost(sampler))
+        known.number = number
+        return known
 
     def install(self, probe: Probe) -> None:
         """Watch what samplers choose, and whether they are given the number of an epoch."""
@@ -122,16 +151,23 @@ class Choices:
         watch(probe, DistributedSampler.set_epoch, numbered, always=True, light=True)
 
 
+def hash_of(state: ThreadState, indices: Any) -> int:
+    """A hash of what a sampler has chosen, which are plain numbers as a rule."""
+    try:
+        content = marshal.dumps(indices, _WITHOUT_REFERENCES)
+    except ValueError:
+        with quiet(state):
+            return digest_nested(indices)
+    return finish(zlib.crc32(content), len(content))
+
+
 def _is_followed(recorder: Recorder, iterator: Any) -> bool:
-    """Whether the tasks of an iterator with workers come in their order, and none was asked for while nobody looked."""
-    if not getattr(iterator, "_num_workers", 0) or not getattr(iterator, "_in_order", True):
-        return False
-    return recorder.sampling is None or not recorder.sampling.slept
+    """Whether the batches of workers come in the order in which they were asked for, each while somebody looked."""
+    return getattr(iterator, "_in_order", True) and not _has_slept(recorder)
 
 
-def _tell(recorder: Recorder, state: ThreadState, call: Call, chosen: Chosen) -> None:
-    hashed, once = chosen
-    recorder.measures.take(state, "batch.examples", call, float(once), digest=hashed)
+def _has_slept(recorder: Recorder) -> bool:
+    return recorder.sampling is not None and recorder.sampling.slept
 
 
 def in_random_order(sampler: Any, sharing: Kinds) -> bool | None:
