@@ -19,7 +19,12 @@ from pytest_traincheck.alignment.description import (
 from pytest_traincheck.alignment.parts import find_parts
 from pytest_traincheck.alignment.placement import Models, Move, Placement, Relocation
 from pytest_traincheck.alignment.process import placed
-from pytest_traincheck.alignment.succession import successions
+from pytest_traincheck.alignment.succession import (
+    Known,
+    with_models_of_all_ranks,
+    with_models_succeeding,
+    with_optimizers_succeeding,
+)
 from pytest_traincheck.alignment.wrapping import find_wrapped
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.trace import Run
@@ -37,19 +42,19 @@ def align(golden: Golden, run: Run) -> Aligned:
     """Follows what a refactor may do to the names of models: rename classes and attributes, put models into another
     one, or take them out of it. So too the user's own classes of optimizers and schedulers.
     """
+    run = with_models_of_all_ranks(run)
     placement = place(golden, run)
     if placement.moves:
         renamed = placed(run, placement, golden.models)
     else:
         renamed = run.renamed(placement.steps[0].roots if placement.steps else {}, {})
     lead = next((label for label, facts in golden.optimizers.items() if facts.get("lead")), "")
-    roots, _ = successions(renamed, golden.models, golden.optimizers)
-    renamed = renamed.renamed(roots, {})
+    known = [Known(golden.models, golden.optimizers, held_models(golden.optimizers))] * len(run.processes)
+    renamed = with_models_succeeding(renamed, known)
     # What an optimizer is called follows from the models that it holds and from its class.
     classes = find_renamed_optimizers(golden.optimizers, describe_optimizers(renamed))
     renamed = with_classes(renamed, classes)
-    _, again = successions(renamed, golden.models, golden.optimizers)
-    renamed = renamed.renamed({}, again)
+    renamed = with_optimizers_succeeding(renamed, known)
     optimizers = align_optimizers(golden.optimizers, describe_optimizers(renamed))
     arguments = find_renamed_arguments(golden.arguments, describe_arguments(renamed))
     renamed = renamed.renamed({}, optimizers, lead, arguments)

@@ -8,16 +8,16 @@ succeeds nothing: there are two of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from pytest_traincheck.alignment.placement import Models
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run
 from pytest_traincheck.trace.variables import Variables
 
+Names = Mapping[str, str]
 Parameters = frozenset[tuple[str, str, tuple[int, ...]]]
 """Class of the model, name and shape of each parameter."""
 
@@ -33,36 +33,106 @@ class _Span:
     what: tuple[str, Parameters]
 
 
-def successions(run: Run, models: Models, optimizers: Mapping[str, object]) -> tuple[dict[str, str], dict[str, str]]:
-    """Roots and optimizers of a run by the name of what they take the place of; `models` and `optimizers` are golden's.
+@dataclass(frozen=True)
+class Succession:
+    """What takes the place of what in one process, each by its name there."""
 
-    Every process must say the same: ranks resume together. Where some go on with another process, only they have a say.
+    roots: Names = field(default_factory=dict)
+    optimizers: Names = field(default_factory=dict)
+    trained: frozenset[str] = frozenset()
+    """The models whose place those take that an optimizer holds."""
+
+    def is_that_of(self, other: Succession) -> bool:
+        """Whether two ranks resume together. One rank may have made more models than another, such as an average that
+        only rank 0 keeps, so that a model has another number there.
+        """
+        return self.trained == other.trained and sorted(self.optimizers.values()) == sorted(other.optimizers.values())
+
+
+@dataclass(frozen=True)
+class Known:
+    """Models and optimizers that golden has, by name, and which of the models are trained there."""
+
+    models: Collection[str]
+    optimizers: Collection[str]
+    trained: frozenset[str] = frozenset()
+
+    def has(self, model: str, *, held: bool) -> bool:
+        """Whether a model is one that golden knows by this name: not where golden trains it nowhere, and an optimizer
+        holds it. Then a rank has made fewer models than golden's first one.
+        """
+        return model in self.models and not (held and self.trained and model not in self.trained)
+
+
+def first_known(process: Process) -> Known:
+    """The models and optimizers that the first process of a training has."""
+    variables = Variables.of(process)
+    ids = variables.ids("parameter", tied=True)
+    later = process.era(variables.first_seen(ids)) > 0
+    gone = {process.names.roots[root] for root in np.unique(variables.root[ids[later]]).tolist()}
+    gone -= {process.names.roots[root] for root in np.unique(variables.root[ids[~later]]).tolist()}
+    made = {int(group.get("opt", 0)): int(group.get("seq", 0)) for group in reversed(process.raw.symbols["group"][1:])}
+    begun = {number for number, at in made.items() if not process.era(at)}
+    optimizers = {process.names.optimizers[number] for number in begun}
+    return Known({*process.names.roots} - gone - {""}, optimizers - {""})
+
+
+def with_models_of_all_ranks(run: Run) -> Run:
+    """The run in which a model that goes on has one name on all ranks, where one of them has made more models than
+    another: an average that rank 0 keeps, a copy that it writes.
     """
-    told = [process for process in run.processes if process.raw.joins] or run.processes
-    found = [_successions(process, models, optimizers) for process in told]
-    if not found or any(each != found[0] for each in found):
-        return {}, {}
-    return found[0]
+    going_on = [process for process in run.processes if process.raw.joins]
+    found = [_succession(process, first_known(process)).roots for process in going_on]
+    if all(each == found[0] for each in found):
+        return run
+    return with_models_succeeding(run, [first_known(process) for process in run.processes])
 
 
-def _successions(
-    process: Process, models: Models, optimizers: Mapping[str, object]
-) -> tuple[dict[str, str], dict[str, str]]:
+def with_models_succeeding(run: Run, known: Sequence[Known]) -> Run:
+    """The run with models called as those whose place they take; `known` has golden's of each process."""
+    return _succeeding(run, known, lambda found: (found.roots, {}))
+
+
+def with_optimizers_succeeding(run: Run, known: Sequence[Known]) -> Run:
+    """The same of optimizers. What they are called follows from what the models that they hold are called by now."""
+    return _succeeding(run, known, lambda found: ({}, found.optimizers))
+
+
+def _succeeding(run: Run, known: Sequence[Known], part: Callable[[Succession], tuple[Names, Names]]) -> Run:
+    """Every process must say the same: ranks resume together. Where some go on with another process, only they have a
+    say.
+    """
+    pairs = [*zip(run.processes, known, strict=True)]
+    told = [pair for pair in pairs if pair[0].raw.joins] or pairs
+    found = {id(process): _succession(process, names) for process, names in told}
+    first = next(iter(found.values()), Succession())
+    if not all(each.is_that_of(first) for each in found.values()):
+        return run
+    renamed = []
+    for process in run.processes:
+        roots, optimizers = part(found.get(id(process), Succession()))
+        renamed.append(process.renamed(roots, optimizers) if roots or optimizers else process)
+    return Run(run.path, tuple(renamed), run.workers, run.others, run.golden_models)
+
+
+def _succession(process: Process, known: Known) -> Succession:
     spans = _optimizers(process)
     if len(spans) < 2:
-        return {}, {}
-    roots: dict[str, str] = _behind_joins(process, models)
+        return Succession()
+    held = _held(process)
+    roots: dict[str, str] = _behind_joins(process, known)
     labels: dict[str, str] = {}
     for span in spans[1:]:
         before = [each for each in spans if each.what == span.what and each.end < span.begin]
         before = before or [each for each in spans if _goes_on(process, each, span)]
-        if span.label in optimizers or not before or not span.what[1]:
+        if span.label in known.optimizers or not before or not span.what[1]:
             continue
         last = max(before, key=lambda each: each.end)
         labels[span.label] = labels.get(last.label, last.label)
-        roots = {**_roots(process, last.end, models), **roots}
+        roots = {**_roots(process, last.end, known), **roots}
     first = {root: roots.get(other, other) for root, other in roots.items()}
-    return first, labels
+    trained = {process.names.roots[root] for root in held}
+    return Succession(first, labels, frozenset(other for root, other in first.items() if root in trained))
 
 
 def _goes_on(process: Process, before: _Span, span: _Span) -> bool:
@@ -74,7 +144,7 @@ def _goes_on(process: Process, before: _Span, span: _Span) -> bool:
     return 2 * len(before.what[1] & span.what[1]) > max(len(before.what[1]), len(span.what[1]))
 
 
-def _behind_joins(process: Process, models: Models) -> dict[str, str]:
+def _behind_joins(process: Process, known: Known) -> dict[str, str]:
     """Models of a process that goes on with another one, each with the one whose place it takes: of those with the same
     parameters one that is trained for one that is, as an average is not, and then the first for the first.
     """
@@ -90,10 +160,11 @@ def _behind_joins(process: Process, models: Models) -> dict[str, str]:
         if root and what and names[root]:
             ordinal = int(process.raw.symbols["root"][root].get("ordinal", 0))
             eras.setdefault(int(process.era(seen[mine].min())), []).append((ordinal, root, what))
-    held, found = _held(process), dict[str, str]()
+    optimized, found = _held(process), dict[str, str]()
+    held = {*optimized}
     places: dict[Parameters, list[int]] = {}
     for _, met in sorted(eras.items()):
-        free = {what: [*known] for what, known in places.items()}
+        free = {what: [*there] for what, there in places.items()}
         for _, root, what in sorted(met, key=lambda item: item[:2]):
             alike = free.get(what)
             if not alike:
@@ -103,7 +174,7 @@ def _behind_joins(process: Process, models: Models) -> dict[str, str]:
             alike.remove(before)
             # Whether it was trained is asked of the latest of those that had the place: what is fixed now may thaw.
             held |= {before} if root in held else set()
-            if names[root] not in models:
+            if not known.has(names[root], held=root in optimized):
                 found[names[root]] = names[before]
     return found
 
@@ -134,7 +205,7 @@ def _optimizers(process: Process) -> list[_Span]:
     return sorted(found, key=lambda span: span.begin)
 
 
-def _roots(process: Process, end: int, models: Models) -> dict[str, str]:
+def _roots(process: Process, end: int, known: Known) -> dict[str, str]:
     """Models first called after `end`, each with one of the same parameters that is not called from then on."""
     names = process.names.roots
     symbols = process.raw.symbols["mod"]
@@ -148,7 +219,8 @@ def _roots(process: Process, end: int, models: Models) -> dict[str, str]:
     }
     first = {root: int(seq[called == root].min()) for root in what}
     last = {root: int(seq[called == root].max()) for root in what}
-    new = [root for root in what if first[root] > end and what[root] and names[root] not in models]
+    held = _held(process)
+    new = [root for root in what if first[root] > end and what[root] and not known.has(names[root], held=root in held)]
     gone = [root for root in what if what[root]]
     found: dict[str, str] = {}
     for root in sorted(new, key=lambda each: first[each]):

@@ -6,9 +6,9 @@ so, and a candidate is taken for the same: one that has lost everything on the w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from pytest_traincheck.alignment.succession import successions
+from pytest_traincheck.alignment.succession import first_known, with_models_succeeding, with_optimizers_succeeding
 from pytest_traincheck.trace.as_one import as_one, follows, goes_on
 from pytest_traincheck.trace.process import Process
 from pytest_traincheck.trace.run import Run
@@ -61,25 +61,8 @@ def succeeded(run: Run) -> Run:
     """A run in which what goes on has the names of what it goes on with, as in a golden that knows no later ones."""
     if not any(process.raw.joins for process in run.processes):
         return run
-    known = [_first_names(process) for process in run.processes]
-    models: dict[str, Mapping[str, Sequence[int]]] = {root: {} for roots, _ in known for root in roots}
-    optimizers = {label: None for _, labels in known for label in labels}
-    roots, _ = successions(run, models, optimizers)
-    renamed = run.renamed(roots, {})
-    _, labels = successions(renamed, models, optimizers)
-    return renamed.renamed({}, labels)
-
-
-def _first_names(process: Process) -> tuple[set[str], set[str]]:
-    """Models and optimizers that the first process of a training has."""
-    first = process.raw.joins[0] if process.raw.joins else None
-    roots, optimizers = set(process.names.roots), set(process.names.optimizers)
-    if first is not None:
-        source = process.raw.sources[1].splice
-        assert source is not None
-        roots = set(process.names.roots[: source.sizes["root"] + 1])
-        optimizers = set(process.names.optimizers[: source.sizes["opt"] + 1])
-    return roots - {""}, optimizers - {""}
+    known = [first_known(process) for process in run.processes]
+    return with_optimizers_succeeding(with_models_succeeding(run, known), known)
 
 
 def _launches(run: Run) -> tuple[Launch, ...]:

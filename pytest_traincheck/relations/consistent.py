@@ -188,10 +188,9 @@ def _digests(process: Process, variable: Ints, seq: Ints) -> Any:
 
 
 def _across(run: Run, peers: tuple[int, ...], kind: Shared) -> Examples:
-    """One example for each variable at each step of the lead optimizer, compared with the first rank of the "
-    "launch."""
+    """One example for each variable at each step of the lead optimizer, compared with the first rank of the launch."""
     first = run.processes[peers[0]]
-    ids = Variables.of(first).ids(kind)
+    ids = _shared(run, peers, kind)
     if not len(ids):
         return EMPTY
     names = [first.names.variables[int(number)] for number in ids]
@@ -220,6 +219,22 @@ def _across(run: Run, peers: tuple[int, ...], kind: Shared) -> Examples:
     kept = {"first_step": Labels.flags(first.window[rows] == 0)}
     kept.update({name: context[name] for name in ("requires_grad", "root", "child", "variable")})
     return Examples(equal, np.full(len(rows), peers[0]), rows, variable, kept)
+
+
+def _shared(run: Run, peers: tuple[int, ...], kind: Shared) -> Ints:
+    """The variables of the first rank that lie in models of all ranks: one of them alone may keep an average, or write
+    a copy in another dtype.
+    """
+    variables = Variables.of(run.processes[peers[0]])
+    names = run.processes[peers[0]].names.roots
+    everywhere = set(names)
+    for position in peers[1:]:
+        process = run.processes[position]
+        there = Variables.of(process)
+        everywhere &= {process.names.roots[root] for root in np.unique(there.root[there.ids(kind)]).tolist()}
+    ids = variables.ids(kind)
+    found: Ints = ids[np.isin(variables.root[ids], [number for number, name in enumerate(names) if name in everywhere])]
+    return found
 
 
 def _tied(process: Process, position: int, pair: tuple[str, str]) -> Examples:

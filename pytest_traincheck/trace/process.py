@@ -61,8 +61,8 @@ class Process:
         self,
         roots: Mapping[str, str],
         optimizers: Mapping[str, str],
-        lead: str,
-        arguments: Mapping[tuple[str, str], str] | None,
+        lead: str = "",
+        arguments: Mapping[tuple[str, str], str] | None = None,
     ) -> Process:
         """The same events, called as the golden calls them. What was derived from them already is not derived again."""
         other = Process(

@@ -61,6 +61,8 @@ class Part:
     """
     saves_averages: bool = False
     """Whether these averages are saved beside the parameters."""
+    copies: Sequence[int] = ()
+    """Steps before which rank 0, and no other, makes a copy of the model, as to write it in another dtype."""
 
 
 Values = dict[int, dict[str, tuple[int, int]]]
@@ -94,6 +96,8 @@ def process(t: Training, part: Part, values: Values) -> None:
                 pass
     t.mode(model, True)
     for step in range(part.begin, part.end):
+        if step in part.copies and not t.rank:
+            t.model("Net", PARAMETERS, frozen=tuple(PARAMETERS))
         if step in part.saves:
             for variable, own in save(t, model, exchanges=part.exchanges, averages=part.saves_averages).items():
                 t.change(variable, *own)  # what was taken back is seen when it is used

@@ -14,14 +14,17 @@ from late_story import GOLDEN_STEPS, follow
 from thinned import thin
 from training_story import Recorder, Training
 
+from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.check.result import Verdict
 from pytest_traincheck.golden.model import Golden
+from pytest_traincheck.infer import learn
 from pytest_traincheck.online.ending import MOST, Ending
 from pytest_traincheck.online.ending_file import read, write
 from pytest_traincheck.online.findings import TOLD_BEFORE
 from pytest_traincheck.online.follow import Followed, Follower
 from pytest_traincheck.online.launch_group import STRETCH
-from pytest_traincheck.trace import load_run
+from pytest_traincheck.optimizer_label import models_in
+from pytest_traincheck.trace import Run, load_run
 from pytest_traincheck.trace.as_one import goes_on as goes_on_from
 from pytest_traincheck.trace.errors import TraceError
 
@@ -182,6 +185,36 @@ def test_several_ranks_go_on_together(recorder: Recorder) -> None:
     told, found = follow(tell(recorder, [Part(0, 25, killed=True, saves=[20]), Part(20, 90)], ranks=2), known, piece=67)
     assert not told
     assert found.steps == 90
+
+
+@pytest.mark.parametrize("copies", [(), (2,)], ids=["later", "in golden's steps"])
+@pytest.mark.parametrize("keeps_state", [True, False])
+@pytest.mark.parametrize("piece", [67, 10_000])
+def test_ranks_of_which_one_alone_copies_the_model_go_on_together(
+    recorder: Recorder, copies: tuple[int, ...], keeps_state: bool, piece: int
+) -> None:
+    """What goes on has another number on each of them."""
+    known = recorder.learn(lambda t: process(t, Part(0, GOLDEN_STEPS, copies=copies), {}), ranks=2)
+    parts = [Part(0, 25, copies=(*copies, 15, 20)), Part(25, 90, copies=(40,), keeps_state=keeps_state)]
+    told, found = follow(tell(recorder, parts, ranks=2), known, piece=piece)
+    assert found.steps == 90
+    assert [incident.cause.step for incident, _ in told.values()] == ([] if keeps_state else [25]), [*told]
+    assert all("it takes a step without any state" in title for title in told)
+
+
+def test_golden_knows_a_model_that_goes_on_by_its_name_on_each_rank(recorder: Recorder) -> None:
+    """Golden itself goes on in another process, and one rank alone has copied the model before."""
+
+    def story(seed: int) -> Run:
+        parts = [Part(0, 4, copies=(2,)), Part(4, GOLDEN_STEPS, copies=(5,))]
+        return load_run(tell(recorder, parts, ranks=2, seed=seed))
+
+    golden = learn([story(0), story(1)], pipeline="two", seeds=(0, 1))
+    assert golden.trainings
+    outcome = check_run(golden, story(7), same_spec=True)
+    assert not outcome.incidents
+    models = {name for label in golden.optimizers for name in models_in(label)}
+    assert models == {"Net"}
 
 
 def test_a_process_that_begins_anew_is_a_training_of_its_own(recorder: Recorder, golden: Golden) -> None:
