@@ -49,7 +49,7 @@ def align(golden: Golden, run: Run) -> Aligned:
     else:
         renamed = run.renamed(placement.steps[0].roots if placement.steps else {}, {})
     lead = next((label for label, facts in golden.optimizers.items() if facts.get("lead")), "")
-    known = [Known(golden.models, golden.optimizers, held_models(golden.optimizers))] * len(run.processes)
+    known = [Known(golden.models, golden.optimizers)] * len(run.processes)
     renamed = with_models_succeeding(renamed, known)
     # What an optimizer is called follows from the models that it holds and from its class.
     classes = find_renamed_optimizers(golden.optimizers, describe_optimizers(renamed))

@@ -51,17 +51,10 @@ class Succession:
 
 @dataclass(frozen=True)
 class Known:
-    """Models and optimizers that golden has, by name, and which of the models are trained there."""
+    """Models and optimizers that golden has, by name."""
 
     models: Collection[str]
     optimizers: Collection[str]
-    trained: frozenset[str] = frozenset()
-
-    def has(self, model: str, *, held: bool) -> bool:
-        """Whether a model is one that golden knows by this name: not where golden trains it nowhere, and an optimizer
-        holds it. Then a rank has made fewer models than golden's first one.
-        """
-        return model in self.models and not (held and self.trained and model not in self.trained)
 
 
 def first_known(process: Process) -> Known:
@@ -160,8 +153,7 @@ def _behind_joins(process: Process, known: Known) -> dict[str, str]:
         if root and what and names[root]:
             ordinal = int(process.raw.symbols["root"][root].get("ordinal", 0))
             eras.setdefault(int(process.era(seen[mine].min())), []).append((ordinal, root, what))
-    optimized, found = _held(process), dict[str, str]()
-    held = {*optimized}
+    held, found = _held(process), dict[str, str]()
     places: dict[Parameters, list[int]] = {}
     for _, met in sorted(eras.items()):
         free = {what: [*there] for what, there in places.items()}
@@ -174,7 +166,7 @@ def _behind_joins(process: Process, known: Known) -> dict[str, str]:
             alike.remove(before)
             # Whether it was trained is asked of the latest of those that had the place: what is fixed now may thaw.
             held |= {before} if root in held else set()
-            if not known.has(names[root], held=root in optimized):
+            if names[root] not in known.models:
                 found[names[root]] = names[before]
     return found
 
@@ -219,8 +211,7 @@ def _roots(process: Process, end: int, known: Known) -> dict[str, str]:
     }
     first = {root: int(seq[called == root].min()) for root in what}
     last = {root: int(seq[called == root].max()) for root in what}
-    held = _held(process)
-    new = [root for root in what if first[root] > end and what[root] and not known.has(names[root], held=root in held)]
+    new = [root for root in what if first[root] > end and what[root] and names[root] not in known.models]
     gone = [root for root in what if what[root]]
     found: dict[str, str] = {}
     for root in sorted(new, key=lambda each: first[each]):

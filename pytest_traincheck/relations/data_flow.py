@@ -11,11 +11,12 @@ from typing import ClassVar, Final, Literal
 import numpy as np
 
 from pytest_traincheck.looks import LOSSES, MASKS_AND_INDICES, Looks
-from pytest_traincheck.relations import along
+from pytest_traincheck.relations import along, loss_targets
 from pytest_traincheck.relations.along import Along
 from pytest_traincheck.relations.base import EMPTY, Examples, Finding, Hypothesis
 from pytest_traincheck.relations.context import call_context
 from pytest_traincheck.relations.loss_shapes import shape_examples, shapes_of_losses
+from pytest_traincheck.relations.loss_targets import OneSide
 from pytest_traincheck.relations.meaning import Change, Excuse, Meaning, Place
 from pytest_traincheck.relations.vocabulary import F
 from pytest_traincheck.rules.claims import Claim, Written
@@ -123,7 +124,7 @@ class AsTargets(Claim):
     api: str
 
 
-Claims = LossInput | TargetShift | Pattern | Content | AsTargets | Along
+Claims = LossInput | TargetShift | Pattern | Content | AsTargets | OneSide | Along
 
 
 class DataFlow:
@@ -139,6 +140,7 @@ class DataFlow:
         Pattern,
         Content,
         AsTargets,
+        OneSide,
         Along,
     )
 
@@ -148,6 +150,8 @@ class DataFlow:
     def meaning(self, rule: Invariant[Claims]) -> Meaning:
         if isinstance(rule.claim, Along):
             return along.meaning(rule.claim)
+        if isinstance(rule.claim, OneSide):
+            return loss_targets.meaning()
         return Meaning(
             Place.LOSS,
             brings=frozenset({Change.LOSS_INPUT}),
@@ -168,6 +172,8 @@ class DataFlow:
                     yield Hypothesis(self.name, api, Along(api, stage, tuple(sorted(sizes))), scope=Scope.PINNED)
             for api in shapes_of_losses(process):
                 yield Hypothesis(self.name, api, AsTargets(api), scope=Scope.PINNED)
+            for api in loss_targets.compared(process):
+                yield Hypothesis(self.name, api, OneSide(api), scope=Scope.PINNED)
             rows = process.measures(SHIFT)
             for shift in sorted(set(process.events["value"][rows].tolist())):
                 yield Hypothesis(
@@ -198,6 +204,8 @@ class DataFlow:
             return f"`{subject}` {along.said(claim)}{when}."
         if isinstance(claim, AsTargets):
             return f"`{subject}` is given its input in the shape of the targets{when}."
+        if isinstance(claim, OneSide):
+            return f"At most one side of what `{subject}` compares has gradients, in training{when}."
         if isinstance(claim, Pattern):
             return f"The {PATTERNS[claim.of]} of `{claim.module}` {_pattern(claim)}{when}."
         return f"The {CONTENTS[claim.of]} of `{claim.module}` {_are(claim)} the same in every call{when}."
@@ -236,6 +244,8 @@ class DataFlow:
             return along.finding(claim, seen)
         if isinstance(claim, AsTargets):
             return _other_shape(claim, seen)
+        if isinstance(claim, OneSide):
+            return loss_targets.finding(claim)
         if isinstance(claim, Pattern):
             was = _pattern(claim)
             now = "they do not" if claim.of == "pattern.input" else _otherwise(claim)
@@ -344,6 +354,8 @@ def _examples(process: Process, position: int, claim: Claims) -> Examples:
         return along.examples(process, position, claim)
     if isinstance(claim, AsTargets):
         return shape_examples(process, position, claim.api)
+    if isinstance(claim, OneSide):
+        return loss_targets.examples(process, position, claim)
     if isinstance(claim, Pattern):
         return _pattern_examples(process, position, claim)
     return _content_examples(process, position, claim)
