@@ -105,7 +105,7 @@ def _sorts(process: Process, root: str, lost: Ints) -> str:
     others, moved = ~trained & ~buffers, _moved(process, lost)
     there = {
         "trained parameters": trained.any(),
-        "averages": (others & moved).any(),
+        "averages or target networks": (others & moved).any(),
         "frozen weights": (others & ~moved).any(),
         "buffers": buffers.any(),
     }

@@ -31,6 +31,8 @@ LATER_INPUT: Final = "later.input"
 """The same behind the steps that are measured."""
 LOADED: Final = "loaded"
 REPEATED = "batch.repeated"
+_WHOLE = "are "
+"""How a text begins that says all that was seen, and not only when."""
 Thing = Literal[
     "model.input", "loaded", "batch.examples", "rng.torch", "rng.numpy", "rng.python", "rng.cuda", "rng.dataset"
 ]
@@ -149,7 +151,8 @@ class Distinct:
                 "some tensors are the same",
             )
         seen = examples.observed[int(broken[0])] if examples.observed is not None else ""
-        differ, same = f"differ between {_places(claim)}", f"are the same{seen}"
+        same = seen if seen.startswith(_WHOLE) else f"are the same{seen}"
+        differ = f"differ between {_places(claim)}"
         if _is_equal(claim):
             differ, same = same + " on all ranks", differ
         if _of_generator(claim):
@@ -247,9 +250,8 @@ def _between_steps(process: Process, position: int, what: str) -> Examples:
         again, steps = comes_again(process, rows)
         known, place = np.unique(steps[again], return_inverse=True)
         codes[again] = len(texts) + place
-        order = "one after the other: their order is drawn as it was there"
-        seen = " in the examples that they are made of" if len(process.measures(EXAMPLES)) else ""
-        texts += [f" as from step {step} on{seen}, {order}" for step in known.tolist()]
+        what_is = "made of the same examples" if len(process.measures(EXAMPLES)) else "the same"
+        texts += [f"{_WHOLE}{what_is}, in the same order, as from step {step} on ({hint})" for step in known.tolist()]
         new &= ~again
     return Examples(
         np.asarray(new, dtype=bool),

@@ -71,7 +71,7 @@ def sameness(words: Sequence[str], spec: PipelineSpec | None, *, continued: bool
         name
         for name, value, _, _ in _options(own)
         if name not in known
-        and ((_SAVED.fullmatch(value) and not _GIVEN.search(name)) or (continued and Path(value).exists()))
+        and ((_SAVED.fullmatch(value) and not _GIVEN.search(name)) or (continued and value and Path(value).exists()))
     }
     mine, golden = (_without_length(_without_files(each, written)) for each in (own, wanted))
     alike = len(mine) == len(golden) and all(map(_is_alike, mine, golden))
@@ -131,8 +131,8 @@ def _without_files(words: Sequence[str], written: Collection[str]) -> list[str]:
     """
     left = list(words)
     for name, value, begin, end in reversed(list(_options(words))):
-        # A number is no place: `--out 64` is how large something is.
-        is_place = is_output(words_of(name)) and not _NUMBER.fullmatch(value)
+        # A number is no place: `--out 64` is how large something is. Nor is a flag.
+        is_place = value and is_output(words_of(name)) and not _NUMBER.fullmatch(value)
         if name in written or _FILES.search(name) or is_place:
             del left[begin:end]
     return left
@@ -148,12 +148,14 @@ def _without_length(words: Sequence[str]) -> list[str]:
 
 
 def _options(words: Sequence[str]) -> list[tuple[str, str, int, int]]:
-    """Options with a value: name without dashes, value, and where in the words it begins and ends."""
+    """Options: name without dashes, value, and where in the words it begins and ends. A flag has an empty value."""
     found: list[tuple[str, str, int, int]] = []
     for place, word in enumerate(words):
         name, equals, value = word.lstrip("-+").partition("=")
         if equals and name:
             found.append((name, value, place, place + 1))
-        elif word.startswith("-") and name and place + 1 < len(words):
-            found.append((name, words[place + 1], place, place + 2))
+        elif word.startswith("-") and name:
+            following = words[place + 1] if place + 1 < len(words) else "-"
+            takes = not following.startswith("-") or _NUMBER.fullmatch(following) is not None
+            found.append((name, following if takes else "", place, place + 1 + takes))
     return found

@@ -94,7 +94,7 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     [
         ("", "", None, ""),
         ("1", "", None, ""),
-        ("", "seeded again", 40, "the same as from step 30 on in the examples that they are made of"),
+        ("", "seeded again", 40, "made of the same examples, in the same order, as from step 30 on"),
         ("1", "no number", 0, "it is not called before training begins"),
         ("1", "one number", 20, "its number is still 0 in the third iteration"),
     ],

@@ -108,7 +108,7 @@ def test_a_copy_that_is_saved_and_gets_what_the_model_has(recorder: Recorder, lo
         t._moment = 10_000 * number
         train(t, begin, end, left, loads=loads, changes=changes, saves=True)
         t.write(finished=True, ended=1.5 + number)
-    sort = "averages" if changes else "frozen weights"
+    sort = "averages or target networks" if changes else "frozen weights"
     found = [title for title in follow(path, golden)[0] if f"{sort} were carried from each step to the next" in title]
     assert ["goes on at step 30 without what `Net#1.fc1.weight`, " in title for title in found] == [True] * (
         loads == "model"

@@ -95,7 +95,7 @@ def test_an_order_that_comes_again_is_told_at_its_first_step(
     story = Epochs(steps, orders=lambda epoch: 1 if epoch == 3 else epoch, evaluates=evaluates)
     ((title, step),) = told(recorder, story, piece=piece)
     assert step == 60
-    assert "the same as from step 20 on" in title
+    assert "they are the same, in the same order, as from step 20 on" in title
 
 
 def test_every_epoch_in_the_order_of_one_is_told(recorder: Recorder) -> None:
@@ -106,7 +106,7 @@ def test_every_epoch_in_the_order_of_one_is_told(recorder: Recorder) -> None:
 def test_a_sampler_of_ones_own_that_keeps_its_batches_is_told(recorder: Recorder) -> None:
     ((title, step),) = told(recorder, Epochs(300, orders=lambda epoch: min(epoch, 4), shuffled=None))
     assert step == 100
-    assert "the same as from step 80 on" in title
+    assert "they are the same, in the same order, as from step 80 on" in title
 
 
 @pytest.mark.parametrize("piece", [67, 10_000])
@@ -115,7 +115,7 @@ def test_an_order_that_comes_again_is_told_by_the_examples(recorder: Recorder, p
     story = Epochs(100, orders=lambda epoch: 1 if epoch == 3 else epoch, augmented=True)
     ((title, step),) = told(recorder, story, piece=piece)
     assert step == 60
-    assert "the same as from step 20 on in the examples that they are made of" in title
+    assert "they are made of the same examples, in the same order, as from step 20 on (is a generator" in title
 
 
 def test_a_sampler_of_ones_own_that_keeps_its_examples_is_told(recorder: Recorder) -> None:

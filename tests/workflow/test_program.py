@@ -31,6 +31,9 @@ def of(command: str, golden: str = GOLDEN) -> Sameness:
         "python train.py --steps 400 --width 16 --snapshot half.pt",
         "python train.py --steps 400 --width 16 --from-snapshot half.pt",
         "python train.py --steps 400 --width 16 --dump=runs/half.ckpt",
+        "python train.py --steps 400 --width 16 --resume",
+        "python train.py --resume --steps 400 --width 16 --auto-resume",
+        "python train.py --steps 400 --save --width 16",
     ],
 )
 def test_where_a_training_writes_is_not_what_it_trains(command: str) -> None:
@@ -50,6 +53,9 @@ def test_a_directory_of_each_run_may_have_any_name() -> None:
         ("python train.py --steps 400 --width 8 --out o", "`8` instead of `16`"),
         ("python train.py --steps 400 --out o", "`--width 16` left out"),
         ("python train.py --steps 400 --width 16 --lr 0.1", "`--lr 0.1` added"),
+        ("python train.py --steps 400 --width 16 --resume --fast", "`--fast` added"),
+        ("python train.py --steps 400 --width 16 --shift -0.5", "`--shift -0.5` added"),
+        ("python train.py --steps 400 --width 16 --log", "`--log` added"),
         ("python -O train.py --steps 400 --width 16", "`-O` added"),
         ("python -m train --steps 400 --width 16", "`-m train` instead of `train.py`"),
         ("python other.py --steps 400 --width 16 --fast", "`other.py` instead of `train.py`, `--fast` added"),
