@@ -79,7 +79,9 @@ class Moves:
         if rule.claim.kind == "buffer":
             # That buffers move in evaluation, where they should not, may show in no step.
             shown_by = Evidence.COUNTED if rule.claim.per == "step" or rule.claim.moves else Evidence.NONE
-            return Meaning(Place.STATISTICS, shown_by=shown_by, words=_COPYING)
+            # Of a copy that is not updated any more, its parameters say more.
+            order = int(rule.claim.moves and rule.claim.per == "step")
+            return Meaning(Place.STATISTICS, order, shown_by=shown_by, words=_COPYING)
         if isinstance(rule.claim, ChangesOutside):
             return Meaning(Place.COPY, per_run=True, words=_COPYING)
         return Meaning(Place.COPY, shown_by=Evidence.COPIED, words=_COPYING)
@@ -133,14 +135,17 @@ class Moves:
         process = run.processes[int(examples.process[first])]
         step = process.step_number(int(examples.row[first]))
         if claim.moves:
-            is_copy = _is_copy(process, int(examples.variable[first]))
-            copy = " (in no optimizer: a copy such as an EMA)" if is_copy else ""
+            variable = int(examples.variable[first])
+            copy = " (in no optimizer: a copy such as an EMA)" if _is_copy(process, variable) else ""
+            root = int(Variables.of(process).root[variable])
+            apart = claim.per == "step" and root not in trained_roots(process)
             return Finding(
                 f"{names}{copy} changed in {place} of the golden run, but {_how_rarely(examples, broken, step)} in "
                 "the candidate.",
                 f"changes in {place}",
                 f"unchanged: {names}",
                 deviation=Deviation.LACKING,
+                common_cause=f"average {process.names.roots[root]}" if apart else "",
             )
         return Finding(
             f"{names} never changed in the golden run; in the candidate the value changes at step {step}.",

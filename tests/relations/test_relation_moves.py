@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from judgements import broken, describe, rule, sentences, violations
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from judgements import broken, describe, rule, sentences, titles, violations
 from trace_builder import NONZERO, Layer, digest_of
 from training_story import DROPOUT, LINEAR, NORM, F, Loop, Recorder, Training
 
 from pytest_traincheck.check.evaluate import check_run
 from pytest_traincheck.infer import learn
 from pytest_traincheck.rules.model import Scope
+
+torch = pytest.importorskip("torch")
+from real_training import recorded  # noqa: E402
 
 STATISTICS = ("norm.running_mean", "norm.running_var")
 NORMALISED = Loop(layers=(LINEAR, NORM, DROPOUT), buffers=STATISTICS)
@@ -250,3 +259,44 @@ def test_what_never_changed_is_told_in_the_step_in_which_it_does(recorder: Recor
     outcome = recorder.judge(recorder.learn(averaged), lambda t: averaged(t, writes=3))
     (found,) = violations(outcome, "Moves")
     assert (found.variables, found.step) == (("Distiller.codes.fixed",), 4)
+
+
+class Normed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 1))
+
+    def forward(self, x: Any) -> Any:
+        return self.layers(x)
+
+
+def following(until: int, seed: int) -> Callable[[], None]:
+    """A training whose average, statistics included, is updated in the steps before `until`."""
+
+    def run() -> None:
+        torch.manual_seed(seed)
+        net = Normed()
+        average = copy.deepcopy(net).eval()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+        for step in range(8):
+            optimizer.zero_grad()
+            net(torch.randn(12, 4)).square().mean().backward()
+            optimizer.step()
+            if step < until:
+                with torch.no_grad():
+                    for mine, theirs in zip(average.parameters(), net.parameters(), strict=True):
+                        mine.lerp_(theirs, 0.1)
+                    for mine, theirs in zip(average.buffers(), net.buffers(), strict=True):
+                        mine.copy_(theirs)
+
+    return run
+
+
+def test_an_average_that_is_updated_no_more_is_one_incident(tmp_path: Path) -> None:
+    """Its parameters and its statistics stay for one reason."""
+    golden = learn([recorded(following(8, seed), tmp_path / str(seed)) for seed in (0, 1)], pipeline="a", seeds=(0, 1))
+    outcome = check_run(golden, recorded(following(5, 3), tmp_path / "candidate"), same_spec=True)
+    assert titles(outcome, "Moves")
+    (incident,) = outcome.incidents
+    assert "(in no optimizer: a copy such as an EMA)" in incident.cause.title
+    assert {each.meaning.place.value for each in incident.violations} >= {"copy", "statistics"}
