@@ -16,8 +16,9 @@ from pytest_traincheck.rules.claims import Claim
 from pytest_traincheck.rules.model import Invariant, Scope
 from pytest_traincheck.trace import Process, Run
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.labels import Ints, Labels
+from pytest_traincheck.trace.labels import Bools, Ints, Labels
 from pytest_traincheck.trace.side_by_side import side_by_side
+from pytest_traincheck.trace.stages import TRAIN
 
 ISSUED: Final = "issued"
 RESULT: Final = "result"
@@ -204,6 +205,8 @@ def _by_group(process: Process) -> Mapping[str, list[tuple[int, str, str, str]]]
         if process.raw.stretch is not None and process.raw.joins:
             # Where one rank saves for all, what is known of each before a resume may end behind another step.
             rows = rows[process.era(process.events["seq"][rows]) == len(process.raw.joins)]
+        if process.sampled:
+            rows = rows[_in_whole_steps(process, rows)]
         numbers = process.events["args"][rows].tolist()
         facts = {number: _facts(process, number) for number in set(numbers)}
         for row, number in zip(rows.tolist(), numbers, strict=True):
@@ -212,6 +215,20 @@ def _by_group(process: Process) -> Mapping[str, list[tuple[int, str, str, str]]]
         return found
 
     return process.memo("collectives by group", compute)
+
+
+def _in_whole_steps(process: Process, rows: Ints) -> Bools:
+    """Which of these calls of a process that sleeps between steps do not come between its waking, or its last step, and
+    the next model that it trains. One rank wakes sooner than another, as by an archive that it alone writes.
+    """
+    windows, numbers = process.window[rows], process.numbers
+    entries = process.entry_rows[process.stage[process.entry_rows] == TRAIN]
+    following = np.searchsorted(entries, rows)
+    begun = np.zeros(len(rows), dtype=bool)
+    begun[following > 0] = process.window[entries[following[following > 0] - 1]] == windows[following > 0]
+    goes_on = (windows > 0) & (windows < process.windows)
+    goes_on[goes_on] = np.diff(numbers)[windows[goes_on] - 1] == 1
+    return np.asarray(begun | goes_on | (windows == 0))
 
 
 def _groups(run: Run, peers: tuple[int, ...]) -> Mapping[str, Mapping[int, list[tuple[int, str, str, str]]]]:
