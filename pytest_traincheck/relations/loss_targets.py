@@ -52,7 +52,9 @@ def compared(process: Process) -> Mapping[str, tuple[Ints, Bools]]:
 def _carried(process: Process, number: int) -> list[bool]:
     values = process.raw.symbols["args"][number].get("values") or {}
     sides = [values.get(name) for name in SIDES]
-    return [bool(each["tensor"].get("requires_grad")) for each in sides if isinstance(each, dict) and "tensor" in each]
+    tensors = [each["tensor"] for each in sides if isinstance(each, dict) and "tensor" in each]
+    # Classes have no gradients whatever comes.
+    return [bool(each.get("requires_grad")) for each in tensors if "float" in str(each.get("dtype"))]
 
 
 def _known(process: Process, calls: Ints) -> Ints:
