@@ -134,7 +134,7 @@ class Training(TraceBuilder):
         finite = value == value and abs(value) != float("inf")
 
         def compute() -> None:
-            arguments = {"input": tensor(8, 2), "target": tensor(8), "reduction": "mean", **args}
+            arguments = {"input": tensor(8, 2), "target": tensor(8, dtype="int64"), "reduction": "mean", **args}
             result = tensor(requires_grad=self._context["grad"])
             with self.call(function, args=arguments, returns=result, value=value if finite else NAN, finite=finite,
                            line=LINES[line]):  # fmt: skip

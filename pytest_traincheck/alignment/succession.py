@@ -74,11 +74,12 @@ def with_models_of_all_ranks(run: Run) -> Run:
     """The run in which a model that goes on has one name on all ranks, where one of them has made more models than
     another: an average that rank 0 keeps, a copy that it writes.
     """
-    going_on = [process for process in run.processes if process.raw.joins]
-    found = [_succession(process, first_known(process)).roots for process in going_on]
-    if all(each == found[0] for each in found):
+    going_on = [place for place, process in enumerate(run.processes) if process.raw.joins]
+    if len(going_on) < 2:
         return run
-    return with_models_succeeding(run, [first_known(process) for process in run.processes])
+    known = [first_known(process) for process in run.processes]
+    first, *others = (_succession(run.processes[place], known[place]).roots for place in going_on)
+    return run if all(each == first for each in others) else with_models_succeeding(run, known)
 
 
 def with_models_succeeding(run: Run, known: Sequence[Known]) -> Run:

@@ -226,7 +226,7 @@ def _in_whole_steps(process: Process, rows: Ints) -> Bools:
     following = np.searchsorted(entries, rows)
     begun = np.zeros(len(rows), dtype=bool)
     begun[following > 0] = process.window[entries[following[following > 0] - 1]] == windows[following > 0]
-    goes_on = (windows > 0) & (windows < process.windows)
+    goes_on = windows > 0
     goes_on[goes_on] = np.diff(numbers)[windows[goes_on] - 1] == 1
     return np.asarray(begun | goes_on | (windows == 0))
 

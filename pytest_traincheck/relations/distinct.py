@@ -103,7 +103,9 @@ class Distinct:
         return 4 if _of_generator(claim) else 1
 
     def meaning(self, rule: Invariant[Differs | BetweenRanks | WithinBatch]) -> Meaning:
-        return Meaning(Place.DATA, comes_with=frozenset({Change.WINDOWS, Change.ORDER}))
+        # A stream of random numbers does not come of the order of the data.
+        of_data = rule.claim.between == "steps" and rule.claim.of not in STATES
+        return Meaning(Place.DATA, comes_with=frozenset({Change.WINDOWS} | ({Change.ORDER} if of_data else set())))
 
     def hypotheses(self, run: Run) -> Iterable[Hypothesis]:
         for what in _STEPWISE:

@@ -17,7 +17,7 @@ from pytest_traincheck.trace import Process
 from pytest_traincheck.trace.labels import Bools, Ints
 from pytest_traincheck.trace.stages import TRAIN
 
-SIDES = ("input", "target")
+_SIDES = ("input", "target")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def compared(process: Process) -> Mapping[str, tuple[Ints, Bools]]:
             calls = _known(process, np.flatnonzero(training & process.api.isin([api])))
             used, inverse = np.unique(process.events["args"][calls], return_inverse=True)
             carried = [_carried(process, number) for number in used.tolist()]
-            known = np.array([len(sides) == len(SIDES) for sides in carried], dtype=bool)[inverse]
+            known = np.array([len(sides) == len(_SIDES) for sides in carried], dtype=bool)[inverse]
             both = np.array([all(sides) for sides in carried], dtype=bool)[inverse]
             if known.any():
                 found[api] = calls[known], both[known]
@@ -51,7 +51,7 @@ def compared(process: Process) -> Mapping[str, tuple[Ints, Bools]]:
 
 def _carried(process: Process, number: int) -> list[bool]:
     values = process.raw.symbols["args"][number].get("values") or {}
-    sides = [values.get(name) for name in SIDES]
+    sides = [values.get(name) for name in _SIDES]
     tensors = [each["tensor"] for each in sides if isinstance(each, dict) and "tensor" in each]
     # Classes have no gradients whatever comes.
     return [bool(each.get("requires_grad")) for each in tensors if "float" in str(each.get("dtype"))]

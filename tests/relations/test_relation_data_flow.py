@@ -5,23 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from judgements import sentences as all_sentences
-from judgements import titles
+from judgements import sentences, titles
 from trace_builder import Layer, digest_of, tensor
 from training_story import DROPOUT, LINEAR, F, Measured, Recorder, Training
 
-from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.rules.model import Scope
 
 LOGITS = "Loss functions are given logits."
 AHEAD = "The targets of the loss are the model's input 1 token ahead."
 POSITIONS = Layer("positions", "torch.nn.Embedding", F + "embedding")
 ATTENTION = Layer("attention", "torch.nn.MultiheadAttention", F + "scaled_dot_product_attention")
-
-
-def sentences(golden: Golden, *relations: str) -> list[str]:
-    """Those of a golden but for that of the two sides of a loss, which has tests of its own."""
-    return [text for text in all_sentences(golden, *relations) if not text.startswith("At most one side")]
 
 
 def shaped(t: Training, *pairs: tuple[str, str]) -> None:
