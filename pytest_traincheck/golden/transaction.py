@@ -20,6 +20,9 @@ PENDING = ".traincheck-pending"
 """Directory in the store with files that are as good as written."""
 
 _UNDECIDED = ".traincheck-staging-"
+_NUMBERS = ".npz"
+_WRITTEN = (".jsonl", _NUMBERS)
+"""How the names of what a refresh writes end. A golden that a user has named otherwise is written by itself."""
 
 
 def replace_all(store: Path, files: Mapping[Path, bytes]) -> None:
@@ -32,14 +35,14 @@ def replace_all(store: Path, files: Mapping[Path, bytes]) -> None:
     for left in store.glob(f"{_UNDECIDED}*"):
         shutil.rmtree(left, ignore_errors=True)
     # What a link in the store points to may lie on another file system, to which nothing can be moved in one step.
-    inside = {path: data for path, data in files.items() if _target(path).parent == store.resolve()}
+    inside = {path: data for path, data in files.items() if _is_finished_by_others(path, store)}
     apart = {path: data for path, data in files.items() if path not in inside}
     if len(inside) > 1:
         _replace_together(store, inside)
     else:
         apart.update(inside)
-    for path, data in apart.items():
-        replace_file(path, data)
+    for path in sorted(apart, key=_numbers_first):
+        replace_file(path, apart[path])
 
 
 def _replace_together(store: Path, files: Mapping[Path, bytes]) -> None:
@@ -62,15 +65,24 @@ def settle(store: Path) -> None:
     pending = store / PENDING
     if not pending.is_dir():
         return
-    # Numbers first: those of a rule that is not in the golden yet are not looked at.
-    for staged in sorted(pending.iterdir(), key=lambda path: (path.suffix == ".jsonl", path.name)):
-        if staged.is_symlink() or not staged.is_file() or staged.suffix not in (".jsonl", ".npz"):
+    for staged in sorted(pending.iterdir(), key=_numbers_first):
+        if staged.is_symlink() or not staged.is_file() or staged.suffix not in _WRITTEN:
             raise OSError(errno.EINVAL, "it holds what no refresh has written", str(staged))
         target = _target(store / staged.name)
         # Who made this directory is not known, so it is followed nowhere out of the store.
         staged.replace(target if target.parent == store.resolve() else store / staged.name)
     pending.rmdir()
     sync_directory(store)
+
+
+def _is_finished_by_others(path: Path, store: Path) -> bool:
+    """Whether `settle` moves a file of this name to its place."""
+    return path.suffix in _WRITTEN and _target(path).parent == store.resolve()
+
+
+def _numbers_first(path: Path) -> tuple[bool, str]:
+    """The order in which files are written: numbers of a rule that is not in the golden yet are not looked at."""
+    return path.suffix != _NUMBERS, path.name
 
 
 def _target(path: Path) -> Path:

@@ -111,6 +111,23 @@ def test_links_in_the_store_stay_links(tmp_path: Path) -> None:
     assert content(directory) == {b"new"}
 
 
+@pytest.mark.parametrize("name", ["rules.golden", "rules", "rules.json"])
+def test_a_golden_may_have_any_name(name: str, tmp_path: Path) -> None:
+    written = {tmp_path / name: b"rules", tmp_path / f"{name}.cpu.npz": b"numbers"}
+    for _ in range(2):
+        replace_all(tmp_path, written)
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == written
+
+
+def test_numbers_are_written_before_the_rules_of_a_golden_of_any_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+    monkeypatch.setattr(transaction, "replace_file", lambda path, data: names.append(path.name))
+    replace_all(tmp_path, {tmp_path / "rules.golden": b"", tmp_path / "rules.golden.cpu.npz": b""})
+    assert names == ["rules.golden.cpu.npz", "rules.golden"]
+
+
 def test_a_full_disk_leaves_all_files_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace_all(tmp_path, files(tmp_path, b"old"))
     written = []
