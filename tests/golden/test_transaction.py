@@ -123,7 +123,7 @@ def test_numbers_are_written_before_the_rules_of_a_golden_of_any_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: list[str] = []
-    monkeypatch.setattr(transaction, "replace_file", lambda path, data: names.append(path.name))
+    monkeypatch.setattr(transaction, "replace_file", lambda path, _: names.append(path.name))
     replace_all(tmp_path, {tmp_path / "rules.golden": b"", tmp_path / "rules.golden.cpu.npz": b""})
     assert names == ["rules.golden.cpu.npz", "rules.golden"]
 
