@@ -81,6 +81,8 @@ class Measures(Switches):
         """Measures of parameters and buffers that have no name yet."""
         self.wanted = True
         self.early = True
+        self.fetches = False
+        """Whether this process is a worker of a loader, which tells of its first fetches."""
         self.tokens: tuple[Remembered, ...] = ()
         """Two-dimensional integer inputs of the model's last forward pass."""
         self._advance = Advance()

@@ -19,6 +19,11 @@ from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, Dataset  # noqa: E402
 
 from pytest_traincheck.probe import observe  # noqa: E402
+from pytest_traincheck.probe.core import native  # noqa: E402
+from pytest_traincheck.probe.families.data import Fetches  # noqa: E402
+from pytest_traincheck.probe.measures import STEPS  # noqa: E402
+from pytest_traincheck.probe.recorder import Recorder  # noqa: E402
+from pytest_traincheck.probe.symbols import Api  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -260,6 +265,28 @@ def test_the_first_batch_of_workers_says_whose_it_is_in_any_step(tmp_path: Path,
     begun = [item.digest for item in main.measured("batch.workers")]
     assert len(begun) == (1 if stay else epochs)
     assert set(begun) == {trace.measured("worker")[0].digest for trace in workers}
+    # Those of later epochs begin when nothing is measured in every step any more.
+    assert [len(trace.measured("fetch")) for trace in workers] == ([16] if stay else [4] * epochs)
+
+
+@pytest.mark.skipif(native is None, reason="asked by the compiled core")
+def test_behind_the_measured_steps_no_python_runs_for_a_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    api = Fetches.api
+
+    def counted(self: Fetches, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
+        asked.append(recorder.measures.wanted)
+        return api(self, recorder, args)
+
+    monkeypatch.setattr(Fetches, "api", counted)
+    net = nn.Linear(4, 1)
+    with observe(tmp_path):
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+        for _ in range(4):
+            for batch in DataLoader(Augmented(), batch_size=3):
+                net(batch).sum().backward()
+                optimizer.step()
+    assert asked == [True] * STEPS
 
 
 def test_batches_and_their_rows(watched: Watch) -> None:

@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 18
+#define INTERFACE 19
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -112,7 +112,7 @@ typedef struct {
     long long entries_left, generation, known, calls, calls_left, depth, opened, looks_left, written;
     double since;
     char wanted, early, waits, asleep, met, unseen, replaced, gradients_dirty, with_norms, values_moved, suspicious;
-    char put_to_sleep, hushed, may_sleep, marked, whole, timed, settled, slept, evaluated;
+    char put_to_sleep, hushed, may_sleep, marked, whole, timed, settled, slept, evaluated, fetches;
 } Switches;
 
 /* What is called when an observed function begins and ends. Which fields a kind of hook has, its file says. */

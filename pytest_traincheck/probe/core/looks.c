@@ -32,8 +32,8 @@ static int add_bytes(uint32_t *sum, const void *bytes, Py_ssize_t size)
 /* Loops over all bytes are compiled for registers of 16 bytes and, where x86 may have them, of 32, or of 64 where that
  * makes them faster. */
 #if defined(__x86_64__) && defined(__GNUC__)
-#define WIDER __attribute__((target("avx2")))
-#define HAS_WIDER __builtin_cpu_supports("avx2")
+#define WIDER __attribute__((target("avx2,fma")))
+#define HAS_WIDER (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 #ifdef __clang__
 #define WIDEST __attribute__((target("avx512f")))
 #else

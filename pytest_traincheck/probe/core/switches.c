@@ -7,7 +7,7 @@ PyTypeObject *SwitchesType;
 
 #define FLAGS(do) \
     do(wanted) do(early) do(waits) do(asleep) do(met) do(unseen) do(replaced) do(gradients_dirty) do(with_norms) do(values_moved) \
-    do(hushed) do(may_sleep) do(evaluated)
+    do(hushed) do(may_sleep) do(evaluated) do(fetches)
 #define NUMBERS(do) do(entries_left) do(generation)
 #define OBJECTS(do) do(recorder) do(native) do(sampling) do(limit) do(patches) do(step_code)
 #define PRIVATE(do) do(every) do(pending) do(infos) do(roots) do(empty) do(leaves) do(several) do(rate) do(unobserved)

@@ -1,12 +1,12 @@
-/* Functions that leave no row of their own, as `watch` of `families/base.py` observes them: in most calls, or in most
- * behind the first steps, there is nothing to tell. */
+/* Functions of which in most calls, or in most behind the first steps, there is nothing to tell: those that `watch` of
+ * `families/base.py` observes, which leave no row of their own, and families that say `when`. */
 
 #include "core.h"
 
 typedef PyObject *(*Fast)(PyObject *, PyObject *const *, Py_ssize_t, PyObject *);
 
 /* When there is nothing to tell, in the order of `base.py`. */
-enum { MEASURED, AVERAGED, ALONE };
+enum { MEASURED, AVERAGED, ALONE, FETCHED };
 
 static int has_nothing_to_tell(const Hook *self, Core *core)
 {
@@ -20,6 +20,8 @@ static int has_nothing_to_tell(const Hook *self, Core *core)
         Py_XDECREF(steps);
         return steps != NULL && PyLong_CheckExact(steps) && whole((PyObject *)core->by_hand, name__steps, 1) == 0 &&
                !core->measures->early;
+    case FETCHED:
+        return !core->measures->wanted && !core->measures->fetches;
     default:
         return may_read_gradients(core, 1);
     }

@@ -27,9 +27,10 @@ DisableTorchFunction = torch._C.DisableTorchFunction
 
 ZERO_GRAD, LOSS, BACKWARD, CLIP, MODE, SCHEDULE = range(6)
 """Parts of a training step that the compiled core records where nothing is measured, as in `core/parts.c`."""
-MEASURED, AVERAGED, ALONE = range(3)
-"""When a function that is watched has something to tell, as in `core/watches.c`: while steps are measured or sketched;
-in the first steps, or while copies of parameters may be averages; while another thread may train.
+MEASURED, AVERAGED, ALONE, FETCHED = range(4)
+"""When a function has something to tell, as in `core/watches.c`: while steps are measured or sketched; in the first
+steps, or while copies of parameters may be averages; while another thread may train; while steps are measured, or in a
+worker that tells of its fetches.
 """
 _LEFT_OUT = frozenset({"self", "_stacklevel"})
 
@@ -142,6 +143,8 @@ class Family:
     """
     part: int | None = None
     """Which part of a training step it is, where the compiled core knows of it."""
+    when: int | None = None
+    """When it has anything to tell, where the compiled core knows of it: otherwise nobody asks for its `api`."""
     parameters: Parameters
     """Those of the function that was observed last. A family that asks for it observes one signature."""
 
@@ -256,6 +259,8 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
         api = getattr(family, "_api", None)  # otherwise it follows from the class
         entering, leaving = native.part_hooks(probe, family.part, family, api, entering, leave)
         return Hooks(entering, leaving, raised)
+    if native is not None and family.when is not None:
+        entering = native.watch_hook(probe, family.when, entering)
     return Hooks(entering, leave, raised)
 
 

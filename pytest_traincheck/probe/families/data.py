@@ -16,7 +16,7 @@ from ..digest import digest_nested
 from ..numerics import held_generators, leading_sizes, random_states, repeated_tensors
 from ..symbols import Api
 from ..walk import attribute
-from .base import Named, call_key, observe, watch
+from .base import FETCHED, Named, call_key, observe, watch
 from .samplers import Choices
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ class Fetches(Named):
     first fetches is a call of its own.
     """
 
+    when = FETCHED
+
     def __init__(self) -> None:
         super().__init__("torch.utils.data.DataLoader.fetch", "worker", method=True)
         self._again = -1
@@ -131,9 +133,9 @@ class Fetches(Named):
         self._number = 0
 
     def api(self, recorder: Recorder, args: tuple[Any, ...]) -> Api | None:
-        state = recorder.threads
-        if get_worker_info() is not None:
+        if recorder.measures.fetches:
             return self._api if self._left > 0 else None
+        state = recorder.threads
         if recorder.measures.wanted and state.stack and state.stack[-1].api.type == "data" and not unobservable():
             with quiet(state):
                 chosen = _chosen(args)
@@ -205,6 +207,7 @@ class Fetching(Named):
         self._fetches.begin_anew()
         recorder.sketches.end()  # of the training process alone
         measures = recorder.measures
+        measures.fetches = True
         # Workers of one iterator share the seed that theirs were made from.
         measures.take(state, "worker", call, float(info.id), digest=int(info.seed) - info.id)
         measures.random_states(state, call)
