@@ -168,12 +168,15 @@ class Cost:
         return f"**{self.ratio:.2f}x** ({self.lowest:.2f} to {self.highest:.2f})"
 
 
-def turns(system: Ours | Peer, repeats: int) -> tuple[float, dict[str, Cost | None]]:
-    """Plain seconds of a step, and the cost of each mode; None for one that failed, which stderr tells."""
-    seconds: dict[str, list[float]] = {mode: [] for mode in system.modes}
+def turns(system: Ours | Peer, repeats: int, wanted: Sequence[str] = ()) -> tuple[float, dict[str, Cost | None]]:
+    """Plain seconds of a step, and the cost of each mode that is wanted (none: of all); None for one that failed, which
+    stderr tells.
+    """
+    modes = [mode for mode in system.modes if mode == PLAIN or not wanted or mode in wanted]
+    seconds: dict[str, list[float]] = {mode: [] for mode in modes}
     failed: set[str] = set()
     for turn in range(repeats):
-        for mode in system.modes[:: 1 if turn % 2 == 0 else -1]:
+        for mode in modes[:: 1 if turn % 2 == 0 else -1]:
             if mode in failed:
                 continue
             try:
@@ -190,13 +193,16 @@ def turns(system: Ours | Peer, repeats: int) -> tuple[float, dict[str, Cost | No
 
 
 def rows_of(
-    systems: Mapping[str, Callable[[Workload, Path], Ours | Peer]], chosen: Sequence[Workload], repeats: int
+    systems: Mapping[str, Callable[[Workload, Path], Ours | Peer]],
+    chosen: Sequence[Workload],
+    repeats: int,
+    wanted: Sequence[str],
 ) -> Iterator[tuple[Workload, str, float, dict[str, Cost | None]]]:
     """Workload by workload, system by system."""
     for workload in chosen:
         for name, system_of in systems.items():
             with tempfile.TemporaryDirectory(prefix="modes-") as folder:
-                plain, costs = turns(system_of(workload, Path(folder).resolve()), repeats)
+                plain, costs = turns(system_of(workload, Path(folder).resolve()), repeats, wanted)
             print(f"{workload.name}, {name}: { ({mode: str(cost) for mode, cost in costs.items()}) }", file=sys.stderr)
             yield workload, name, plain, costs
 
@@ -214,7 +220,7 @@ def report(rows: Sequence[tuple[Workload, str, float, dict[str, Cost | None]]]) 
         for label, of in (("geometric mean", geometric_mean), ("worst", max)):
             found = {mode: [cost.ratio for *_, costs in mine if (cost := costs[mode])] for mode in modes}
             cells.append([label, "", *(f"{of(found[mode]):.2f}x" if found[mode] else "" for mode in modes)])
-        if "full" in modes:
+        if BUDGETS.keys() & modes:
             for label, which in (("budget, mean", 0), ("budget, worst", 1)):
                 budgets = [BUDGETS.get(mode, (None, None))[which] for mode in modes]
                 cells.append([label, "", *(f"<= {budget}x" if budget else "" for budget in budgets)])
@@ -226,6 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3, help="turns for each workload")
     parser.add_argument("--only", action="append", metavar="NAME", help="measure this workload alone; repeatable")
+    parser.add_argument("--mode", action="append", choices=[*OURS, *PEERS], help="measure this alone; repeatable")
     parser.add_argument("--steps", type=int, help="steps of every run, instead of each workload's own")
     parser.add_argument("--device", default="cpu", help="where the workloads train, as torch names it: cuda")
     parser.add_argument("--peer", type=Path, metavar="PYTHON", help="an interpreter that has TrainCheck 0.2.0")
@@ -250,7 +257,7 @@ def main() -> None:
             python, workload, arguments.steps or workload.steps, scratch, arguments.limit
         )
     facts = machine()
-    rows = list(rows_of(systems, chosen, arguments.repeats))
+    rows = list(rows_of(systems, chosen, arguments.repeats, arguments.mode or ()))
     print(report(rows))
     print_facts({**facts, "turns": str(arguments.repeats)})
     if arguments.json:
