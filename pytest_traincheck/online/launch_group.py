@@ -39,6 +39,8 @@ STRETCH = 64
 ROWS = 200_000
 """Events of a process after which a stretch of fewer steps is closed."""
 
+MANY = 16
+"""Steps that come at once, from which on they are so short that the last of them are judged at the next look."""
 FEWEST = 2
 """Steps that are needed to see what a step is made of: a schedule moves between two of them."""
 PATIENCE = 4
@@ -152,7 +154,7 @@ class Rank:
         """What is there, up to the event with the number `last`, as a process of its own."""
         # A call that began before the border is part of the step, though it ends behind it: a gradient scaler steps
         # around its optimizer.
-        rows = self.rows if last is None else self.rows[self.rows["seq"] <= last]
+        rows = self.rows if last is None else self.rows[: _until(self.rows, last)]
         if not len(self.head):
             raw = replace(self.source.raw(rows), until=last)
             if (loaded := self.loaded_until) is not None:
@@ -177,14 +179,19 @@ class Rank:
         """Let go of the rows up to `last`, or keep them as the beginning; so many steps it has taken then, and so many
         the whole training has made.
         """
-        gone = self.rows["seq"] <= last
-        rows = self.rows[gone]
+        gone = _until(self.rows, last)
+        rows = self.rows[:gone].copy()
         if keep:
             self.head, self.first_gone, self.kept = rows, self.source.read, steps
         self.left_out = steps - self.kept
         self.states = last_states(self.states, rows)
-        self.rows = self.rows[~gone]
+        self.rows = self.rows[gone:].copy()  # what is gone is not to be held in memory
         self.begin, self.steps = last, made
+
+
+def _until(rows: Rows, last: int) -> int:
+    """How many of some rows, which are in order of time, are not behind a time."""
+    return int(np.searchsorted(rows["seq"], last, side="right"))
 
 
 @dataclass(frozen=True)
@@ -299,7 +306,7 @@ class LaunchGroup:
 
         What is found is to be told now. Incidents that were found before are among them.
         """
-        found = None
+        found, judged = None, self.steps
         while (steps := self._steps(path)) is not None:
             self._note(steps)
             settled = len(steps.numbers) - (0 if ended or steps.closed else 1)
@@ -313,6 +320,8 @@ class LaunchGroup:
                 self._close(outcome, run, steps, border)
                 self.observed += border - begun
                 found = self.findings.incidents()
+                if not ended and steps.numbers[settled - 1] - judged >= MANY and not self._closes(settled - border):
+                    return found  # what is behind the border is judged with what comes next
                 continue
             if settled < begun + (1 if begun else FEWEST) or steps.numbers[settled - 1] < self.steps:
                 return found
@@ -419,6 +428,10 @@ class LaunchGroup:
             if len(rows) > ROWS and np.count_nonzero(rows["end"] <= known.ends[0][steps - 1]) >= ROWS:
                 return steps
         return 0
+
+    def _closes(self, steps: int) -> bool:
+        """Whether so many steps behind a border may have one among them."""
+        return steps >= STRETCH or any(len(rank.rows) > ROWS for rank in self.ranks)
 
     def _judged(self, run: Run, steps: int, sampled: bool) -> CheckOutcome:
         for process in run.processes:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SHARE = 0.25
 """Share of one core that watching may take: the training may need the rest."""
+EVERY_S = 0.5
+"""Seconds from one look to the next, at least: each costs something, however little has come."""
 AT_ONCE_S = 0.5
 """Seconds of looking after which the training is looked after again."""
 WHOLE = 2_000_000
@@ -81,7 +83,8 @@ class Watch:
         taken = time.perf_counter() - begun
         self.spent += taken
         # What is done once, to read the golden and to compare its own steps, is no reason to look away for long.
-        pause = taken * (1 / SHARE - 1) if not beginning else 0.0 if behind else taken
+        usual = max(taken * (1 / SHARE - 1), 0.0 if behind else EVERY_S - taken)
+        pause = usual if not beginning else 0.0 if behind else taken
         self._next = time.perf_counter() + pause
 
     def _found(self, *, ended: bool) -> tuple[Sequence[Incident], bool]:

@@ -15,6 +15,7 @@ from pytest_traincheck.check.result import Verdict
 from pytest_traincheck.online import launch_group
 from pytest_traincheck.online.findings import EPISODES
 from pytest_traincheck.online.follow import Follower
+from pytest_traincheck.online.launch_group import MANY, STRETCH
 
 WRONG = {
     "keeps gradients": "zero_grad",
@@ -47,6 +48,35 @@ def test_what_goes_wrong_late_is_told_within_two_steps(recorder: Recorder, what:
     assert at <= incident.cause.step <= at + 2
     assert seen <= at + 4, "one step shows it, and the next one shows that it was complete"
     assert [item.cause.title for item in found.incidents] == [title]
+
+
+def test_of_many_steps_at_once_the_last_are_judged_at_the_next_look(recorder: Recorder) -> None:
+    """Without a look in vain: what is behind a border would be judged again with all that comes."""
+    golden = recorder.learn(Late())
+    border = GOLDEN_STEPS + STRETCH
+    run = recorder.tell(Late(steps=200, goes_wrong="keeps gradients", at=border + 4), seed=7)
+    rows = len(run.processes[0].events) * (border + 20) // 200
+    follower = Follower(run.path, golden, same_spec=True, other_length=True, piece=rows)
+    assert not follower.advance()
+    assert follower.steps == border
+    follower.piece = 0  # nothing new has come
+    (incident,) = follower.advance()
+    assert incident.cause.step == border + 4
+    assert border + 15 < follower.steps < border + 25
+
+
+def test_of_few_steps_at_once_all_are_judged(recorder: Recorder) -> None:
+    golden = recorder.learn(Late())
+    border = GOLDEN_STEPS + STRETCH
+    run = recorder.tell(Late(steps=200, goes_wrong="keeps gradients", at=border), seed=7)
+    rows = len(run.processes[0].events) // 200
+    follower = Follower(run.path, golden, same_spec=True, other_length=True, piece=rows)
+    while follower.steps < border - 3:
+        assert not follower.advance()
+    follower.piece = rows * (MANY - 4)
+    (incident,) = follower.advance()
+    assert incident.cause.step == border
+    assert border + 1 < follower.steps < border + MANY
 
 
 def _sparing(first: int, steps: int) -> Callable[[Training], None]:

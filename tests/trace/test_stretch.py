@@ -13,7 +13,7 @@ from training_story import Loop, Recorder, Training
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.reader import RawTrace, read_process, read_sketches
-from pytest_traincheck.trace.stretch import Stretch, first_sights, last_states
+from pytest_traincheck.trace.stretch import Stretch, first_sights, joined, last_states
 
 
 @pytest.fixture
@@ -36,6 +36,13 @@ def test_what_a_variable_was_is_a_first_sight_and_no_change(raw: RawTrace) -> No
     assert (sights["old"] == fmt.UNSEEN).all()
     assert not sights["parent"].any()
     assert (states["old"] != fmt.UNSEEN).any(), "what was taken over stays as it is"
+
+
+def test_parts_of_a_process_are_joined_in_order_of_time(raw: RawTrace) -> None:
+    rows = raw.events[:]
+    parts = [rows[20:], rows[:10], rows[10:20]]
+    for given in (parts, [rows[:10], rows[10:]], [rows[:0]]):
+        assert joined(given)["seq"].tolist() == sorted(np.concatenate(given)["seq"].tolist())
 
 
 def test_sketches_of_steps_that_are_left_out_are_left_out(tmp_path: Path) -> None:

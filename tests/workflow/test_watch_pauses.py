@@ -13,7 +13,7 @@ import pytest
 from pytest_traincheck.check.result import Incident
 from pytest_traincheck.workflow import watching
 from pytest_traincheck.workflow.policy import NO_RULES
-from pytest_traincheck.workflow.watching import Watch
+from pytest_traincheck.workflow.watching import EVERY_S, Watch
 
 TAKES = 0.2
 
@@ -22,9 +22,10 @@ class Slow(Watch):
     """Every piece takes its time."""
 
     behind = False
+    takes = TAKES
 
     def _found(self, *, ended: bool) -> tuple[Sequence[Incident], bool]:
-        time.sleep(0 if ended else TAKES)
+        time.sleep(0 if ended else self.takes)
         return (), self.behind
 
 
@@ -36,11 +37,27 @@ def test_a_pause_is_as_long_as_its_share_asks(
     longer: bool, behind: bool, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "AT_ONCE_S", TAKES / 2)
-    against: Any = SimpleNamespace(rules=NO_RULES)
-    watch = Slow(tmp_path, against, lambda _incident, _steps: None)
-    follower: Any = SimpleNamespace(longer=longer, steps=0)
-    watch._follower, watch.behind = follower, behind
+    watch = _watch(tmp_path, longer=longer)
+    watch.behind = behind
     watch.look()
     left = watch._next - time.perf_counter()
     assert watch.spent >= TAKES
     assert times * watch.spent - TAKES <= left <= times * watch.spent
+
+
+@pytest.mark.parametrize(("longer", "apart"), [(False, 0.0), (True, EVERY_S)])
+def test_looks_that_take_no_time_are_some_time_apart(longer: bool, apart: float, tmp_path: Path) -> None:
+    watch = _watch(tmp_path, longer=longer)
+    watch.takes = 0.0
+    begun = time.perf_counter()
+    watch.look()
+    took = time.perf_counter() - begun
+    assert apart <= watch._next - begun <= apart + 2 * took
+
+
+def _watch(path: Path, *, longer: bool) -> Slow:
+    against: Any = SimpleNamespace(rules=NO_RULES)
+    watch = Slow(path, against, lambda _incident, _steps: None)
+    follower: Any = SimpleNamespace(longer=longer, steps=0)
+    watch._follower = follower
+    return watch
