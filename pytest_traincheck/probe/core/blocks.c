@@ -118,10 +118,10 @@ int block_of(PyObject *tensor, int checked, Block *block)
     if (!is_plain(tensor)) return 0;
     if (table != NULL && (found = block_exchanged(tensor, block)) >= 0) return found;
     if (!checked && (says(tensor, READ_is_cpu) != 1 || !is_strided(tensor))) return 0;
-    pointer = number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL));
+    pointer = number(call_method(&torch.data_ptr, tensor));
     if (pointer <= 0) return 0; /* what a transform has wrapped has no address */
     if (!checked && (truth(tensor, name_is_nested) || truth(tensor, name_is_quantized) ||
-                     told(torch.is_contiguous, tensor) != 1))
+                     told(&torch.is_contiguous, tensor) != 1))
         return 0;
     block->bytes = (const unsigned char *)(uintptr_t)pointer;
     block->size = number(get(tensor, READ_nbytes));
@@ -135,9 +135,9 @@ static int lies_within(PyObject *tensor, const Block *block)
 {
     PyObject *storage;
     long long held;
-    if (number(PyObject_CallFunctionObjArgs(torch.storage_offset, tensor, NULL))) return 0;
+    if (number(call_method(&torch.storage_offset, tensor))) return 0;
     if (block->size <= (long long)sizeof(double)) return 1;
-    storage = PyObject_CallFunctionObjArgs(torch.untyped_storage, tensor, NULL);
+    storage = call_method(&torch.untyped_storage, tensor);
     held = storage == NULL ? -1 : number(PyObject_CallMethodObjArgs(storage, name_nbytes, NULL));
     PyErr_Clear();
     Py_XDECREF(storage);

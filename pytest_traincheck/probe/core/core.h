@@ -185,15 +185,23 @@ typedef struct {
     PyCFunction call;
 } Question;
 
+/* The same of a method of tensors, of which it is found out with the first tensor that is asked. */
+typedef struct {
+    PyObject *descriptor;
+    PyCFunction call;
+    int known;
+} Method;
+
 typedef struct {
     PyObject *Tensor, *Parameter, *Size, *Module, *Frame, *no_kwargs, *compiling, *flag;
     PyObject *named[4];   /* torch.dtype, device, layout, memory_format */
     PyObject *callables[3], *partial, *iterators[2];
     Question any_autocast, grad_enabled, inference, graph_task, function_modes, profiling, transforming;
     PyObject *is_autocast, *autocast_dtype, *cpu, *gpu;
-    PyObject *crc32, *strided, *data_ptr, *is_contiguous, *is_conj, *is_neg, *is_inference, *get_device, *norms; /* for looks */
+    PyObject *crc32, *strided, *norms; /* for looks */
+    Method data_ptr, is_contiguous, is_conj, is_neg, is_inference, get_device, storage_offset, untyped_storage;
     PyObject *guards[GUARDS], *set_grad, *record_functions;
-    PyObject *ordered, *storage_offset, *untyped_storage, *ref, *float32, *float64, *bfloat16, *float16, *int64, *boolean, *local;
+    PyObject *ordered, *ref, *float32, *float64, *bfloat16, *float16, *int64, *boolean, *local;
     PyObject *get_state, *generator; /* of torch's own generator */
     PyObject *perf_counter;
     PyObject *cuda, *started, *capturing, *sync_mode, *set_sync_mode, *nothing;   /* the last: no arguments */
@@ -285,7 +293,8 @@ int says(PyObject *tensor, int what);
 int set_question(Question *question, PyObject *function);
 PyObject *ask(const Question *question);
 int asked(const Question *question);
-int told(PyObject *method, PyObject *tensor);
+PyObject *call_method(Method *method, PyObject *tensor);
+int told(Method *method, PyObject *tensor);
 long long number(PyObject *value);
 int points_to(PyObject *ref, const PyObject *object);
 int pointed_to(PyObject *ref, PyObject **object);       /* a new reference: 1, 0 where it has died, -1 where it is none */

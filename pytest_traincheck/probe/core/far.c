@@ -14,18 +14,18 @@ int is_far(PyObject *tensor, long long known)
     long long pointer;
     int found;
     if ((kind != torch.Tensor && kind != torch.Parameter) || says(tensor, READ_is_cuda) != 1) return 0;
-    pointer = number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL));
+    pointer = number(call_method(&torch.data_ptr, tensor));
     if (pointer <= 0 || pointer == known) return pointer > 0;
     if (truth(tensor, name_is_nested) || truth(tensor, name_is_quantized)) return 0;
     held = get(tensor, READ_layout);
     Py_XDECREF(held);
-    if (held != torch.strided || number(PyObject_CallFunctionObjArgs(torch.storage_offset, tensor, NULL))) {
+    if (held != torch.strided || number(call_method(&torch.storage_offset, tensor))) {
         PyErr_Clear();
         return 0;
     }
-    held = PyObject_CallFunctionObjArgs(torch.is_contiguous, tensor, NULL);
+    held = call_method(&torch.is_contiguous, tensor);
     Py_XDECREF(held);
-    storage = held == Py_True ? PyObject_CallFunctionObjArgs(torch.untyped_storage, tensor, NULL) : NULL;
+    storage = held == Py_True ? call_method(&torch.untyped_storage, tensor) : NULL;
     held = storage == NULL ? NULL : PyObject_CallMethodObjArgs(storage, name_nbytes, NULL);
     size = held == NULL ? NULL : get(tensor, READ_nbytes);
     found = size != NULL && PyObject_RichCompareBool(held, size, Py_GE) == 1;
@@ -50,7 +50,7 @@ int look_ahead(PyObject *ahead, PyObject *tensor, int finite, int known, Look *s
     seen->size = 0;
     if (known) seen->state = known;
     else if (seen->state == NONFINITE && !finite) seen->state = NONZERO;
-    inference = PyObject_CallFunctionObjArgs(torch.is_inference, tensor, NULL);
+    inference = call_method(&torch.is_inference, tensor);
     version = inference == Py_False ? get(tensor, READ__version) : NULL;
     seen->version = version == NULL ? -1 : PyLong_AsLongLong(version);
     if (PyErr_Occurred()) goto missed;
@@ -98,9 +98,9 @@ static long long size_of(PyObject *tensor, long long *pointer)
     Py_XDECREF(size);
     PyErr_Clear();
     if (found <= 0) return found;
-    *pointer = number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL));
+    *pointer = number(call_method(&torch.data_ptr, tensor));
     if (*pointer <= 0 || (found > SMALL && *pointer % 8)) return -1;
-    return told(torch.is_contiguous, tensor) == 1 && !told(torch.is_neg, tensor) && !told(torch.is_conj, tensor)
+    return told(&torch.is_contiguous, tensor) == 1 && !told(&torch.is_neg, tensor) && !told(&torch.is_conj, tensor)
                ? found : -1;
 }
 
@@ -122,7 +122,7 @@ PyObject *gpu_entries(PyObject *module, PyObject *const *given, Py_ssize_t count
         long long pointer = 0, size = size_of(tensor, &pointer), kind, place;
         if (size == 0) continue;
         kind = size < 0 ? -1 : kind_of(given[1], tensor);
-        place = number(PyObject_CallFunctionObjArgs(torch.get_device, tensor, NULL));
+        place = number(call_method(&torch.get_device, tensor));
         if (kind < 0 || place < 0 || (device >= 0 && place != device)) {
             PyMem_Free(entries);
             Py_RETURN_NONE;

@@ -241,7 +241,7 @@ static int has_bits(const unsigned char *bytes, long long size, uint64_t mask)
 /* Whether the numbers may be others than those in memory. */
 int is_negated(PyObject *tensor)
 {
-    return told(torch.is_neg, tensor) != 0;
+    return told(&torch.is_neg, tensor) != 0;
 }
 
 /* Whether any number differs from zero, of which there are two; -1 where they are of a kind that is not known, and any bit
@@ -303,8 +303,8 @@ int take_look(PyObject *tensor, Block *block, int finite, int known, Look *seen,
     if (size > LARGE) return MISSED;
     if (checks && norm == NULL && is_of_whole_numbers(tensor)) checks = 0;
     seen->version = number(get(tensor, READ__version)); /* one that was made in inference mode has none */
-    if (size > SMALL && ((uintptr_t)bytes % 8 || told(torch.is_conj, tensor))) return MISSED;
-    if ((size > SMALL || checks) && told(torch.is_neg, tensor)) return MISSED;
+    if (size > SMALL && ((uintptr_t)bytes % 8 || told(&torch.is_conj, tensor))) return MISSED;
+    if ((size > SMALL || checks) && told(&torch.is_neg, tensor)) return MISSED;
     if (checks && (wide = width_of(tensor, block)) < 0) return MISSED;
     if (checks && size <= SMALL && !looked_through(bytes, size, wide, squares)) return MISSED;
     if (!known) {
@@ -429,7 +429,7 @@ int unchanged(PyObject *tensor, long long version, long long pointer, long long 
     if (now < 0) return -1;
     if (!length) { /* what cannot be read in place: its version and its address say all there is */
         if (now != version) return 0;
-        return pointer > 0 && number(PyObject_CallFunctionObjArgs(torch.data_ptr, tensor, NULL)) == pointer ? 1 : -1;
+        return pointer > 0 && number(call_method(&torch.data_ptr, tensor)) == pointer ? 1 : -1;
     }
     if (now != version || !block_of(tensor, 0, &block)) return 0;
     if ((long long)(uintptr_t)block.bytes != pointer || block.size != size) return 0;

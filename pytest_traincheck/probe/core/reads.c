@@ -94,10 +94,33 @@ int asked(const Question *question)
     return found;
 }
 
-/* Whether a method of a tensor says so: 1, 0, or -1 without an exception. */
-int told(PyObject *method, PyObject *tensor)
+/* What the descriptor of a method makes of a tensor is a function of C's, as a rule, which takes the tensor alone. */
+static void learn_method(Method *method, PyObject *tensor)
 {
-    PyObject *answer = PyObject_CallFunctionObjArgs(method, tensor, NULL);
+    PyObject *kind = (PyObject *)Py_TYPE(method->descriptor), *bound;
+    descrgetfunc bind = (descrgetfunc)PyType_GetSlot((PyTypeObject *)kind, Py_tp_descr_get);
+    bound = bind == NULL ? NULL : bind(method->descriptor, tensor, (PyObject *)Py_TYPE(tensor));
+    if (bound != NULL && PyCFunction_Check(bound) && PyCFunction_GetFlags(bound) == METH_NOARGS &&
+        PyCFunction_GetSelf(bound) == tensor)
+        method->call = PyCFunction_GetFunction(bound);
+    method->known = 1;
+    PyErr_Clear();
+    Py_XDECREF(bound);
+}
+
+/* What a method of a tensor returns without arguments: a new reference, or NULL with an exception. */
+PyObject *call_method(Method *method, PyObject *tensor)
+{
+    int plain = is_plain(tensor);
+    if (plain && !method->known) learn_method(method, tensor);
+    if (!plain || method->call == NULL) return PyObject_CallFunctionObjArgs(method->descriptor, tensor, NULL);
+    return method->call(tensor, NULL);
+}
+
+/* Whether a method of a tensor says so: 1, 0, or -1 without an exception. */
+int told(Method *method, PyObject *tensor)
+{
+    PyObject *answer = call_method(method, tensor);
     int found = answer == Py_True ? 1 : answer == Py_False ? 0 : -1;
     if (answer == NULL) PyErr_Clear();
     Py_XDECREF(answer);
