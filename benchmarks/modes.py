@@ -75,6 +75,17 @@ ON_GPUS = (Workload("gpt", 200),)
 """What would take too long on a CPU."""
 
 
+def learned(workload: Workload, env: Mapping[str, str], scratch: Path) -> Path:
+    """A golden of a workload, learned from two seeds by the package that `env` makes importable."""
+    golden, traces = scratch / "golden.jsonl", [scratch / f"golden-{seed}" for seed in (0, 1)]
+    line = workload.line(GOLDEN_STEPS)
+    for seed, trace in enumerate(traces):
+        words = traincheck("collect", "--run", line, "--seed", str(seed), "--output", trace)
+        run(words, cwd=workload.script.parent, env=env).checked()
+    run(traincheck("infer", *traces, "--output", golden), cwd=scratch, env=env).checked()
+    return golden
+
+
 class Ours:
     """The modes of this package on one workload. The golden is learned once, from two seeds, in `scratch`."""
 
@@ -82,13 +93,7 @@ class Ours:
 
     def __init__(self, workload: Workload, steps: int, scratch: Path) -> None:
         self.workload, self.steps, self.scratch = workload, steps, scratch
-        self.golden = scratch / "golden.jsonl"
-        traces = [scratch / f"golden-{seed}" for seed in (0, 1)]
-        line = workload.line(GOLDEN_STEPS)
-        for seed, trace in enumerate(traces):
-            words = traincheck("collect", "--run", line, "--seed", str(seed), "--output", trace)
-            run(words, cwd=workload.script.parent, env=own_package()).checked()
-        run(traincheck("infer", *traces, "--output", self.golden), cwd=scratch, env=own_package()).checked()
+        self.golden = learned(workload, own_package(), scratch)
 
     def command(self, mode: str) -> Sequence[str | Path]:
         plain = self.workload.words(self.steps)

@@ -19,13 +19,13 @@ import socket
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
-from measure import REPOSITORY, environment, geometric_mean, machine, markdown_table, print_facts, run, traincheck
-from modes import GOLDEN_STEPS, WORKLOADS, Workload
+from measure import REPOSITORY, environment, geometric_mean, machine, markdown_table, print_facts, traincheck
+from modes import WORKLOADS, Workload, learned
 from overhead import HERE
 
 HERE_NAME, PLAIN = "here", "plain"
@@ -53,50 +53,41 @@ class Side:
             listener.settimeout(LIMIT_S)
             self._log = (scratch / "output").open("wb")
             self._process = psutil.Popen([*map(str, words)], cwd=cwd, env=env, stdout=self._log, stderr=self._log)
-            self._peer, _ = listener.accept()
+            try:
+                self._peer, _ = listener.accept()
+            except TimeoutError:
+                self._all("kill")
+                raise SystemExit(f"benchmark: a training came to no step {FIRST}: {self._words}") from None
         self._peer.settimeout(LIMIT_S)
         self._said = self._peer.makefile()
         self._wait()
 
     def turn(self) -> float:
         """Seconds of a step, from some while it is its turn."""
-        for process in self._processes():
-            process.resume()
+        self._all("resume")
         self._peer.sendall(b"x")
         return self._wait()
 
     def end(self) -> None:
         """Kill it with all its processes."""
-        for process in self._processes():
-            process.kill()
+        self._all("kill")
         self._process.wait()
         self._peer.close()
         self._log.close()
 
     def _wait(self) -> float:
         line = self._said.readline().split()
-        for process in self._processes():
-            process.suspend()
+        self._all("suspend")
         if not line:
             raise SystemExit(f"benchmark: a training ended before it had its turns: {self._words}")
         return float(line[1]) / int(line[0])
 
-    def _processes(self) -> Iterator[psutil.Process]:
+    def _all(self, what: str) -> None:
+        """Do something to it and to all its processes, of which some may end meanwhile."""
         with contextlib.suppress(psutil.NoSuchProcess):
-            for process in [self._process, *self._process.children(recursive=True)]:
+            for process in [*self._process.children(recursive=True), self._process]:
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    yield process
-
-
-def golden_of(workload: Workload, package: Path, scratch: Path) -> Path:
-    """A golden that a package learned from two seeds, as in `modes.py`."""
-    golden, env = scratch / "golden.jsonl", {"PYTHONPATH": str(package)}
-    traces = [scratch / f"golden-{seed}" for seed in (0, 1)]
-    for seed, trace in enumerate(traces):
-        words = traincheck("collect", "--run", workload.line(GOLDEN_STEPS), "--seed", str(seed), "--output", trace)
-        run(words, cwd=workload.script.parent, env=env).checked()
-    run(traincheck("infer", *traces, "--output", golden), cwd=scratch, env=env).checked()
-    return golden
+                    getattr(process, what)()
 
 
 def ratios_of(
@@ -112,7 +103,7 @@ def ratios_of(
         goldens = {}
         for name, package in packages.items():
             (scratch / name).mkdir()
-            goldens[name] = golden_of(workload, package, scratch / name)
+            goldens[name] = learned(workload, {"PYTHONPATH": str(package)}, scratch / name)
         for repeat in range(repeats):
             names = [PLAIN, *packages][:: 1 if repeat % 2 == 0 else -1]
             with ExitStack() as stack:
