@@ -320,7 +320,8 @@ class LaunchGroup:
                 self._close(outcome, run, steps, border)
                 self.observed += border - begun
                 found = self.findings.incidents()
-                if not ended and steps.numbers[settled - 1] - judged >= MANY and not self._closes(settled - border):
+                came = np.count_nonzero(steps.numbers[:settled] >= judged)
+                if not ended and came >= MANY and not self._closes(settled - border):
                     return found  # what is behind the border is judged with what comes next
                 continue
             if settled < begun + (1 if begun else FEWEST) or steps.numbers[settled - 1] < self.steps:
