@@ -171,3 +171,51 @@ def test_a_look_finds_what_is_not_finite_and_the_hash_that_python_finds(size: in
     for extreme in (limits.max, limits.min, limits.smallest_normal / 4):
         assert core.look(torch.full_like(numbers, extreme), True, 0)[0] == digest.NONZERO
     assert core.look(torch.full_like(numbers, -0.0), True, 0)[0] == digest.ZERO
+
+
+MANY_SHAPES = """
+import gc
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+layers = nn.ModuleList(nn.Linear(width, width + 1) for width in range(4, 64))
+attention = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+transposed = nn.ConvTranspose2d(2, 2, (3, 3), stride=(2, 2), padding=(1, 1), output_padding=(1, 1))
+model = nn.ModuleList([layers, attention, transposed])
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+
+def lookups():
+    (core,) = (each for each in gc.get_objects() if type(each).__name__ == "Core")
+    return core.lookups
+
+
+for step in range(40):
+    if step == 20:
+        before = lookups()
+    optimizer.zero_grad()
+    value = torch.ones(3, 4)
+    for layer in layers:
+        value = layer(value)
+    value = value.sum() + attention(torch.ones(2, 3, 8)).sum() + transposed(torch.ones(1, 2, 4, 4)).sum()
+    nn.functional.l1_loss(value, torch.zeros(()), reduction="mean").backward()
+    optimizer.step()
+print("looked up:", before, lookups() - before)
+"""
+
+
+@pytest.mark.usefixtures("compiled")
+def test_what_has_been_before_is_known_without_its_key(tmp_path: Path) -> None:
+    """However many different calls a step has, and however much they are given."""
+    (tmp_path / "train.py").write_text(MANY_SHAPES)
+    environment = {**os.environ, "PYTHONPATH": str(BOOTSTRAP), "TRAINCHECK_TRACE_DIR": str(tmp_path / "run")}
+    environment |= {"TRAINCHECK_CORE": "c", "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, "train.py"]
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    first, later = map(int, done.stdout.rpartition("looked up:")[2].split())
+    assert first > 120, "calls and results of sixty layers, each of which is new once"
+    assert later == 0

@@ -137,7 +137,7 @@ typedef struct {
 } Facts;
 
 /* Modules that were asked for, by their address. */
-#define MODULES 256
+#define MODULES 1024
 typedef struct {
     const PyObject *module;
     Facts *facts;
@@ -155,6 +155,7 @@ typedef struct {
     ThreadState *state;
     int plain_threads;
     struct Entry *entries;      /* of `packed.c` */
+    long long lookups;          /* of arguments and results, by their keys */
     long long plain_ctx[8];
     KnownCode codes[PLACES];
     KnownLine places[PLACES];
@@ -260,6 +261,7 @@ long long known_by_key(PyObject *table, PyObject *number, PyObject *key);
 long long arguments_of(Core *core, PyObject *number, PyObject *const *given, Py_ssize_t count, PyObject *const *named,
                        PyObject *names);
 long long result_of(Core *core, long long api, PyObject *result, int *single);
+void free_entries(Core *core);
 
 /* begin.c */
 Core *core_of(const Switches *probe, ThreadState **state, int *recorded);

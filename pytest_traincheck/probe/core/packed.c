@@ -3,8 +3,9 @@
 
 #include "core.h"
 
-#define WORDS 40
-#define ENTRIES 512
+#define WORDS 160               /* attention with all that it is given by name takes some 90 */
+#define ENTRIES 4096
+#define WAYS 4                  /* entries that words may take: of one, two that want it would drive each other out */
 #define ITEMS 16                /* as in `keys.c` */
 #define TEXT 80
 
@@ -14,8 +15,9 @@ typedef struct {
 } Packed;
 
 typedef struct Entry {
+    uint64_t hash, *words;
+    int count;
     long long number;
-    Packed packed;
 } Entry;
 
 enum { OF_ARGUMENTS = 1, OF_RESULT };
@@ -33,16 +35,22 @@ static uint64_t address(const void *object)
     return (uint64_t)(uintptr_t)object;
 }
 
+/* Eight characters to a word where all of them are of one byte, as in the names of arguments, and two otherwise. */
 static int put_text(Packed *packed, PyObject *text)
 {
+    Py_UCS4 characters[TEXT], all = 0;
     Py_ssize_t index, length = PyUnicode_GetLength(text);
     uint64_t word = 0;
+    int narrow, bits;
     if (length > TEXT) length = TEXT;
-    if (!put(packed, STRING | (uint64_t)length << 8)) return 0;
+    for (index = 0; index < length; index++) all |= characters[index] = PyUnicode_ReadChar(text, index);
+    narrow = all < 256;
+    bits = narrow ? 8 : 32;
+    if (!put(packed, STRING | (uint64_t)length << 8 | (uint64_t)narrow << 16)) return 0;
     for (index = 0; index < length; index++) {
-        word = word << 32 | PyUnicode_ReadChar(text, index);
-        if ((index % 2 || index + 1 == length) && !put(packed, word)) return 0;
-        if (index % 2) word = 0;
+        word = word << bits | characters[index];
+        if (((index + 1) * bits % 64 == 0 || index + 1 == length) && !put(packed, word)) return 0;
+        if ((index + 1) * bits % 64 == 0) word = 0;
     }
     return 1;
 }
@@ -140,27 +148,55 @@ static int put_value(Packed *packed, PyObject *value, int depth, int *single)
     return 0;
 }
 
-/* Where words are kept, if they are: their entry, or the one that they may take. */
-static Entry *entry_of(Core *core, const Packed *packed)
+static uint64_t hash_of(const Packed *packed)
 {
     uint64_t hash = 0;
     int index;
-    if (core->entries == NULL) {
-        core->entries = PyMem_Malloc(ENTRIES * sizeof(Entry));
-        if (core->entries == NULL) return NULL;
-        memset(core->entries, 0, ENTRIES * sizeof(Entry));
-    }
     for (index = 0; index < packed->count; index++) {
         hash = (hash ^ packed->words[index]) * 0x9E3779B97F4A7C15u;
         hash ^= hash >> 32;
     }
-    return &core->entries[hash % ENTRIES];
+    return hash;
 }
 
-static int is_kept(const Entry *entry, const Packed *packed)
+/* Where words with this hash are kept; NULL where they are not. */
+static const Entry *entry_of(const Core *core, const Packed *packed, uint64_t hash)
 {
-    return entry->packed.count == packed->count &&
-           !memcmp(entry->packed.words, packed->words, (size_t)packed->count * sizeof *packed->words);
+    int way;
+    for (way = 0; core->entries != NULL && way < WAYS; way++) {
+        const Entry *entry = &core->entries[(hash + way) % ENTRIES];
+        if (entry->hash == hash && entry->count == packed->count &&
+            !memcmp(entry->words, packed->words, (size_t)packed->count * sizeof *packed->words))
+            return entry;
+    }
+    return NULL;
+}
+
+/* Keeps words in an entry that is free, or in place of others. */
+static void keep_words(Core *core, const Packed *packed, uint64_t hash, long long number)
+{
+    size_t size = (size_t)packed->count * sizeof *packed->words;
+    uint64_t *words = PyMem_Malloc(size);
+    Entry *entry;
+    int way;
+    if (core->entries == NULL) core->entries = PyMem_Calloc(ENTRIES, sizeof(Entry));
+    if (words == NULL || core->entries == NULL) {
+        PyMem_Free(words);
+        return;
+    }
+    memcpy(words, packed->words, size);
+    for (way = 0; way < WAYS && core->entries[(hash + way) % ENTRIES].words != NULL; way++) continue;
+    entry = &core->entries[(hash + (way < WAYS ? (uint64_t)way : hash >> 32 & (WAYS - 1))) % ENTRIES];
+    PyMem_Free(entry->words);
+    entry->hash = hash, entry->words = words, entry->count = packed->count, entry->number = number;
+}
+
+void free_entries(Core *core)
+{
+    int index;
+    for (index = 0; core->entries != NULL && index < ENTRIES; index++) PyMem_Free(core->entries[index].words);
+    PyMem_Free(core->entries);
+    core->entries = NULL;
 }
 
 /* What a table says of `(number, key)`; -1 where it says nothing, or there is no key, to which it takes the reference. */
@@ -175,15 +211,12 @@ long long known_by_key(PyObject *table, PyObject *number, PyObject *key)
     return known;
 }
 
-static long long kept(Core *core, const Packed *packed, PyObject *table, PyObject *number, PyObject *key)
+/* What the table says, kept for words that were packed. */
+static long long looked_up(Core *core, const Packed *packed, uint64_t hash, PyObject *table, PyObject *number, PyObject *key)
 {
-    Entry *entry = packed->count ? entry_of(core, packed) : NULL;
     long long found = known_by_key(table, number, key);
-    if (entry != NULL && found >= 0) { /* neither table ever changes what it has said */
-        entry->number = found;
-        entry->packed.count = packed->count;
-        memcpy(entry->packed.words, packed->words, (size_t)packed->count * sizeof *packed->words);
-    }
+    core->lookups++;
+    if (packed->count && found >= 0) keep_words(core, packed, hash, found); /* neither table ever changes what it has said */
     return found;
 }
 
@@ -191,10 +224,12 @@ static long long kept(Core *core, const Packed *packed, PyObject *table, PyObjec
 long long arguments_of(Core *core, PyObject *number, PyObject *const *given, Py_ssize_t count, PyObject *const *named,
                        PyObject *names)
 {
-    Packed packed = {0};
-    Entry *entry;
+    Packed packed;
+    const Entry *entry;
     Py_ssize_t index, others = names == NULL ? 0 : PyTuple_Size(names);
+    uint64_t hash = 0;
     int whole, unused;
+    packed.count = 0;
     whole = put(&packed, OF_ARGUMENTS | (uint64_t)count << 8 | (uint64_t)others << 32) &&
             put(&packed, (uint64_t)PyLong_AsLongLong(number));
     for (index = 0; whole && index < count; index++) whole = put_value(&packed, given[index], 2, &unused);
@@ -204,10 +239,12 @@ long long arguments_of(Core *core, PyObject *number, PyObject *const *given, Py_
     if (!whole) {
         PyErr_Clear();
         packed.count = 0;
-    } else if ((entry = entry_of(core, &packed)) != NULL && is_kept(entry, &packed)) {
-        return entry->number;
+    } else {
+        hash = hash_of(&packed);
+        entry = entry_of(core, &packed, hash);
+        if (entry != NULL) return entry->number;
     }
-    return kept(core, &packed, core->args, number, key_of_arguments(given, count, named, names));
+    return looked_up(core, &packed, hash, core->args, number, key_of_arguments(given, count, named, names));
 }
 
 static PyObject *nothing_returned; /* what stands for it in the table of results: `symbols._NONE` */
@@ -223,20 +260,24 @@ static PyObject *key_of_result(PyObject *result)
 /* The number of what a function has returned, as `arguments_of`; `single` is told whether it is a tensor of one element. */
 long long result_of(Core *core, long long api, PyObject *result, int *single)
 {
-    Packed packed = {0};
-    Entry *entry;
+    Packed packed;
+    const Entry *entry;
     PyObject *number, *key;
+    uint64_t hash = 0;
     long long found;
+    packed.count = 0;
     if (!put(&packed, OF_RESULT) || !put(&packed, (uint64_t)api) || !put_value(&packed, result, 2, single)) {
         PyErr_Clear();
         packed.count = 0;
-    } else if ((entry = entry_of(core, &packed)) != NULL && is_kept(entry, &packed)) {
-        return entry->number;
+    } else {
+        hash = hash_of(&packed);
+        entry = entry_of(core, &packed, hash);
+        if (entry != NULL) return entry->number;
     }
     key = key_of_result(result);
     if (key != NULL && is_plain(result)) *single = is_single(key);
     number = PyLong_FromLongLong(api);
-    found = kept(core, &packed, core->ret, number, key);
+    found = looked_up(core, &packed, hash, core->ret, number, key);
     Py_XDECREF(number);
     PyErr_Clear();
     return found;

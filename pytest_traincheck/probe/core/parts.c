@@ -222,8 +222,6 @@ static int looked(Hook *self, Core *core, ThreadState *state, const Call *call)
         return 1;
     case SCHEDULE:
         return rates_stay(core, call->given);
-    case ZERO_GRAD:
-        if (nothing_changed(core, 0, 1)) return 1;
     }
     if (core->variables->gradients_dirty || (self->which == BACKWARD && within_backward())) return 0;
     slots = slots_of(core);

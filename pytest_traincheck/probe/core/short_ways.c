@@ -127,7 +127,7 @@ static void core_dealloc(Core *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     core_clear(self);
-    PyMem_Free(self->entries);
+    free_entries(self);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
@@ -140,6 +140,11 @@ static PyMethodDef core_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef core_members[] = {
+    {"lookups", T_LONGLONG, offsetof(Core, lookups), READONLY, "How often arguments and results were looked up by key."},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyType_Slot core_slots[] = {
     {Py_tp_doc, "The short ways of one `Recorder`."},
     {Py_tp_new, core_new},
@@ -147,6 +152,7 @@ static PyType_Slot core_slots[] = {
     {Py_tp_traverse, core_traverse},
     {Py_tp_clear, core_clear},
     {Py_tp_methods, core_methods},
+    {Py_tp_members, core_members},
     {0, NULL},
 };
 
