@@ -212,11 +212,12 @@ long long known_by_key(PyObject *table, PyObject *number, PyObject *key)
 }
 
 /* What the table says, kept for words that were packed. */
-static long long looked_up(Core *core, const Packed *packed, uint64_t hash, PyObject *table, PyObject *number, PyObject *key)
+static long long looked_up(Core *core, const Packed *packed, uint64_t hash, PyObject *table, PyObject *number,
+                           PyObject *key)
 {
     long long found = known_by_key(table, number, key);
     core->lookups++;
-    if (packed->count && found >= 0) keep_words(core, packed, hash, found); /* neither table ever changes what it has said */
+    if (packed->count && found >= 0) keep_words(core, packed, hash, found); /* no table ever changes what it has said */
     return found;
 }
 
