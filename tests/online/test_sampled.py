@@ -9,6 +9,9 @@ from late_story import GOLDEN_STEPS, Late, follow
 from thinned import thin
 from training_story import Recorder
 
+from pytest_traincheck.online.follow import Follower
+from pytest_traincheck.online.launch_group import MANY
+
 HEAD = GOLDEN_STEPS + 2
 WRONG = {
     "keeps gradients": "zero_grad",
@@ -42,6 +45,20 @@ def test_what_stays_wrong_is_told_at_the_next_observed_step(recorder: Recorder, 
     assert incident.cause.step in (90, 100)
     assert seen == incident.cause.step + 1
     assert [item.cause.title for item in found.incidents] == [title]
+
+
+def test_few_observed_steps_at_once_are_few_however_far_apart(recorder: Recorder) -> None:
+    """They are judged in the look that brings them, as far as they go."""
+    golden = recorder.learn(Late())
+    run = recorder.tell(Late(steps=150, goes_wrong="keeps gradients", at=25, since=True), seed=7)
+    rows = len(run.processes[0].events) // 150
+    follower = Follower(thin(run, HEAD, 10), golden, same_spec=True, other_length=True, piece=rows)
+    while follower.steps < GOLDEN_STEPS - 3:
+        assert not follower.advance()
+    follower.piece = rows * (MANY - 4)
+    (incident,) = follower.advance()
+    assert incident.cause.step == 30
+    assert follower.steps > GOLDEN_STEPS + 2 * MANY
 
 
 def test_what_happens_in_a_step_that_is_not_observed_is_not_known(recorder: Recorder) -> None:
