@@ -112,6 +112,7 @@ CALLS = {
         things = [
             1, 1.0, True, 0, 0.0, -0.0, False, None, 2**70, -1, float("inf"), float("nan"), 1j, "", "1", text,
             text + "y", "ab", "ba", "abcd", "abce", "ä", "\\ud800", b"1", [], (), [1], (1,), [1.0], [True], [[1]],
+            "bbcdefgh", "abcdefgh", "abcdefghi", "bbcdefghi", "\\u0101bc", "\\u0101bd", "\\u0102b", "\\u0100\\u0262",
             [[1, [2]]], [[1, [3]]], [(1,)],
             list(range(16)), list(range(17)), list(range(16, 0, -1)), {"a": 1}, {1}, range(3), torch.float32,
             torch.float64, torch.strided, torch.contiguous_format, torch.device("cpu"), torch.device("meta"),

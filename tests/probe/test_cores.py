@@ -205,16 +205,13 @@ print("looked up:", before, lookups() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled")
-def test_what_has_been_before_is_known_without_its_key(tmp_path: Path) -> None:
+def test_what_has_been_before_is_known_without_its_key(warm_python: WarmPython, tmp_path: Path) -> None:
     """However many different calls a step has, and however much they are given."""
     (tmp_path / "train.py").write_text(MANY_SHAPES)
     environment = {**os.environ, "PYTHONPATH": str(BOOTSTRAP), "TRAINCHECK_TRACE_DIR": str(tmp_path / "run")}
-    environment |= {"TRAINCHECK_CORE": "c", "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "train.py"]
-    done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = warm_python.run(["train.py"], cwd=tmp_path, env={**environment, "TRAINCHECK_CORE": "c"})
     assert (done.returncode, done.stderr) == (0, "")
     first, later = map(int, done.stdout.rpartition("looked up:")[2].split())
     assert first > 120, "calls and results of sixty layers, each of which is new once"

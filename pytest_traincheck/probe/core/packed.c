@@ -3,7 +3,7 @@
 
 #include "core.h"
 
-#define WORDS 160               /* attention with all that it is given by name takes some 90 */
+#define WORDS 160               /* attention, with all that it is given by name, takes 58 */
 #define ENTRIES 4096
 #define WAYS 4                  /* entries that words may take: of one, two that want it would drive each other out */
 #define ITEMS 16                /* as in `keys.c` */
