@@ -172,7 +172,9 @@ CALLS = {
                 self.register_buffer("empty", torch.ones(0, 3))
                 self.register_buffer("sparse", torch.ones(3).to_sparse())
                 self.register_buffer("negated", torch.ones(3, dtype=torch.complex64).conj().imag)
-                self.register_buffer("conjugate", torch.ones(5000, dtype=torch.complex64).conj())
+                self.register_buffer("kind_negated", torch._neg_view(torch.ones(3)))
+                self.register_buffer("part_negated", torch._neg_view(torch.ones(5000)))
+                self.register_buffer("part_conjugate", torch.ones(5000, dtype=torch.complex64).conj())
                 self.register_buffer("quantized", torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8))
                 self.register_buffer("shrunk", torch.ones(600))
             def forward(self, x):

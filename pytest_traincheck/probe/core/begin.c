@@ -281,7 +281,7 @@ int is_finite(PyObject *tensor, int single, double *value)
 {
     Block block;
     int wide;
-    if (!readable(tensor, 0, &block) || is_negated(tensor) || block.size > FINITE_MOST) return -1;
+    if (!readable(tensor, 0, &block) || (single && is_negated(tensor)) || block.size > FINITE_MOST) return -1;
     wide = width_of(tensor, &block);
     if (wide < 0) return single ? -1 : others_finite(tensor, &block);
     if (!single) return all_finite(block.bytes, block.size, wide);

@@ -301,10 +301,12 @@ int take_look(PyObject *tensor, Block *block, int finite, int known, Look *seen,
     uint32_t sum = 0;
     int wide = -2, checks = norm != NULL || (finite && !known), found;
     if (size > LARGE) return MISSED;
-    if (checks && norm == NULL && is_of_whole_numbers(tensor)) checks = 0;
+    if (checks && norm == NULL && block->wide < 0 && is_of_whole_numbers(tensor)) checks = 0;
     seen->version = number(get(tensor, READ__version)); /* one that was made in inference mode has none */
-    if (size > SMALL && ((uintptr_t)bytes % 8 || told(&torch.is_conj, tensor))) return MISSED;
-    if ((size > SMALL || checks) && told(&torch.is_neg, tensor)) return MISSED;
+    /* Where the numbers are others than those in memory, sums over views as whole numbers are of others. Small blocks are
+     * hashed as they lie, and a sign makes no number zero or infinite. */
+    if (size > SMALL && ((uintptr_t)bytes % 8 || (block->wide < 0 && told(&torch.is_conj, tensor)))) return MISSED;
+    if (size > SMALL && told(&torch.is_neg, tensor)) return MISSED;
     if (checks && (wide = width_of(tensor, block)) < 0) return MISSED;
     if (checks && size <= SMALL && !looked_through(bytes, size, wide, squares)) return MISSED;
     if (!known) {
