@@ -61,7 +61,7 @@ class Recorder(Switches):
         self, writer: TraceWriter, known: list[torch.nn.Module], wrappers: Wrappers, not_needed: Looks = NOTHING
     ) -> None:
         self.writer = writer
-        self.clock = count(1)
+        self.clock: Iterator[int] = count(1) if native is None else native.Clock()
         self.symbols = Symbols(writer)
         self.thread_states = Threads()
         self.sources = SourceLines(self.symbols)

@@ -223,7 +223,6 @@ Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, lon
 {
     Py_ssize_t depth = PyList_Size(state->stack);
     Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL;
-    PyObject *next;
     long long ctx, src;
     Call *call;
     if (args < 0) return NULL;
@@ -241,9 +240,7 @@ Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, lon
     call->src = src;
     call->mod = mod ? mod : outer != NULL ? outer->mod : 0;
     call->parent = outer != NULL ? outer->seq : 0;
-    next = PyIter_Next(core->clock);
-    call->seq = next == NULL ? -1 : PyLong_AsLongLong(next);
-    Py_XDECREF(next);
+    call->seq = next_of(core->clock);
     if (call->seq < 0 || PyList_Append(state->stack, (PyObject *)call) < 0) {
         PyErr_Clear();
         Py_DECREF(call);

@@ -138,7 +138,7 @@ static int lies_within(PyObject *tensor, const Block *block)
     if (number(call_method(&torch.storage_offset, tensor))) return 0;
     if (block->size <= (long long)sizeof(double)) return 1;
     storage = call_method(&torch.untyped_storage, tensor);
-    held = storage == NULL ? -1 : number(PyObject_CallMethodObjArgs(storage, name_nbytes, NULL));
+    held = storage == NULL ? -1 : number(call_method(&torch.nbytes, storage));
     PyErr_Clear();
     Py_XDECREF(storage);
     return held >= block->size;

@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 19
+#define INTERFACE 20
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -83,12 +83,26 @@ typedef struct {
     PyObject *sample;
 } Look;
 
+/* Where the owner of a place has what it holds: a module has more than one place as a rule. The dictionary is held, the owner
+ * is only compared. */
+typedef struct {
+    const PyObject *owner;
+    PyObject *entries;
+    int parameter;
+} Holder;
+
 /* Where a tensor's numbers lie in memory, and how wide they are: see `width_of`. */
 typedef struct {
     const unsigned char *bytes;
     long long size;
     int wide;
 } Block;
+
+/* The blocks of gradients that are looked at, one for each, and which kinds of norms they take: see `gradients.c`. */
+typedef struct {
+    Block *blocks;
+    int kinds;
+} Present;
 
 /* What was learnt of places in code. The code objects are held by `SourceLines`, which says when it lets go of them. */
 #define PLACES 1024
@@ -194,13 +208,13 @@ typedef struct {
 } Method;
 
 typedef struct {
-    PyObject *Tensor, *Parameter, *Size, *Module, *Frame, *no_kwargs, *compiling, *flag;
+    PyObject *Tensor, *Parameter, *UntypedStorage, *Size, *Module, *Frame, *no_kwargs, *compiling, *flag;
     PyObject *named[4];   /* torch.dtype, device, layout, memory_format */
     PyObject *callables[3], *partial, *iterators[2];
     Question any_autocast, grad_enabled, inference, graph_task, function_modes, profiling, transforming;
     PyObject *is_autocast, *autocast_dtype, *cpu, *gpu;
     PyObject *crc32, *strided, *norms; /* for looks */
-    Method data_ptr, is_contiguous, is_conj, is_neg, is_inference, get_device, storage_offset, untyped_storage;
+    Method data_ptr, is_contiguous, is_conj, is_neg, is_inference, get_device, storage_offset, untyped_storage, nbytes;
     PyObject *guards[GUARDS], *set_grad, *record_functions;
     PyObject *ordered, *ref, *float32, *float64, *bfloat16, *float16, *int64, *boolean, *local;
     PyObject *get_state, *generator; /* of torch's own generator */
@@ -239,6 +253,7 @@ int add_switches(PyObject *module);
 
 /* rows.c */
 int add_rows(PyObject *module);
+long long next_of(PyObject *clock);
 int write_call(Rows *rows, PyObject *clock, long long thread, long long flags, const Call *call, long long ret,
                uint64_t digest, double value);
 int write_measure(Rows *rows, PyObject *clock, long long thread, long long subject, const Call *call, double value,
@@ -295,7 +310,7 @@ int says(PyObject *tensor, int what);
 int set_question(Question *question, PyObject *function);
 PyObject *ask(const Question *question);
 int asked(const Question *question);
-PyObject *call_method(Method *method, PyObject *tensor);
+PyObject *call_method(Method *method, PyObject *object);
 int told(Method *method, PyObject *tensor);
 long long number(PyObject *value);
 int points_to(PyObject *ref, const PyObject *object);
@@ -344,15 +359,17 @@ PyObject *ahead_of(PyObject *object);
 int can_forget(PyObject *slots);
 void forget_all(PyObject *slots, char *replaced);
 Py_ssize_t look_at_all(PyObject *slots, Py_ssize_t index, Emit *emit);
+void let_go(Holder *holder);
+int held_by(const Slot *slot, Holder *holder, PyObject **tensor);
 int held(const Slot *slot, PyObject **tensor);
 int same_as_before(const Var *var, PyObject *tensor);
 PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
 /* gradients.c */
 int gradient_in(Slot *slot, PyObject *tensor, int trained, int full, Emit *emit, PyObject *present, PyObject *readables,
-                int far, int *kinds);
+                int far, Present *near);
 Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
-                             PyObject *readables, int far, int *kinds); /* where it stopped, -1 with an exception */
+                             PyObject *readables, int far, Present *near); /* where it stopped, -1 with an exception */
 int look_at_numbers(Core *core, ThreadState *state, PyObject *slots, int full, Emit *emit);
 PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t count);

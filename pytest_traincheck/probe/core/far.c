@@ -26,7 +26,7 @@ int is_far(PyObject *tensor, long long known)
     held = call_method(&torch.is_contiguous, tensor);
     Py_XDECREF(held);
     storage = held == Py_True ? call_method(&torch.untyped_storage, tensor) : NULL;
-    held = storage == NULL ? NULL : PyObject_CallMethodObjArgs(storage, name_nbytes, NULL);
+    held = storage == NULL ? NULL : call_method(&torch.nbytes, storage);
     size = held == NULL ? NULL : get(tensor, READ_nbytes);
     found = size != NULL && PyObject_RichCompareBool(held, size, Py_GE) == 1;
     Py_XDECREF(size);

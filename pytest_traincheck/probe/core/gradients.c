@@ -9,7 +9,7 @@ enum { NEAR_NORM = 1, OTHER_NORM = 2 };
 
 /* As `gradient_of`, of a tensor that a place holds and that is `trained`, or is not. */
 int gradient_in(Slot *slot, PyObject *tensor, int trained, int full, Emit *emit, PyObject *present, PyObject *readables,
-                int far, int *kinds)
+                int far, Present *near)
 {
     PyObject *gradient = NULL, *entry;
     Var *var = (Var *)slot->grad, *flag = (Var *)slot->flag;
@@ -45,7 +45,10 @@ int gradient_in(Slot *slot, PyObject *tensor, int trained, int full, Emit *emit,
         }
     }
     if (present == Py_None || !(readable_again(gradient, var, &block) || (far && is_far(gradient, 0)))) goto done;
-    if (kinds != NULL) *kinds |= has_near_norm(gradient, &block) ? NEAR_NORM : OTHER_NORM;
+    if (near != NULL) {
+        near->kinds |= has_near_norm(gradient, &block) ? NEAR_NORM : OTHER_NORM;
+        near->blocks[PyList_Size(present)] = block;
+    }
     entry = PyTuple_Pack(3, (PyObject *)var, gradient, tensor);
     found = entry == NULL || PyList_Append(present, entry) < 0 || PyList_Append(readables, gradient) < 0 ? -1 : DONE;
     Py_XDECREF(entry);
@@ -54,30 +57,33 @@ done:
     return found;
 }
 
-/* As the first half of `Variables.look_at_gradients`, of one place. `kinds` is told which norms it takes. */
-static int gradient_of(Slot *slot, int full, Emit *emit, PyObject *present, PyObject *readables, int far, int *kinds)
+/* As the first half of `Variables.look_at_gradients`, of one place. `near` is told where the gradient lies. */
+static int gradient_of(Slot *slot, Holder *holder, int full, Emit *emit, PyObject *present, PyObject *readables, int far,
+                       Present *near)
 {
     PyObject *tensor;
     int found;
     if (slot->grad == Py_None || slot->flag == Py_None) return DONE;
-    found = held(slot, &tensor);
+    found = held_by(slot, holder, &tensor);
     if (found <= 0) return found == 0 ? DONE : MISSED;
-    found = gradient_in(slot, tensor, says(tensor, READ_requires_grad), full, emit, present, readables, far, kinds);
+    found = gradient_in(slot, tensor, says(tensor, READ_requires_grad), full, emit, present, readables, far, near);
     Py_DECREF(tensor);
     return found;
 }
 
 Py_ssize_t look_at_gradients(PyObject *slots, Py_ssize_t index, int full, Emit *emit, PyObject *present,
-                             PyObject *readables, int far, int *kinds)
+                             PyObject *readables, int far, Present *near)
 {
     Py_ssize_t length = PyList_Size(slots);
+    Holder holder = {0};
     int found = DONE;
     for (; index < length; index++) {
         PyObject *slot = PyList_GetItem(slots, index);
         if (!is_slot(slot)) break;
-        found = gradient_of((Slot *)slot, full, emit, present, readables, far, kinds);
+        found = gradient_of((Slot *)slot, &holder, full, emit, present, readables, far, near);
         if (found != DONE) break;
     }
+    let_go(&holder);
     return found < 0 ? -1 : index;
 }
 
@@ -97,9 +103,9 @@ PyObject *walk_gradients(PyObject *module, PyObject *const *given, Py_ssize_t co
 
 /* As `Variables._measure`, of gradients that are finite: where there is no norm that says so, they are looked through. Python
  * does the rest where one is not. Norms are those of `norms`, or found here where it `finds` them, or there are none.
- * `checked`: all were found by a walk, and none by Python, to which other layouts can be read as well. */
+ * `near`: where they lie, of those that were found by a walk; Python can read other layouts as well. */
 static Py_ssize_t look_at_present(PyObject *present, PyObject *norms, int finds, Py_ssize_t index, Emit *emit,
-                                  PyObject *ahead, int checked)
+                                  PyObject *ahead, const Present *near)
 {
     Py_ssize_t length = PyList_Size(present);
     for (; index < length; index++) {
@@ -117,7 +123,8 @@ static Py_ssize_t look_at_present(PyObject *present, PyObject *norms, int finds,
                 break;
             }
         } else {
-            found = !block_of(gradient, checked, &block) ? MISSED
+            if (near != NULL) block = near->blocks[index];
+            found = near == NULL && !block_of(gradient, 0, &block) ? MISSED
                     : take_look(gradient, &block, 1, telling ? NONZERO : 0, &seen, finds ? &norm : NULL);
         }
         if (found < 0) return -1;
@@ -146,7 +153,7 @@ PyObject *walk_measured(PyObject *module, PyObject *const *given, Py_ssize_t cou
     if (PyErr_Occurred()) return NULL;
     emit = emit_of(given[3]);
     return emit == NULL ? PyLong_FromSsize_t(index) : 
-        as_index(look_at_present(given[0], given[1], 0, index, emit, ahead_of(given[4]), 0));
+        as_index(look_at_present(given[0], given[1], 0, index, emit, ahead_of(given[4]), NULL));
 }
 
 /* A norm that torch has found, as `float` of it; -1 where that cannot be read. */
@@ -184,15 +191,19 @@ int look_at_numbers(Core *core, ThreadState *state, PyObject *slots, int full, E
 {
     PyObject *present = PyList_New(0), *readables = PyList_New(0), *norms = NULL;
     Py_ssize_t all = PyList_Size(slots);
-    int wanted = core->variables->with_norms, kinds = 0;
-    int done = present != NULL && readables != NULL && may_read_gradients(core, 0) &&
-               look_at_gradients(slots, 0, full, emit, present, readables, 0, wanted ? &kinds : NULL) == all;
+    Present near = {PyMem_Malloc((size_t)(all ? all : 1) * sizeof(Block)), 0};
+    int done = present != NULL && readables != NULL && near.blocks != NULL && may_read_gradients(core, 0) &&
+               look_at_gradients(slots, 0, full, emit, present, readables, 0, &near) == all;
     if (done && PyList_Size(present)) {
+        int kinds = core->variables->with_norms ? near.kinds : 0;
         norms = kinds == OTHER_NORM ? norms_of(state, readables) : NULL;
         done = norms != NULL || !(kinds & OTHER_NORM);
-        done = done && look_at_present(present, norms, kinds == NEAR_NORM, 0, emit, NULL, 1) == PyList_Size(present);
+        /* While torch finds norms other threads may run. */
+        done = done && look_at_present(present, norms, kinds == NEAR_NORM, 0, emit, NULL, norms == NULL ? &near : NULL) ==
+                           PyList_Size(present);
         if (done) core->variables->suspicious = 0;
     }
+    PyMem_Free(near.blocks);
     Py_XDECREF(present);
     Py_XDECREF(readables);
     Py_XDECREF(norms);

@@ -62,6 +62,8 @@ static int ask_torch(void)
     FIND(norms, "torch", "_foreach_norm");
     FIND(storage_offset.descriptor, "torch", "Tensor.storage_offset");
     FIND(untyped_storage.descriptor, "torch", "Tensor.untyped_storage");
+    FIND(UntypedStorage, "torch", "UntypedStorage");
+    FIND(nbytes.descriptor, "torch", "UntypedStorage.nbytes");
     FIND(ref, "weakref", "ref");
     FIND(local, "_thread", "_local");
     FIND(get_state, "torch", "Generator.get_state");

@@ -94,27 +94,27 @@ int asked(const Question *question)
     return found;
 }
 
-/* What the descriptor of a method makes of a tensor is a function of C's, as a rule, which takes the tensor alone. */
-static void learn_method(Method *method, PyObject *tensor)
+/* What the descriptor of a method makes of an object is a function of C's, as a rule, which takes the object alone. */
+static void learn_method(Method *method, PyObject *object)
 {
     PyObject *kind = (PyObject *)Py_TYPE(method->descriptor), *bound;
     descrgetfunc bind = (descrgetfunc)PyType_GetSlot((PyTypeObject *)kind, Py_tp_descr_get);
-    bound = bind == NULL ? NULL : bind(method->descriptor, tensor, (PyObject *)Py_TYPE(tensor));
+    bound = bind == NULL ? NULL : bind(method->descriptor, object, (PyObject *)Py_TYPE(object));
     if (bound != NULL && PyCFunction_Check(bound) && PyCFunction_GetFlags(bound) == METH_NOARGS &&
-        PyCFunction_GetSelf(bound) == tensor)
+        PyCFunction_GetSelf(bound) == object)
         method->call = PyCFunction_GetFunction(bound);
     method->known = 1;
     PyErr_Clear();
     Py_XDECREF(bound);
 }
 
-/* What a method of a tensor returns without arguments: a new reference, or NULL with an exception. */
-PyObject *call_method(Method *method, PyObject *tensor)
+/* What a method of a tensor, or of its storage, returns without arguments: a new reference, or NULL with an exception. */
+PyObject *call_method(Method *method, PyObject *object)
 {
-    int plain = is_plain(tensor);
-    if (plain && !method->known) learn_method(method, tensor);
-    if (!plain || method->call == NULL) return PyObject_CallFunctionObjArgs(method->descriptor, tensor, NULL);
-    return method->call(tensor, NULL);
+    int plain = is_plain(object) || (PyObject *)Py_TYPE(object) == torch.UntypedStorage;
+    if (plain && !method->known) learn_method(method, object);
+    if (!plain || method->call == NULL) return PyObject_CallFunctionObjArgs(method->descriptor, object, NULL);
+    return method->call(object, NULL);
 }
 
 /* Whether a method of a tensor says so: 1, 0, or -1 without an exception. */

@@ -8,41 +8,67 @@
 
 #define DRIFTS 16 /* as there */
 
-/* What a place holds now, a new reference: 1, 0 where it holds nothing, -1 where Python has to find out. As `Slot.tensor`. */
-int held(const Slot *slot, PyObject **tensor)
+void let_go(Holder *holder)
 {
-    PyObject *owner, *own, *entries, *found;
-    int parameter = slot->parameter, alive;
-    *tensor = NULL;
-    if (slot->key == Py_None) return -1;
-    found = NULL;
-    alive = pointed_to(slot->owner, &owner);
+    Py_CLEAR(holder->entries);
+}
+
+static void keep_or_drop(Holder *holder, const PyObject *owner, PyObject *entries, int parameter)
+{
+    Py_INCREF(entries);
+    let_go(holder);
+    holder->owner = owner, holder->entries = entries, holder->parameter = parameter;
+}
+
+/* Where the owner of a place has its entries: 1, 0 where it has died, -1 where Python has to find out. */
+static int find_holder(const Slot *slot, Holder *holder)
+{
+    PyObject *owner, *own, *entries;
+    int alive = pointed_to(slot->owner, &owner);
     if (alive <= 0) return alive;
     own = entries_in(owner);
     Py_DECREF(owner);
-    entries = own == NULL ? NULL : PyDict_GetItemWithError(own, parameter ? name__parameters : name__buffers);
+    entries = own == NULL ? NULL : PyDict_GetItemWithError(own, slot->parameter ? name__parameters : name__buffers);
     Py_XDECREF(own); /* its owner holds it */
-    if (entries != NULL && PyDict_CheckExact(entries)) {
-        Py_INCREF(entries);
-        found = PyDict_GetItemWithError(entries, slot->key);
-    } else {
-        entries = NULL;
-    }
-    if (entries == NULL || PyErr_Occurred()) {
+    if (entries == NULL || !PyDict_CheckExact(entries)) {
         PyErr_Clear();
-        Py_XDECREF(entries);
         return -1;
     }
-    if (found != NULL && (PyObject *)Py_TYPE(found) == (parameter ? torch.Parameter : torch.Tensor)) {
-        if (parameter && slot->sharded) {
-            Py_DECREF(entries);
-            return 0;
-        }
+    keep_or_drop(holder, slot->owner, entries, slot->parameter);
+    return 1;
+}
+
+/* What a place holds now, a new reference: 1, 0 where it holds nothing, -1 where Python has to find out. As `Slot.tensor`.
+ * `holder`: where the place before it was, for whoever looks at many in a row. */
+int held_by(const Slot *slot, Holder *holder, PyObject **tensor)
+{
+    PyObject *found;
+    *tensor = NULL;
+    if (slot->key == Py_None) return -1;
+    if (holder->entries == NULL || holder->owner != slot->owner || holder->parameter != slot->parameter) {
+        int known = find_holder(slot, holder);
+        if (known <= 0) return known;
+    }
+    found = PyDict_GetItemWithError(holder->entries, slot->key);
+    if (found == NULL && PyErr_Occurred()) {
+        PyErr_Clear();
+        return -1;
+    }
+    if (found != NULL && (PyObject *)Py_TYPE(found) == (slot->parameter ? torch.Parameter : torch.Tensor)) {
+        if (slot->parameter && slot->sharded) return 0;
         Py_INCREF(found);
         *tensor = found;
     }
-    Py_DECREF(entries);
     return *tensor != NULL ? 1 : found == NULL || found == Py_None ? 0 : -1;
+}
+
+/* The same of one place. */
+int held(const Slot *slot, PyObject **tensor)
+{
+    Holder holder = {0};
+    int found = held_by(slot, &holder, tensor);
+    let_go(&holder);
+    return found;
 }
 
 /* As `Var.looks_same`; -1: Python has to find out. */
@@ -159,15 +185,15 @@ static int value_in(Slot *slot, PyObject *tensor, int trained, int what, Emit *e
     return found;
 }
 
-static int value_of(Slot *slot, int what, Emit *emit, Emit *outside, const Pointers *own, const Pointers *optimized,
-                    PyObject *ahead)
+static int value_of(Slot *slot, Holder *holder, int what, Emit *emit, Emit *outside, const Pointers *own,
+                    const Pointers *optimized, PyObject *ahead)
 {
     PyObject *tensor;
     int found;
     if (what == BUFFERS && slot->grad != Py_None) return DONE;
     if (!is_var(slot->var)) return MISSED;
     if (what == VALUES && ((Var *)slot->var)->state == UNSEEN) return DONE;
-    found = held(slot, &tensor);
+    found = held_by(slot, holder, &tensor);
     if (found <= 0) return found == 0 ? DONE : MISSED;
     found = value_in(slot, tensor, UNASKED, what, emit, outside, own, optimized, ahead);
     Py_DECREF(tensor);
@@ -183,13 +209,15 @@ Py_ssize_t look_at_values(PyObject *slots, Py_ssize_t index, int what, Emit *emi
                           const Pointers *optimized, PyObject *ahead)
 {
     Py_ssize_t length = PyList_Size(slots);
+    Holder holder = {0};
     int found = DONE;
     for (; index < length; index++) {
         PyObject *slot = PyList_GetItem(slots, index);
         if (!is_slot(slot)) break;
-        found = value_of((Slot *)slot, what, emit, outside, own, optimized, ahead);
+        found = value_of((Slot *)slot, &holder, what, emit, outside, own, optimized, ahead);
         if (found != DONE) break;
     }
+    let_go(&holder);
     return found < 0 ? -1 : index;
 }
 
@@ -330,14 +358,14 @@ PyObject *walk_again(PyObject *module, PyObject *const *given, Py_ssize_t count)
 }
 
 /* Of what is asked for, whether it is sure that it seems not to have changed. */
-static int is_same(Slot *slot, int values, int gradients)
+static int is_same(Slot *slot, Holder *holder, int values, int gradients)
 {
     int looks = values && is_var(slot->var) && ((Var *)slot->var)->state != UNSEEN;
     int asks = gradients && slot->grad != Py_None && slot->flag != Py_None, found, trained;
     PyObject *tensor;
     if (values && !is_var(slot->var)) return 0;
     if (!looks && !asks) return 1;
-    found = held(slot, &tensor);
+    found = held_by(slot, holder, &tensor);
     if (found <= 0) return found == 0;
     trained = asks ? says(tensor, READ_requires_grad) : UNASKED;
     found = looks ? value_in(slot, tensor, trained, VALUES, NULL, NULL, NULL, NULL, NULL) : DONE;
@@ -350,10 +378,12 @@ static int is_same(Slot *slot, int values, int gradients)
 int all_same(PyObject *slots, int values, int gradients)
 {
     Py_ssize_t index, length = PyList_Size(slots);
+    Holder holder = {0};
     int same = 1;
     for (index = 0; same && index < length; index++) {
         PyObject *slot = PyList_GetItem(slots, index);
-        same = is_slot(slot) && is_same((Slot *)slot, values, gradients);
+        same = is_slot(slot) && is_same((Slot *)slot, &holder, values, gradients);
     }
+    let_go(&holder);
     return same;
 }
