@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +35,8 @@ EVERY_S = 0.5
 """Seconds from one look to the next, at least: each costs something, however little has come."""
 AT_ONCE_S = 0.5
 """Seconds of looking after which the training is looked after again."""
+NICER = 10
+"""By how much looking is nicer than the training: it waits where both have come to be on one core."""
 WHOLE = 2_000_000
 """Events of a finished training that are checked as a whole, where it was as long as golden's."""
 
@@ -64,6 +70,8 @@ class Watch:
     _next: float = 0.0
     _saves: int = 0
     _earlier: list[Ending] | None = None
+    _aside: ThreadPoolExecutor | None = None
+    """Where it looks while the training goes on. Priority is that of this one thread, and not of what others start."""
 
     def look(self, *, ended: bool = False) -> None:
         """Look at what was written since, unless that would take more than its share of time.
@@ -73,9 +81,11 @@ class Watch:
         if self.failure or (not ended and time.perf_counter() < self._next):
             return
         begun, beginning = time.perf_counter(), self._follower is None or not self._follower.longer
+        if ended:
+            self._end_aside()
         behind = True
         while behind and not self.failure:
-            incidents, behind = self._found(ended=ended)
+            incidents, behind = self._found(ended=True) if ended else self._found_aside()
             self._tell(incidents)
             if not ended and time.perf_counter() - begun >= AT_ONCE_S:
                 break
@@ -86,6 +96,17 @@ class Watch:
         usual = max(taken * (1 / SHARE - 1), 0.0 if behind else EVERY_S - taken)
         pause = usual if not beginning else 0.0 if behind else taken
         self._next = time.perf_counter() + pause
+
+    def _found_aside(self) -> tuple[Sequence[Incident], bool]:
+        if self._aside is None:
+            self._aside = ThreadPoolExecutor(1, "traincheck-watch", _be_nicer)
+        return self._aside.submit(self._found, ended=False).result()
+
+    def _end_aside(self) -> None:
+        """A look that somebody interrupted comes to its end before the next one begins."""
+        if self._aside is not None:
+            self._aside.shutdown()
+            self._aside = None
 
     def _found(self, *, ended: bool) -> tuple[Sequence[Incident], bool]:
         """What is known after one more piece, and whether there is another."""
@@ -281,6 +302,13 @@ class Watch:
                 *(first.warnings if first is not None else ()),
             ),
         )
+
+
+def _be_nicer() -> None:
+    # Elsewhere a priority is that of the whole process, and so of all that it starts.
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, min(os.getpriority(os.PRIO_PROCESS, 0) + NICER, 19))
 
 
 def _resumed(resume: Resume) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 from pytest_traincheck.check.result import Incident
 from pytest_traincheck.workflow import watching
 from pytest_traincheck.workflow.policy import NO_RULES
-from pytest_traincheck.workflow.watching import EVERY_S, Watch
+from pytest_traincheck.workflow.watching import EVERY_S, NICER, Watch
 
 TAKES = 0.2
 
@@ -55,9 +58,44 @@ def test_looks_that_take_no_time_are_some_time_apart(longer: bool, apart: float,
     assert apart <= watch._next - begun <= apart + 2 * took
 
 
-def _watch(path: Path, *, longer: bool) -> Slow:
+class Seen(Slow):
+    """Notes where it looks, and how nice that is."""
+
+    def _found(self, *, ended: bool) -> tuple[Sequence[Incident], bool]:
+        found = super()._found(ended=ended)
+        self.places = [*getattr(self, "places", []), (threading.current_thread(), _niceness(), ended)]
+        return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a priority is that of the whole process")
+def test_looking_gives_way_to_the_training_and_what_is_started_does_not(tmp_path: Path) -> None:
+    own = _niceness()
+    watch = _watch(tmp_path, longer=True, kind=Seen)
+    watch.look()
+    watch.look(ended=True)
+    (aside, nicer, _), (here, usual, _) = watch.places
+    assert (aside is threading.main_thread(), nicer) == (False, min(own + NICER, 19))
+    assert (here is threading.main_thread(), usual) == (True, own)
+    assert _niceness() == own
+    assert not aside.is_alive()
+
+
+def test_a_look_that_was_interrupted_ends_before_the_last_one(tmp_path: Path) -> None:
+    watch = _watch(tmp_path, longer=True, kind=Seen)
+    watch._found_aside()
+    assert watch._aside is not None
+    watch._aside.submit(watch._found, ended=False)  # as one that nobody waits for any more
+    watch.look(ended=True)
+    assert [ended for _, _, ended in watch.places] == [False, False, True]
+
+
+def _niceness() -> int:
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def _watch(path: Path, *, longer: bool, kind: type[Slow] = Slow) -> Any:
     against: Any = SimpleNamespace(rules=NO_RULES)
-    watch = Slow(path, against, lambda _incident, _steps: None)
+    watch = kind(path, against, lambda _incident, _steps: None)
     follower: Any = SimpleNamespace(longer=longer, steps=0)
     watch._follower = follower
     return watch
