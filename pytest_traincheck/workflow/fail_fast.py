@@ -50,3 +50,5 @@ def record_until_incident(
     except _Incident:
         candidate = SideInfo(plan.commit, path=str(path), command=plan.command)
         return watch.result(candidate, seconds=time.monotonic() - begun, stopped=True)
+    finally:
+        watch.close()

@@ -107,6 +107,7 @@ def run_watched(
         states.tidy(request.against)
         leaves = [states.place(request.against), *([run_dir / END_STATE_FILE] if request.keep else [])]
         watch = Watch(run_dir, request.against, guard.incident, request.keep_bytes, request.continues, leaves=leaves)
+        stack.callback(watch.close)  # before the directory that it reads is removed
         if looked is not None:
             watch.looked = looked
         outcome = _ended_by_us(guard, _train(request, run_dir, training, guard, watch))

@@ -82,7 +82,7 @@ class Watch:
             return
         begun, beginning = time.perf_counter(), self._follower is None or not self._follower.longer
         if ended:
-            self._end_aside()
+            self.close()
         behind = True
         while behind and not self.failure:
             incidents, behind = self._found(ended=True) if ended else self._found_aside()
@@ -102,8 +102,8 @@ class Watch:
             self._aside = ThreadPoolExecutor(1, "traincheck-watch", _be_nicer)
         return self._aside.submit(self._found, ended=False).result()
 
-    def _end_aside(self) -> None:
-        """A look that somebody interrupted comes to its end before the next one begins."""
+    def close(self) -> None:
+        """Wait for the end of a look that somebody has interrupted, and end the thread that looks; more may follow."""
         if self._aside is not None:
             self._aside.shutdown()
             self._aside = None

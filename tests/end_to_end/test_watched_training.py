@@ -199,7 +199,7 @@ def late(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Late:
         project, "run", "tiny",
         "--export", f"prometheus={left}/tiny.prom", "--export", f"prometheus={left}/made/tiny.prom",
         "--on-incident=checkpoint", f"--checkpoint-file={left}/save-now",
-        f"--checkpoint-command=echo $TRAINCHECK_STEP: $TRAINCHECK_INCIDENT >> {left}/log",
+        f"--checkpoint-command=echo $TRAINCHECK_STEP: $TRAINCHECK_INCIDENT >> {left}/log; nice > {left}/nice",
         f"--keep-trace={left}/trace", *command(60), MISTAKE="frozen@30",
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
@@ -256,6 +256,11 @@ def test_a_checkpoint_is_asked_for_once(late: Late) -> None:
     (line,) = (late.left / "log").read_text().splitlines()
     assert line.startswith("31: `Sequential.0.weight`")
     assert "trained\n" in late.done.stdout
+
+
+def test_what_a_checkpoint_is_asked_for_with_has_the_usual_priority(late: Late) -> None:
+    """Looking gives way to the training; what is started at an incident does not."""
+    assert int((late.left / "nice").read_text()) == os.getpriority(os.PRIO_PROCESS, 0)
 
 
 @pytest.mark.fault(area="Runs", tried="the training crashes", happens="exit status 3, with what became of it")
