@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +30,14 @@ class Slow(Watch):
     def _found(self, *, ended: bool) -> tuple[Sequence[Incident], bool]:
         time.sleep(0 if ended else self.takes)
         return (), self.behind
+
+
+@pytest.fixture(autouse=True)
+def _own_priority() -> Iterator[None]:
+    """That of this process stays: looking is nicer, and what the process starts is not."""
+    own = _niceness()
+    yield
+    assert _niceness() == own
 
 
 @pytest.mark.parametrize(
@@ -76,7 +84,6 @@ def test_looking_gives_way_to_the_training_and_what_is_started_does_not(tmp_path
     (aside, nicer, _), (here, usual, _) = watch.places
     assert (aside is threading.main_thread(), nicer) == (False, min(own + NICER, 19))
     assert (here is threading.main_thread(), usual) == (True, own)
-    assert _niceness() == own
     assert not aside.is_alive()
 
 
