@@ -172,6 +172,7 @@ CALLS = {
                 self.register_buffer("empty", torch.ones(0, 3))
                 self.register_buffer("sparse", torch.ones(3).to_sparse())
                 self.register_buffer("negated", torch.ones(3, dtype=torch.complex64).conj().imag)
+                self.register_buffer("conjugate", torch.ones(5000, dtype=torch.complex64).conj())
                 self.register_buffer("kind_negated", torch._neg_view(torch.ones(3)))
                 self.register_buffer("part_negated", torch._neg_view(torch.ones(5000)))
                 self.register_buffer("part_conjugate", torch.ones(5000, dtype=torch.complex64).conj())
@@ -190,6 +191,20 @@ CALLS = {
             optimizer.step()
             if number == 10:
                 held.shrunk.untyped_storage().resize_(8)
+    """,
+    "a loss that lies in memory with another sign": """
+        class Turned(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = nn.Linear(8, 1)
+            def forward(self, x):
+                return torch._neg_view(self.inner(x).square().mean())
+        turned = Turned()
+        optimizer = torch.optim.SGD(turned.parameters(), lr=0.01)
+        for number in range(14):
+            optimizer.zero_grad()
+            turned(torch.randn(4, 8)).backward()
+            optimizer.step()
     """,
     "exceptions": """
         for number in range(12):

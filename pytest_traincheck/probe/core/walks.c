@@ -13,13 +13,6 @@ void let_go(Holder *holder)
     Py_CLEAR(holder->entries);
 }
 
-static void keep_or_drop(Holder *holder, const PyObject *owner, PyObject *entries, int parameter)
-{
-    Py_INCREF(entries);
-    let_go(holder);
-    holder->owner = owner, holder->entries = entries, holder->parameter = parameter;
-}
-
 /* Where the owner of a place has its entries: 1, 0 where it has died, -1 where Python has to find out. */
 static int find_holder(const Slot *slot, Holder *holder)
 {
@@ -34,7 +27,9 @@ static int find_holder(const Slot *slot, Holder *holder)
         PyErr_Clear();
         return -1;
     }
-    keep_or_drop(holder, slot->owner, entries, slot->parameter);
+    Py_INCREF(entries);
+    let_go(holder);
+    holder->owner = slot->owner, holder->entries = entries, holder->parameter = slot->parameter;
     return 1;
 }
 
