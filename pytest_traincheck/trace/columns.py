@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, overload
 
 import numpy as np
@@ -15,8 +15,22 @@ Rows = npt.NDArray[np.void]
 
 _KEPT = tuple(name for name in EVENT.names or () if name != "spare")
 
+_WHOLE = np.dtype((np.void, EVENT.itemsize))
+"""A row as so many bytes. As events numpy copies them field by field, which takes twenty times as long."""
+
 _ROWS_AT_ONCE = 1 << 14
 """A megabyte, so that all columns are cut out of it while it is in the cache of a processor."""
+
+
+def picked(rows: Rows, which: slice | Ints | Bools) -> Rows:
+    """A copy of some rows."""
+    found = rows.view(_WHOLE)[which]
+    return (found.copy() if isinstance(which, slice) else found).view(EVENT)
+
+
+def in_a_row(parts: Sequence[Rows]) -> Rows:
+    """A copy of the rows of all parts, one part behind the other."""
+    return np.concatenate([part.view(_WHOLE) for part in parts]).view(EVENT)
 
 
 class Columns:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_traincheck.trace import format as fmt
-from pytest_traincheck.trace.columns import Rows
+from pytest_traincheck.trace.columns import Rows, in_a_row, picked
 from pytest_traincheck.trace.labels import Bools, Ints
 
 
@@ -60,17 +60,15 @@ class Stretch:
 
 def last_states(known: Rows, rows: Rows) -> Rows:
     """The last change of each variable in `known` and then `rows`, in order of time."""
-    changes = np.concatenate([known, rows[rows["kind"] == fmt.CHANGE]])
-    changes = changes[np.argsort(changes["seq"], kind="stable")]
+    changes = joined([known, picked(rows, rows["kind"] == fmt.CHANGE)])
     # The first of the reversed rows is the last in time.
     _, newest = np.unique(changes["subject"][::-1], return_index=True)
-    found = changes[len(changes) - 1 - newest]
-    return found[np.argsort(found["seq"], kind="stable")]
+    return picked(changes, np.sort(len(changes) - 1 - newest))
 
 
 def first_sights(states: Rows, since: int) -> Rows:
     """States that were taken after `since` as rows of what is seen for the first time, outside of every call."""
-    rows = states[states["seq"] > since].copy()
+    rows = picked(states, states["seq"] > since)
     rows["old"] = fmt.UNSEEN
     rows["parent"] = 0
     return rows
@@ -81,13 +79,13 @@ def without(rows: Rows, begin: int, end: int) -> Rows:
     sight.
     """
     gone = (rows["seq"] > begin) & (rows["seq"] <= end)
-    return joined([rows[~gone], first_sights(last_states(rows[:0], rows[gone]), begin)])
+    return joined([picked(rows, ~gone), first_sights(last_states(rows[:0], picked(rows, gone)), begin)])
 
 
 def joined(parts: list[Rows]) -> Rows:
     """Rows of several parts of one process, in order of time."""
-    rows = np.concatenate(parts)
+    rows = in_a_row(parts)
     times = rows["seq"]
     if np.all(times[:-1] <= times[1:]):
         return rows  # as a rule: each part comes behind the one before it
-    return rows[np.argsort(times, kind="stable")]
+    return picked(rows, np.argsort(times, kind="stable"))

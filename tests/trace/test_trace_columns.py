@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_traincheck.trace import TraceError
-from pytest_traincheck.trace.columns import Columns
+from pytest_traincheck.trace.columns import Columns, in_a_row, picked
 from pytest_traincheck.trace.format import EVENT
 from pytest_traincheck.trace.rows import read_events
 
@@ -25,6 +25,22 @@ def some_rows(size: int, seed: int = 0) -> np.ndarray[tuple[int], np.dtype[np.vo
     for name in NAMES:
         rows[name] = random.integers(1, 200, size)
     return rows
+
+
+@given(st.integers(0, 30), st.data())
+def test_rows_that_are_picked_are_copies_of_those_that_are_asked_for(size: int, data: st.DataObject) -> None:
+    rows = some_rows(size)
+    chosen = np.array(data.draw(st.lists(st.integers(0, size - 1), max_size=10) if size else st.just([])), dtype=int)
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)), dtype=bool)
+    part = slice(*sorted((data.draw(st.integers(0, size)), data.draw(st.integers(0, size)))))
+    for which in (chosen, mask, part):
+        found = picked(rows, which)
+        assert found.dtype == EVENT
+        assert found.tobytes() == rows[which].tobytes()
+        assert not np.shares_memory(found, rows)
+    both = in_a_row([rows[part], rows])
+    assert both.dtype == EVENT
+    assert both.tobytes() == rows[part].tobytes() + rows.tobytes()
 
 
 @given(st.integers(0, 30), st.data())
