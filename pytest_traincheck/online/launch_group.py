@@ -23,7 +23,7 @@ from pytest_traincheck.relations.later_optimizers import TakenOver, taken_over
 from pytest_traincheck.rules.model import Kind
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.begun_with import saves
-from pytest_traincheck.trace.columns import Rows
+from pytest_traincheck.trace.columns import Rows, picked
 from pytest_traincheck.trace.continued import end_of
 from pytest_traincheck.trace.growing import GrowingProcess
 from pytest_traincheck.trace.marks import are_marks
@@ -101,7 +101,7 @@ class Rank:
         """Remember what every variable was when something was saved; `ends` and `numbers` are those of all steps that
         are there.
         """
-        new = saves(self.source.tables, self.rows[self.rows["seq"] > self.looked])
+        new = saves(self.source.tables, picked(self.rows, self.rows["seq"] > self.looked))
         for call in new[-SAVES_AT_ONCE:]:
             self.saved = noted(self.saved, self._at(int(max(call["seq"], call["end"])), ends, numbers))
         if len(new):
@@ -118,7 +118,7 @@ class Rank:
         """When that ends which still belongs to a step behind its end, as the step of a schedule."""
         types = self.source.tables["api"]
         begins = np.array([each.get("type") in _BEGINS for each in types], dtype=bool)
-        since = self.rows[(self.rows["kind"] == fmt.CALL) & (self.rows["seq"] > end)]
+        since = picked(self.rows, (self.rows["kind"] == fmt.CALL) & (self.rows["seq"] > end))
         following = since["seq"][begins[since["subject"]]]
         return int(following.min()) - 1 if len(following) else max(end, end_of(self.rows))
 
@@ -180,12 +180,12 @@ class Rank:
         the whole training has made.
         """
         gone = _until(self.rows, last)
-        rows = self.rows[:gone].copy()
+        rows = picked(self.rows, slice(gone))
         if keep:
             self.head, self.first_gone, self.kept = rows, self.source.read, steps
         self.left_out = steps - self.kept
         self.states = last_states(self.states, rows)
-        self.rows = self.rows[gone:].copy()  # what is gone is not to be held in memory
+        self.rows = picked(self.rows, slice(gone, None))  # what is gone is not to be held in memory
         self.begin, self.steps = last, made
 
 
@@ -207,6 +207,25 @@ class _Steps:
     closed: bool
     """Whether the one that follows the last was not observed, so that nothing more of the last is to come."""
     sampled: bool
+
+    def behind(self, border: int, kept: int) -> _Steps:
+        """The same where those from the number `kept` on, up to a border, are gone."""
+
+        def rest(values: np.ndarray) -> np.ndarray:
+            return np.concatenate([values[:kept], values[border:]])
+
+        def counted_anew(there: np.ndarray) -> np.ndarray:
+            gone = there[border - 1] - there[kept - 1]
+            return np.concatenate([there[:kept], there[border:] - gone])
+
+        return _Steps(
+            tuple(map(rest, self.ends)),
+            rest(self.numbers),
+            tuple(map(rest, self.own)),
+            tuple(map(counted_anew, self.there)),
+            self.closed,
+            self.sampled,
+        )
 
 
 class LaunchGroup:
@@ -306,8 +325,8 @@ class LaunchGroup:
 
         What is found is to be told now. Incidents that were found before are among them.
         """
-        found, judged = None, self.steps
-        while (steps := self._steps(path)) is not None:
+        found, judged, steps = None, self.steps, self._steps(path)
+        while steps is not None:
             self._note(steps)
             settled = len(steps.numbers) - (0 if ended or steps.closed else 1)
             begun = self._kept if self._number else 0
@@ -323,6 +342,9 @@ class LaunchGroup:
                 came = np.count_nonzero(steps.numbers[:settled] >= judged)
                 if not ended and came >= MANY and not self._closes(settled - border):
                     return found  # what is behind the border is judged with what comes next
+                # What is observed of sampled steps, and what the first ones are, is looked up again.
+                known = begun > 0 and not steps.sampled
+                steps = steps.behind(border, begun) if known else self._steps(path)
                 continue
             if settled < begun + (1 if begun else FEWEST) or steps.numbers[settled - 1] < self.steps:
                 return found

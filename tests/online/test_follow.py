@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -125,6 +126,37 @@ def test_the_size_of_the_pieces_does_not_matter(recorder: Recorder, piece: int, 
     (_, whole), (_, pieces) = follow(path, golden), follow(path, golden, piece=max(piece, 20))
     assert whole.verdicts == pieces.verdicts
     assert whole.incidents == pieces.incidents
+
+
+def test_where_the_steps_end_is_looked_up_once_for_all_stretches_that_come(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once more behind golden's own steps, since with these it is known what a step is, and once at the end."""
+    golden = recorder.learn(Late())
+    run = recorder.tell(Late(steps=GOLDEN_STEPS + 5 * STRETCH + 9), seed=7)
+    looked: list[int] = []
+    steps_of = launch_group.LaunchGroup._steps
+
+    def counting(group: launch_group.LaunchGroup, path: Path) -> object:
+        looked.append(group.steps)
+        return steps_of(group, path)
+
+    monkeypatch.setattr(launch_group.LaunchGroup, "_steps", counting)
+    follower = Follower(run.path, golden, same_spec=True, other_length=True)
+    assert not follower.advance()
+    assert follower.steps == GOLDEN_STEPS + 5 * STRETCH + 9
+    assert looked == [0, GOLDEN_STEPS]
+
+
+def test_how_many_stretches_come_at_once_does_not_matter(recorder: Recorder) -> None:
+    """Though each of them, or none, says that something is broken, holds again, and is broken once more."""
+    golden = recorder.learn(Late())
+    often = (150, 300, 301, 400, 530)
+    path = recorder.tell(Late(steps=700, goes_wrong="keeps gradients", at=30, again=often), seed=7).path
+    (_, at_once), (_, apart) = follow(path, golden), follow(path, golden, piece=300)
+    assert [incident.cause.step for incident in at_once.incidents] == [30, 150, 300]
+    assert at_once.verdicts == apart.verdicts
+    assert at_once.incidents == apart.incidents
 
 
 @pytest.mark.parametrize("what", WRONG)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import pytest
 from judgements import sentences
 from late_story import GOLDEN_STEPS, follow
 from trace_builder import Layer, Model
 from training_story import F, Recorder, Training
+
+from pytest_traincheck.online.follow import PIECE
+from pytest_traincheck.online.launch_group import STRETCH
 
 PARAMETERS = {"fc1.weight": (4, 3), "fc2.weight": (5, 4)}
 CYCLIC, SWA = "torch.optim.lr_scheduler.CyclicLR", "torch.optim.swa_utils.SWALR"
@@ -152,3 +156,15 @@ def test_an_evaluation_in_train_mode_is_told_beside_an_estimate(recorder: Record
     found = told(recorder, replace(LATER, estimates=[40], in_train_mode=[50]))
     assert list(found.values()) == [51]
     assert "train mode" in next(iter(found))
+
+
+@pytest.mark.parametrize("piece", [300, PIECE])
+def test_a_copy_that_stops_is_told_however_many_stretches_come_at_once(recorder: Recorder, piece: int) -> None:
+    """Though it has followed in the stretch before, and in the beginning of this one."""
+    follows = Averaged(averages_at=range(GOLDEN_STEPS), follows_by_hand=True)
+    golden, stop = recorder.learn(follows), GOLDEN_STEPS + 2 * STRETCH + 20
+    run = recorder.tell(replace(follows, steps=stop + 2 * STRETCH, averages_at=range(stop)), seed=7)
+    _, found = follow(run.path, golden, piece=piece)
+    (incident,) = found.incidents
+    assert "Net#1.fc1.weight" in incident.cause.title
+    assert stop <= incident.cause.step <= stop + 2
