@@ -14,8 +14,9 @@ from pytest_traincheck.check.result import Incident, InvariantVerdict
 from pytest_traincheck.golden.model import Golden
 from pytest_traincheck.online.ending import Ending, Resume
 from pytest_traincheck.online.findings import together
-from pytest_traincheck.online.launch_group import LaunchGroup, Rank
+from pytest_traincheck.online.launch_group import LaunchGroup
 from pytest_traincheck.online.launches import Launches
+from pytest_traincheck.online.rank import Rank
 from pytest_traincheck.online.seen import Seen
 from pytest_traincheck.relations.later_optimizers import TakenOver
 from pytest_traincheck.relations.restored import begins_from_nothing

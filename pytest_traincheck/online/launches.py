@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_traincheck.online.ending import Ending, Resume, Saved
-from pytest_traincheck.online.launch_group import LaunchGroup, Rank
+from pytest_traincheck.online.launch_group import LaunchGroup
+from pytest_traincheck.online.rank import Rank
 from pytest_traincheck.online.resumed import likest
 from pytest_traincheck.online.seen import Seen
 from pytest_traincheck.trace.begun_with import ENOUGH, goes_on, loaded_until, restores_optimizer

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pytest_traincheck.online.launch_group import ROWS, Rank
+from pytest_traincheck.online.launch_group import ROWS
+from pytest_traincheck.online.rank import Rank
 from pytest_traincheck.trace import format as fmt
 from pytest_traincheck.trace.begun_with import first_step
 from pytest_traincheck.trace.columns import Rows

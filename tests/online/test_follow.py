@@ -17,6 +17,7 @@ from pytest_traincheck.online import launch_group
 from pytest_traincheck.online.findings import EPISODES
 from pytest_traincheck.online.follow import Follower
 from pytest_traincheck.online.launch_group import MANY, STRETCH
+from pytest_traincheck.online.rank import Rank
 
 WRONG = {
     "keeps gradients": "zero_grad",
@@ -131,7 +132,7 @@ def test_the_size_of_the_pieces_does_not_matter(recorder: Recorder, piece: int, 
 def test_where_the_steps_end_is_looked_up_once_for_all_stretches_that_come(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once more behind golden's own steps, since with these it is known what a step is, and once at the end."""
+    """And once before, in golden's own steps: only with these it is known what a step is."""
     golden = recorder.learn(Late())
     run = recorder.tell(Late(steps=GOLDEN_STEPS + 5 * STRETCH + 9), seed=7)
     looked: list[int] = []
@@ -205,13 +206,13 @@ def test_what_breaks_off_and_on_is_not_told_for_ever(recorder: Recorder) -> None
 def test_what_is_held_does_not_grow_with_the_training(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     golden = recorder.learn(Late())
     held: list[int] = []
-    close = launch_group.Rank.close
+    close = Rank.close
 
-    def closing(rank: launch_group.Rank, last: int, steps: int, made: int, *, keep: bool) -> None:
+    def closing(rank: Rank, last: int, steps: int, made: int, *, keep: bool) -> None:
         close(rank, last, steps, made, keep=keep)
         held.append(len(rank.head) + len(rank.states) + len(rank.rows))
 
-    monkeypatch.setattr(launch_group.Rank, "close", closing)
+    monkeypatch.setattr(Rank, "close", closing)
     run = recorder.tell(Late(steps=1000), seed=7)
     follow(run.path, golden, piece=200)
     assert len(held) > 10

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="makes no h
 
 def test_the_first_steps_and_the_last_events_are_kept(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(let_go, "LEAST", 1 << 12)
-    monkeypatch.setattr("pytest_traincheck.online.launch_group.LEAST", 1 << 12)
+    monkeypatch.setattr("pytest_traincheck.online.rank.LEAST", 1 << 12)
     golden = recorder.learn(Late())
     run = recorder.tell(Late(steps=300, goes_wrong="keeps gradients", at=250), seed=7)
     (process,) = run.processes
