@@ -149,6 +149,27 @@ def test_where_the_steps_end_is_looked_up_once_for_all_stretches_that_come(
     assert looked == [0, GOLDEN_STEPS]
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_stretches_end_where_they_would_if_each_came_alone(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    golden = recorder.learn(Late(), ranks=ranks)
+    path = recorder.tell(Late(steps=GOLDEN_STEPS + 4 * STRETCH + 9), seed=7, ranks=ranks).path
+    ended: list[tuple[int, ...]] = []
+    close = Rank.close
+
+    def closing(rank: Rank, last: int, steps: int, made: int, *, keep: bool) -> None:
+        ended.append((rank.number, last, steps, made))
+        close(rank, last, steps, made, keep=keep)
+
+    monkeypatch.setattr(Rank, "close", closing)
+    follow(path, golden)
+    at_once, ended = ended, []
+    follow(path, golden, piece=200)
+    assert at_once == ended
+    assert [made for number, _, _, made in ended if not number] == [GOLDEN_STEPS + n * STRETCH for n in range(5)]
+
+
 def test_how_many_stretches_come_at_once_does_not_matter(recorder: Recorder) -> None:
     """Though each of them, or none, says that something is broken, holds again, and is broken once more."""
     golden = recorder.learn(Late())

@@ -25,6 +25,7 @@ def test_what_a_variable_was_is_a_first_sight_and_no_change(raw: RawTrace) -> No
     rows = raw.events[:]
     half = len(rows) // 2
     states = last_states(last_states(rows[:0], rows[:half]), rows[half:])
+    assert (np.diff(states["seq"].astype(np.int64)) > 0).all()
     changes = rows[rows["kind"] == fmt.CHANGE]
     for subject in np.unique(changes["subject"]).tolist():
         (mine,) = states[states["subject"] == subject]
