@@ -1,6 +1,7 @@
 """Trainings of which both recorders have to write the same, as code: what comes first in each, and the rest by name."""
 
 from core_stories_of_calls import CALLS
+from core_stories_of_data import DATA
 from core_stories_of_parts import PARTS
 from core_stories_of_sampling import SAMPLED
 from core_stories_of_steps import STEPS
@@ -48,4 +49,4 @@ def step():
     F.cross_entropy(found, torch.tensor([0, 1, 2, 0])).backward()
     optimizer.step()
 """
-STORIES = {**CALLS, **PARTS, **STEPS, **SAMPLED}
+STORIES = {**CALLS, **DATA, **PARTS, **STEPS, **SAMPLED}

@@ -48,6 +48,22 @@ SAMPLED = {
                 for _ in range(120):
                     second.step()  # the other one has come to its end
     """,
+    "one step in four of what a loader makes": """
+        from torch.utils.data import DataLoader, RandomSampler
+        small = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
+        optimizer = torch.optim.SGD(small.parameters(), lr=0.01)
+        sampler = RandomSampler(range(120))
+        for done, x in enumerate(DataLoader(torch.randn(120, 8), batch_size=2, sampler=sampler)):
+            optimizer.zero_grad()
+            small(x).sum().backward()
+            optimizer.step()
+            sampler.replacement = not sampler.replacement
+            if done % 13 == 12:
+                small.eval()
+                with torch.no_grad():
+                    small(x)
+                small.train()
+    """,
     "one step in four of what no module holds": """
         lonely = nn.Parameter(torch.ones(3, 5).t())
         small = nn.Linear(3, 4)

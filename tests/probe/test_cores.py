@@ -19,10 +19,10 @@ torch = pytest.importorskip("torch")
 
 from core_stories import PREPARED, STORIES  # noqa: E402
 from core_stories_of_sampling import SAMPLED  # noqa: E402
-from probe_runs import BOOTSTRAP  # noqa: E402
+from probe_runs import BOOTSTRAP, read_trace  # noqa: E402
 from warm_python import WarmPython  # noqa: E402
 
-from pytest_traincheck.looks import EVERYTHING, NOTHING, NUMBER_SORTS, Looks, to_text  # noqa: E402
+from pytest_traincheck.looks import DATA_SETS, EVERYTHING, NOTHING, NUMBER_SORTS, Looks, to_text  # noqa: E402
 from pytest_traincheck.looks import VARIABLE as NOT_NEEDED  # noqa: E402
 from pytest_traincheck.probe import digest  # noqa: E402
 from pytest_traincheck.probe.sampling import VARIABLE as SAMPLING  # noqa: E402
@@ -88,6 +88,9 @@ def unless(always: bool) -> list[pytest.MarkDecorator]:
             pytest.param(story, EVERYTHING, id=f"{story}, check mode", marks=unless(story in IN_CHECK_MODE))
             for story in STORIES
         ),
+        pytest.param(
+            "loaders that make their batches", EVERYTHING - {DATA_SETS}, id="loaders that make their batches, data sets"
+        ),
         # What models and losses are given is looked at in their first twelve calls, four steps longer than all else.
         pytest.param("two players", EVERYTHING - {NUMBER_SORTS}, id="two players, sorts of numbers"),
         pytest.param("a model of one result", EVERYTHING - {NUMBER_SORTS}, id="one result, sorts of numbers"),
@@ -108,6 +111,35 @@ def test_both_cores_write_the_same_bytes(
         assert facts["left_out"] == known["left_out"]
         for name in ("symbols.jsonl", "events.bin"):
             assert (directory / name).read_bytes() == (other / name).read_bytes(), name
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled")
+def test_both_cores_tell_the_same_of_batches_that_workers_make(warm_python: WarmPython, tmp_path: Path) -> None:
+    """Their traces are not the same to the byte: the names of fetches are made of numbers of processes."""
+    home = tmp_path / "project"
+    home.mkdir()
+    mine, others = (read_trace(record(warm_python, WORKERS, home, core, EVERYTHING)[0]) for core in ("c", "python"))
+    told = [[(found.value, found.digest) for found in trace.measured("batch.examples")] for trace in (mine, others)]
+    assert told[0] == told[1]
+    assert len(told[0]) == 30
+    batches = [
+        [(call.args, call.ret, call.digest) for call in trace.calls if call.name.endswith("DataLoader.__next__")]
+        for trace in (mine, others)
+    ]
+    assert batches[0] == batches[1]
+    assert mine.meta["probe_error_count"] == others.meta["probe_error_count"] == 0
+
+
+WORKERS = """
+    from torch.utils.data import DataLoader
+    small = nn.Linear(8, 3)
+    optimizer = torch.optim.SGD(small.parameters(), lr=0.001)
+    for x in DataLoader(torch.randn(60, 8), batch_size=2, shuffle=True, num_workers=1):
+        optimizer.zero_grad()
+        small(x).sum().backward()
+        optimizer.step()
+"""
 
 
 @pytest.mark.slow

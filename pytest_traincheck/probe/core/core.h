@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 20
+#define INTERFACE 21
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -123,7 +123,7 @@ typedef struct {
     PyObject *step_code;
     PyObject *rate, *unobserved;
     long long iteration, every_so_many, lead, others, others_usual, inside;
-    long long entries_left, generation, known, calls, calls_left, depth, opened, looks_left, written;
+    long long entries_left, generation, known, calls, calls_left, depth, opened, looks_left;
     double since;
     char wanted, early, waits, asleep, met, unseen, replaced, gradients_dirty, with_norms, values_moved, suspicious;
     char put_to_sleep, hushed, may_sleep, marked, whole, timed, settled, slept, evaluated, fetches;
@@ -189,7 +189,8 @@ extern PyTypeObject *FactsType;
     each(rates) each(seen) each(stepped) each(noted) each(_looks) each(_steps) each(_left) each(type) each(buffered) \
     each(slots) each(__code__) each(called) each(opened) each(steps) each(ended) each(note_rates) each(closure) \
     each(_places) each(noticed) each(_numbers) each(_moved) each(_terms) each(_last) each(weighed) each(grad_fn) \
-    each(look_at_attributes) each(_is_initial) each(optimizer) each(_sleeping) each(look_on) each(append)
+    each(look_at_attributes) each(_is_initial) each(optimizer) each(_sleeping) each(look_on) each(append) \
+    each(_num_yielded) each(_index_sampler) each(_known) each(sampler) each(number) each(once)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE
@@ -219,6 +220,7 @@ typedef struct {
     PyObject *ordered, *ref, *float32, *float64, *bfloat16, *float16, *int64, *boolean, *local;
     PyObject *get_state, *generator; /* of torch's own generator */
     PyObject *perf_counter;
+    PyObject *marshalled;                /* `marshal.dumps` */
     PyObject *cuda, *started, *capturing, *sync_mode, *set_sync_mode, *nothing;   /* the last: no arguments */
 } Torch;
 extern Torch torch;
@@ -339,6 +341,7 @@ int is_negated(PyObject *tensor);
 void drop_sample(PyObject *sample);
 int unchanged(PyObject *tensor, long long version, long long pointer, long long size, PyObject *sample);
 PyObject *look(PyObject *module, PyObject *given);
+int hash_nested(PyObject *value, int depth, uint64_t *digest);
 PyObject *digest_of_nested(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *looks_same(PyObject *module, PyObject *const *given, Py_ssize_t count);
 
@@ -440,6 +443,11 @@ int add_hook(PyObject *module);
 
 /* parts.c */
 PyObject *part_hooks(PyObject *module, PyObject *given);
+
+/* batches.c */
+PyObject *batch_hooks(PyObject *module, PyObject *given);
+PyObject *choice_hooks(PyObject *module, PyObject *given);
+int add_batches(void);
 
 /* watches.c */
 PyObject *watch_hook(PyObject *module, PyObject *given);

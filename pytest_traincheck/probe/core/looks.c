@@ -379,13 +379,23 @@ static int add_nested(uint32_t *sum, PyObject *value, int depth)
     return whole;
 }
 
-/* `nested(value, depth)`: as `digest.digest_nested`; None where Python has to find it. */
-PyObject *digest_of_nested(PyObject *module, PyObject *const *given, Py_ssize_t count)
+/* As `digest.digest_nested`: no, where Python has to find it. */
+int hash_nested(PyObject *value, int depth, uint64_t *digest)
 {
     uint32_t sum = 0;
+    int found = add_nested(&sum, value, depth);
+    PyErr_Clear();
+    *digest = finished(sum, 0);
+    return found;
+}
+
+/* `nested(value, depth)`; None where Python has to find it. */
+PyObject *digest_of_nested(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    uint64_t digest;
     (void)module;
-    if (count == 2 && add_nested(&sum, given[0], (int)PyLong_AsLong(given[1])))
-        return PyLong_FromUnsignedLongLong(finished(sum, 0));
+    if (count == 2 && hash_nested(given[0], (int)PyLong_AsLong(given[1]), &digest))
+        return PyLong_FromUnsignedLongLong(digest);
     PyErr_Clear();
     Py_RETURN_NONE;
 }

@@ -69,6 +69,7 @@ static int ask_torch(void)
     FIND(get_state, "torch", "Generator.get_state");
     FIND(generator, "torch", "default_generator");
     FIND(perf_counter, "time", "perf_counter");
+    FIND(marshalled, "marshal", "dumps");
     FIND(ordered, "collections", "OrderedDict");
     FIND(float32, "torch", "float32");
     FIND(float64, "torch", "float64");
@@ -119,6 +120,8 @@ static PyMethodDef methods[] = {
     {"module_hooks", module_hooks, METH_VARARGS, NULL},
     {"part_hooks", part_hooks, METH_VARARGS, NULL},
     {"step_hooks", step_hooks, METH_VARARGS, NULL},
+    {"batch_hooks", batch_hooks, METH_VARARGS, NULL},
+    {"choice_hooks", choice_hooks, METH_VARARGS, NULL},
     {"watch_hook", watch_hook, METH_VARARGS, NULL},
     {"unless_hushed", unless_hushed, METH_VARARGS, NULL},
     {"exchange", exchange, METH_VARARGS, NULL},
@@ -167,7 +170,7 @@ PyMODINIT_FUNC PyInit__core(void)
     if (ask_torch() < 0 || add_constants(module) < 0 || add_objects(module) < 0 || add_rows(module) < 0 ||
         add_switches(module) < 0 || add_fields(module) < 0 || add_facts(module) < 0 || add_guards(module) < 0 ||
         add_core(module) < 0 || add_hook(module) < 0 ||
-        add_follows() < 0 || add_sampling() < 0)
+        add_follows() < 0 || add_batches() < 0 || add_sampling() < 0)
         goto failed;
     Py_INCREF(module);
     return module;

@@ -57,7 +57,7 @@ static PyMemberDef switches_members[] = {
     OWN("_inside", T_LONGLONG, inside), OWN("_marked", T_BOOL, marked), OWN("_whole", T_BOOL, whole),
     OWN("_timed", T_BOOL, timed), OWN("_since", T_DOUBLE, since), OWN("_settled", T_BOOL, settled), OWN("slept", T_BOOL, slept),
     OWN("_open", T_LONGLONG, opened),
-    OWN("_looks_left", T_LONGLONG, looks_left), OWN("_written", T_LONGLONG, written), {NULL, 0, 0, 0, NULL},
+    OWN("_looks_left", T_LONGLONG, looks_left), {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot switches_slots[] = {

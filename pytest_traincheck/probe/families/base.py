@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from ..install import Probe
     from ..recorder import Recorder
 
+Enter = Callable[..., Any]
+Leave = Callable[[Any, Any], None]
+Compiled = Callable[[Enter, Leave], tuple[Enter, Leave]]
+"""Makes hooks of the compiled core, which do the same as these, of Python's, and leave to them what is unusual."""
+
 is_compiling = torch.compiler.is_compiling
 DisableTorchFunction = torch._C.DisableTorchFunction
 """What the probe reads of a tensor is no call of a user's mode or of a subclass with a `__torch_function__`."""
@@ -145,6 +150,8 @@ class Family:
     """Which part of a training step it is, where the compiled core knows of it."""
     when: int | None = None
     """When it has anything to tell, where the compiled core knows of it: otherwise nobody asks for its `api`."""
+    compiled: Compiled | None = None
+    """What makes its hooks, where the compiled core has some for it alone, called from the function's own frame."""
     parameters: Parameters
     """Those of the function that was observed last. A family that asks for it observes one signature."""
 
@@ -261,6 +268,8 @@ def _recording(probe: Probe, family: Family, names: Parameters, kind: Kind) -> H
         return Hooks(entering, leaving, raised)
     if native is not None and family.when is not None:
         entering = native.watch_hook(probe, family.when, entering)
+    if family.compiled is not None and kind.own_frame:
+        return Hooks(*family.compiled(entering, leave), raised)
     return Hooks(entering, leave, raised)
 
 
@@ -297,10 +306,12 @@ def watch(
     light: bool = False,
     compiling: bool = False,
     when: int | None = None,
+    compiled: Compiled | None = None,
 ) -> None:
     """Tell `entered` of every call of a function, which leaves no row of its own. What it returns, unless `None`, goes
     to `left` with the result, or to `raised`. With `compiling` also of those that a compiler makes. `when` says when
-    `entered` does anything and returns anything but `None`, for the compiled core, which then asks for it first.
+    `entered` does anything and returns anything but `None`, for the compiled core, which then asks for it first;
+    `compiled` makes hooks of its own.
     """
 
     def making(kind: Kind) -> Hooks:
@@ -331,6 +342,8 @@ def watch(
         entering = enter_packed if kind.packed else enter
         if native is not None and when is not None:
             return Hooks(native.watch_hook(probe, when, entering), leave, failed)
+        if compiled is not None and kind.own_frame:
+            return Hooks(*compiled(entering, leave), failed)
         return Hooks(entering, leave, failed)
 
     name = getattr(function, "__qualname__", repr(function))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import dataloader, get_worker_info
@@ -12,12 +13,13 @@ from torch.utils.data._utils import fetch as fetchers
 
 from ..advance import Advance
 from ..context import Call, ThreadState, quiet, unobservable
+from ..core import native
 from ..digest import digest_nested
 from ..numerics import held_generators, leading_sizes, random_states, repeated_tensors
 from ..symbols import Api
 from ..walk import attribute
 from .base import FETCHED, Named, call_key, observe, watch
-from .samplers import Choices
+from .samplers import IN_THIS_PROCESS, Choices
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -34,6 +36,13 @@ class Batch(Named):
         """How often an iterator whose workers stay has begun anew."""
         self._told: weakref.WeakSet[Any] = weakref.WeakSet()
         """Iterators of which it is said which workers are theirs."""
+
+    def install(self, probe: Probe) -> None:
+        """Observe batches, and what is chosen for them."""
+        if native is not None:
+            self.compiled = partial(native.batch_hooks, probe, self, self._api, IN_THIS_PROCESS)
+        observe(probe, dataloader._BaseDataLoaderIter.__next__, self)
+        self._choices.install(probe, self._api)
 
     def finish(self, recorder: Recorder, state: ThreadState, call: Call, result: Any) -> None:
         hashed = 0
@@ -246,6 +255,4 @@ def install(probe: Probe) -> None:
     observe(probe, dataloader._DatasetKind.create_fetcher, Fetching(fetches))
     _set_aside_seeds(probe)
     found = (name.rpartition(".") for framework in probe.frameworks for name in framework.samplers)
-    choices = Choices(frozenset((module, name) for module, _, name in found))
-    observe(probe, dataloader._BaseDataLoaderIter.__next__, Batch(choices))
-    choices.install(probe)
+    Batch(Choices(frozenset((module, name) for module, _, name in found))).install(probe)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import (
@@ -18,7 +19,9 @@ from torch.utils.data import (
 from torch.utils.data.distributed import DistributedSampler
 
 from ..context import Call, ThreadState, quiet, unobservable
+from ..core import native
 from ..digest import digest_nested, finish
+from ..symbols import Api
 from ..walk import attribute
 from .base import watch
 
@@ -32,6 +35,8 @@ Kinds = frozenset[tuple[str, str]]
 Chosen = tuple[int, bool]
 """A hash of the examples, and whether all others come before any of them comes again."""
 
+IN_THIS_PROCESS = dataloader._SingleProcessDataLoaderIter
+"""What makes its batches itself."""
 _STREAM = dataloader._DatasetKind.Iterable
 _DEPTH = 4
 """Samplers within samplers that are looked through: more are a mistake, or one that holds itself."""
@@ -134,8 +139,8 @@ class Choices:
         known.number = number
         return known
 
-    def install(self, probe: Probe) -> None:
-        """Watch what samplers choose, and whether they are given the number of an epoch."""
+    def install(self, probe: Probe, batches: Api) -> None:
+        """Watch what samplers choose for `batches`, and whether they are given the number of an epoch."""
 
         def entered(iterator: Any) -> Any:
             return iterator
@@ -147,7 +152,8 @@ class Choices:
         def numbered(*_: Any, **__: Any) -> None:
             self._sets_epochs = True
 
-        watch(probe, dataloader._BaseDataLoaderIter._next_index, entered, left)
+        hooks = None if native is None else partial(native.choice_hooks, probe, self, batches, IN_THIS_PROCESS)
+        watch(probe, dataloader._BaseDataLoaderIter._next_index, entered, left, compiled=hooks)
         watch(probe, DistributedSampler.set_epoch, numbered, always=True, light=True)
 
 
