@@ -22,6 +22,13 @@ _LIBRARY.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _FAILED = ctypes.c_void_p(-1).value
 
 
+def _write_zeros(descriptor: int, size: int, offset: int) -> None:
+    zeros = memoryview(bytes(size))
+    while zeros:
+        written = os.pwrite(descriptor, zeros, offset)
+        zeros, offset = zeros[written:], offset + written
+
+
 class GrowingFile:
     """A file that is made here and appended to. Its methods are not for two threads at once.
 
@@ -63,11 +70,11 @@ class GrowingFile:
             elif self._identity != (found.st_dev, found.st_ino):
                 raise self._trouble(errno.ESTALE)
             capacity = self.capacity + self._chunk
-            # Without real blocks behind it, a full disk would turn a store into the mapping into SIGBUS.
+            # Without real blocks behind it, a full disk would turn a store into the mapping into SIGBUS. A page that
+            # the first store into it has to make costs a step more than many that are written as zeros in one go.
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(descriptor, self.capacity, self._chunk)
-            else:
-                os.pwrite(descriptor, bytes(self._chunk), self.capacity)
+            _write_zeros(descriptor, self._chunk, self.capacity)
             access = mmap.PROT_READ | mmap.PROT_WRITE
             address = _LIBRARY.mmap(None, capacity, access, mmap.MAP_SHARED, descriptor, 0)
             if address in (None, _FAILED):
