@@ -113,21 +113,32 @@ def faults_of_a_file(path: Path, size: int, written: bool) -> int:
             return faults(store)
 
 
+def faults_of_rows(kind: type[TraceWriter], directory: Path) -> int:
+    """Pages for rows that fill three times the room that a file grows by."""
+    writer, clock = kind(directory), itertools.count()
+    rows = 3 * writer._room
+
+    def write_all() -> None:
+        while writer.rows < rows:
+            write(writer, clock)
+
+    found = faults(write_all)
+    writer.close(finished=True)
+    return found
+
+
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="room cannot be reserved alone")
 @pytest.mark.parametrize("kind", WRITERS)
 def test_rows_are_written_into_room_that_is_there_already(kind: type[TraceWriter], tmp_path: Path) -> None:
-    writer, clock = kind(tmp_path), itertools.count()
-    room = writer._room
-
-    def write_all() -> None:
-        while writer.rows < 3 * room:
-            write(writer, clock)
-
-    bounds = [3 * faults_of_a_file(tmp_path / str(written), room * ROW.size, written) for written in (True, False)]
-    if 2 * bounds[0] > bounds[1]:
+    """Least of a few times each: what the system writes to the disk meanwhile has to be made writable again."""
+    size = 3 * (1 << 14) * ROW.size
+    ready, reserved = (
+        min(faults_of_a_file(tmp_path / f"{written}-{attempt}", size, written) for attempt in range(4))
+        for written in (True, False)
+    )
+    if 2 * ready > reserved:
         pytest.skip("this file system makes a page for the first store into it, whatever was written before")
-    assert faults(write_all) < sum(bounds) / 2
-    writer.close(finished=True)
+    assert min(faults_of_rows(kind, tmp_path) for _ in range(4)) < (ready + reserved) / 2
 
 
 @pytest.mark.usefixtures("guarded")
