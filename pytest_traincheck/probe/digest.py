@@ -26,9 +26,7 @@ ABSENT, ZERO, NONZERO, NONFINITE, FALSE, TRUE, VALUE, UNSEEN = range(8)
 SMALL = 16 * 1024
 _COLUMNS = 64
 _BLOCK_ROWS = 256
-_WHOLE = 1024
-"""Bytes: of larger blocks a sample is some pieces."""
-_PIECES, _PIECE = 4, 64
+_SAMPLE = 1024
 _MIX = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 PLAIN = {torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.nn.Parameter)}
@@ -244,11 +242,11 @@ def look(tensor: torch.Tensor, finite: bool = False, state_known: int = 0) -> Lo
     if size <= SMALL:
         head = raw = _bytes_at(pointer, size)
         hashed = finish(zlib.crc32(raw), size)
-        sampled = raw if size <= _WHOLE else b"".join([raw[at : at + _PIECE] for at in _pieces(size)])
+        sampled = raw if size <= _SAMPLE else raw[(size - _SAMPLE) // 2 :][:_SAMPLE]
     else:
         head = _bytes_at(pointer, 64)
         hashed = digest(tensor)
-        sampled = sample(pointer, size)
+        sampled = _bytes_at(pointer + (size - _SAMPLE) // 2, _SAMPLE)
     if not state_known:
         # A bit other than a sign says that the numbers are not all zero.
         nonzero = not finite and head[:64].strip(_SIGN_OR_NOTHING)
@@ -256,19 +254,15 @@ def look(tensor: torch.Tensor, finite: bool = False, state_known: int = 0) -> Lo
     return state_known, hashed, pointer, size, sampled
 
 
-def _pieces(size: int) -> list[int]:
-    """Where the pieces of a sample begin: in the middle of each quarter, at what a processor reads at once."""
-    return [(2 * piece + 1) * size // (2 * _PIECES) // _PIECE * _PIECE for piece in range(_PIECES)]
-
-
 def sample(pointer: int, size: int) -> bytes:
-    """All of `size` bytes of memory, or where they are more than a kilobyte, four pieces of it.
+    """A kilobyte from the middle of `size` bytes of memory.
 
     Writes through `.data` and collectives do not move a tensor's version; this sees nearly all of them at no cost.
     """
-    if size > _WHOLE:
-        return b"".join([_bytes_at(pointer + at, _PIECE) for at in _pieces(size)])
-    found: bytes = _bytes_at(pointer, size)
+    if size <= _SAMPLE:
+        found: bytes = _bytes_at(pointer, size)
+    else:
+        found = _bytes_at(pointer + (size - _SAMPLE) // 2, _SAMPLE)
     return found
 
 

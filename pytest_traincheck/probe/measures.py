@@ -390,7 +390,7 @@ class Measures(Switches):
 
 
 def _mark(tensor: torch.Tensor) -> int:
-    """Tells one content of a tensor from another, as far as a sample of its memory does; elsewhere its version."""
+    """Tells one content of a tensor from another, as far as a kilobyte of memory does; elsewhere its version."""
     readable = content.local(tensor)
     if readable is None or readable.layout is not torch.strided or tensor.is_inference():
         return 0

@@ -275,7 +275,7 @@ class Sketches(Switches):
     def _sketch(self, tensor: torch.Tensor) -> Sketch | None:
         """The sketch of a tensor; one that seems unchanged since its last is not computed again.
 
-        Writes through `.data` move no version, so a sample of its memory is looked at too, as tracked variables are.
+        Writes through `.data` move no version, so a kilobyte of memory is looked at too, as tracked variables are.
         """
         readable = content.local(tensor)
         if readable is None or readable.layout is not torch.strided:

@@ -67,7 +67,7 @@ class Var(Fields):
         self.elements = self.origin = None
 
     def looks_same(self, tensor: torch.Tensor) -> bool:
-        """Whether nothing suggests a change: same tensor, same version, same memory, same sample of its bytes."""
+        """Whether nothing suggests a change: same tensor, same version, same memory, same kilobyte in the middle."""
         if self.volatile or self.key != id(tensor) or self.version < 0:
             return False
         if native is not None:

@@ -54,7 +54,7 @@ def test_a_sample_that_somebody_holds_is_not_written_into(tmp_path: Path) -> Non
             model(torch.randn(8, 64)).square().mean().backward()
             optimizer.step()
             if step in (STEPS - 8, STEPS - 5):
-                variables = [each for each in gc.get_objects() if type(each) is Var and len(each.sample) == 256]
+                variables = [each for each in gc.get_objects() if type(each) is Var and len(each.sample) == 1024]
                 held.extend((variable.sample, bytearray(variable.sample)) for variable in variables)
 
     recorded(train, tmp_path)

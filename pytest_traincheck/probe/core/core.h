@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 22
+#define INTERFACE 21
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };

@@ -10,10 +10,7 @@
 
 #define SMALL (16 * 1024)
 #define LARGE (4 * 1024 * 1024) /* from here on torch sums with all its threads, and lets other threads run */
-#define WHOLE 1024 /* bytes; of larger blocks a sample is so many pieces, each as long as what a processor reads at once */
-#define PIECES 4
-#define PIECE 64
-#define SAMPLE (PIECES * PIECE)
+#define SAMPLE 1024
 #define HEAD 64
 #define RUN 1024                /* bytes */
 #define COLUMNS 64
@@ -258,39 +255,15 @@ static int any_number(PyObject *tensor, Block *block)
 
 static PyObject *spare; /* a sample that nobody has any more: at each look one is made, and one is dropped */
 
-/* Where in a large block a piece of its sample begins: as `digest.sample`. */
-static long long piece_at(long long size, int piece)
-{
-    return (2 * piece + 1) * size / (2 * PIECES) / PIECE * PIECE;
-}
-
 static PyObject *sample_of(const unsigned char *bytes, Py_ssize_t size)
 {
-    PyObject *found = spare;
-    char *into;
-    int piece;
-    if (size <= WHOLE) return PyBytes_FromStringAndSize((const char *)bytes, size);
+    PyObject *found = size < SAMPLE ? NULL : spare;
+    if (size < SAMPLE) return PyBytes_FromStringAndSize((const char *)bytes, size);
+    bytes += (size - SAMPLE) / 2;
+    if (found == NULL) return PyBytes_FromStringAndSize((const char *)bytes, SAMPLE);
     spare = NULL;
-    if (found == NULL) found = PyBytes_FromStringAndSize(NULL, SAMPLE);
-    into = found == NULL ? NULL : PyBytes_AsString(found);
-    for (piece = 0; into != NULL && piece < PIECES; piece++)
-        memcpy(into + piece * PIECE, bytes + piece_at(size, piece), PIECE);
+    memcpy(PyBytes_AsString(found), bytes, SAMPLE);
     return found;
-}
-
-/* Whether a block has this sample, which is as long as its size says. Its pieces are not near and are read at once: none
- * waits for what another one says. */
-static int has_sample(const Block *block, const char *sample)
-{
-    uint64_t now[PIECE / 8], before[PIECE / 8], differs = 0;
-    int piece, word;
-    if (block->size <= WHOLE) return !memcmp(block->bytes, sample, (size_t)block->size);
-    for (piece = 0; piece < PIECES; piece++) {
-        memcpy(now, block->bytes + piece_at(block->size, piece), PIECE);
-        memcpy(before, sample + piece * PIECE, PIECE);
-        for (word = 0; word < PIECE / 8; word++) differs |= now[word] ^ before[word];
-    }
-    return !differs;
 }
 
 /* Takes the reference. */
@@ -450,8 +423,8 @@ PyObject *norms_of_each(PyObject *module, PyObject *tensors)
     return norms;
 }
 
-/* Whether a block of memory that was looked at before is where it was, with the same version and the same sample of its
- * bytes; -1 where Python has to find out. */
+/* Whether a block of memory that was looked at before is where it was, with the same version and the same bytes in its
+ * middle; -1 where Python has to find out. */
 int unchanged(PyObject *tensor, long long version, long long pointer, long long size, PyObject *sample)
 {
     long long now;
@@ -463,7 +436,7 @@ int unchanged(PyObject *tensor, long long version, long long pointer, long long 
         PyErr_Clear();
         return -1;
     }
-    if (length && length != (size <= WHOLE ? size : SAMPLE)) return -1;
+    if (length && length != (size <= SAMPLE ? size : SAMPLE)) return -1;
     now = number(get(tensor, READ__version));
     if (now < 0) return -1;
     if (!length) { /* what cannot be read in place: its version and its address say all there is */
@@ -472,7 +445,7 @@ int unchanged(PyObject *tensor, long long version, long long pointer, long long 
     }
     if (now != version || !block_of(tensor, 0, &block)) return 0;
     if ((long long)(uintptr_t)block.bytes != pointer || block.size != size) return 0;
-    return has_sample(&block, bytes);
+    return !memcmp(block.bytes + (size <= SAMPLE ? 0 : (size - SAMPLE) / 2), bytes, (size_t)length);
 }
 
 /* `looks_same(tensor, version, pointer, size, sample)`: as `unchanged`; None where Python has to find out. */
