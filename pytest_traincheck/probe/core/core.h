@@ -59,6 +59,7 @@ typedef struct {
     long long root, opt, id, state, key, version, pointer, size, drifts;
     unsigned long long digest, settled;
     char another;
+    long long pointer_before, size_before; /* where it lay before it came to where it lies; not told to Python */
 } Var;
 
 typedef struct {
@@ -98,9 +99,17 @@ typedef struct {
     int wide;
 } Block;
 
-/* The blocks of gradients that are looked at, one for each, and which kinds of norms they take: see `gradients.c`. */
+/* Gradients that have changed, where they lie, and which kinds of norms they take: see `gradients.c`. There is room for one of
+ * each place, and both objects are held. */
 typedef struct {
-    Block *blocks;
+    Var *var;
+    PyObject *gradient;
+    Block block;
+} Changed;
+
+typedef struct {
+    Changed *all;
+    Py_ssize_t count;
     int kinds;
 } Present;
 
