@@ -125,6 +125,53 @@ PARTS = {
                 each += [schedules.CosineAnnealingLR(optimizer, 10)]
                 Own(optimizer)  # from the very line that has stepped, and no step itself
     """,
+    "parts that are told by name": """
+        told = nn.Sequential(nn.Linear(8, 6), nn.Tanh(), nn.Linear(6, 3))
+        optimizer = torch.optim.AdamW(told.parameters(), lr=0.01)
+        f, wanted = nn.functional, torch.tensor([0, 2, 1, -100])
+        for number in range(40):
+            optimizer.zero_grad(set_to_none=number % 3 > 0)
+            made = told(torch.randn(4, 8))
+            if number % 2:
+                loss = f.cross_entropy(made, wanted, label_smoothing=0.1)
+            else:
+                loss = f.cross_entropy(target=wanted, input=made) + f.mse_loss(made, target=torch.ones(4, 3))
+            if number % 5 == 4:
+                loss.backward(retain_graph=True)
+                told.zero_grad(set_to_none=True)
+            if number % 4 == 3:
+                torch.autograd.backward(tensors=loss)
+            else:
+                torch.autograd.backward(loss, create_graph=False)
+            nn.utils.clip_grad_norm_(told.parameters(), max_norm=1.0)
+            told.train(mode=number != 20)
+            optimizer.step(closure=None)
+    """,
+    "rates that are moved by hand": """
+        import numpy
+        told, other = nn.Linear(8, 3), nn.Linear(8, 3)
+        optimizer = torch.optim.SGD([{"params": [told.weight]}, {"params": [told.bias], "lr": 0.5}], lr=0.1)
+        second = torch.optim.Adam(other.parameters(), lr=1e-3)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(second, T_max=30)
+        rates = [0.1, 0.2, float("0.2"), 1, 0, 0.0, -0.0, float("nan"), float("nan"), numpy.float64(0.3), True]
+        def closure():
+            optimizer.param_groups[0]["lr"] *= 0.5  # within the step
+            return told(torch.ones(4, 8)).square().mean()
+        for number in range(44):
+            for each, used in ((told, optimizer), (other, second)):
+                used.zero_grad()
+                each(torch.ones(4, 8)).square().mean().backward()
+            optimizer.param_groups[number % 2]["lr"] = rates[number % len(rates)]
+            optimizer.step(closure) if number % 7 == 6 else optimizer.step()
+            second.step()
+            schedule.step()
+            if number == 30:
+                optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3))], "lr": 0.7})
+            if number == 33:
+                second.param_groups[0]["lr"] = torch.tensor(0.25)
+            if number == 36:
+                second.param_groups[0]["lr"] = 0.25
+    """,
     "batches of all kinds": """
         from torch.utils.data import DataLoader, Dataset
         from dataclasses import dataclass

@@ -204,15 +204,15 @@ static long long source(Core *core, int frames, long long enclosing)
     return found == -2 ? enclosing : found;
 }
 
-/* What writes changes outside of every call, in the frame that calls a hook, with the context that Python finds while it
- * looks; 0 where Python has to ask for that. */
-int emit_outside(Core *core, ThreadState *state, Emit *emit)
+/* What writes changes outside of every call, in the frame that calls a hook, with the context that Python finds, while it
+ * looks at tensors where it is `quiet`; 0 where Python has to ask for that. */
+int emit_outside(Core *core, ThreadState *state, int quiet, Emit *emit)
 {
     memset(emit, 0, sizeof *emit);
     emit->rows = core->rows;
     emit->clock = core->clock;
     emit->thread = state->thread;
-    emit->ctx = context(core, 1);
+    emit->ctx = context(core, quiet);
     emit->src = source(core, 0, 0);
     return emit->ctx >= 0 && emit->src >= 0;
 }

@@ -295,7 +295,7 @@ Call *begin(Core *core, ThreadState *state, PyObject *api, PyObject *number, lon
 int end(Core *core, ThreadState *state, Call *call, PyObject *result);
 int is_finite(PyObject *tensor, int single, double *value);
 PyObject *number_of(Core *core, PyObject *api);
-int emit_outside(Core *core, ThreadState *state, Emit *emit);
+int emit_outside(Core *core, ThreadState *state, int quiet, Emit *emit);
 int undisturbed(void);
 
 int write_change(Emit *emit, long long var, long long old, long long now, uint64_t digest, double value);
@@ -335,6 +335,7 @@ PyObject *checksum_of(PyObject *module, PyObject *given);
 /* blocks.c */
 void find_exchange(void);
 PyObject *use_exchange(PyObject *module, PyObject *wanted);
+PyObject *use_registers(PyObject *module, PyObject *size);
 int told_at_once(PyObject *tensor, uint64_t *kind, int *dimensions, const int64_t **shape);
 int width_of(PyObject *tensor, Block *block);
 int block_of(PyObject *tensor, int checked, Block *block);
@@ -469,6 +470,7 @@ PyObject *exchange(PyObject *module, PyObject *given);
 PyObject *step_hooks(PyObject *module, PyObject *given);
 PyObject *groups_of(PyObject *optimizer);
 int same_rates(PyObject *info, PyObject *groups);
+int note_rates(PyObject *info, PyObject *groups, Emit *emit);
 
 /* hooks.c */
 PyObject *in_python(PyObject *function, PyObject *const *given, Py_ssize_t count, PyObject *names);

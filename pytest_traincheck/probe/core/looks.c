@@ -29,17 +29,29 @@ static int add_bytes(uint32_t *sum, const void *bytes, Py_ssize_t size)
     return found >= 0;
 }
 
+static long registers = 64; /* how many bytes the largest have that may be used */
+
+/* `use_registers(size)`: none that is larger from now on, for tests; returns what it was. */
+PyObject *use_registers(PyObject *module, PyObject *size)
+{
+    long before = registers, now = PyLong_AsLong(size);
+    (void)module;
+    if (now == -1 && PyErr_Occurred()) return NULL;
+    registers = now;
+    return PyLong_FromLong(before);
+}
+
 /* Loops over all bytes are compiled for registers of 16 bytes and, where x86 may have them, of 32, or of 64 where that
  * makes them faster. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define WIDER __attribute__((target("avx2,fma")))
-#define HAS_WIDER (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+#define HAS_WIDER (registers >= 32 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 #ifdef __clang__
 #define WIDEST __attribute__((target("avx512f")))
 #else
 #define WIDEST __attribute__((target("avx512f,prefer-vector-width=512")))
 #endif
-#define HAS_WIDEST __builtin_cpu_supports("avx512f")
+#define HAS_WIDEST (registers >= 64 && __builtin_cpu_supports("avx512f"))
 #else
 #define WIDER
 #define HAS_WIDER 0

@@ -127,6 +127,7 @@ static PyMethodDef methods[] = {
     {"exchange", exchange, METH_VARARGS, NULL},
     {"checksum", checksum_of, METH_VARARGS, NULL},
     {"use_exchange", use_exchange, METH_O, NULL},
+    {"use_registers", use_registers, METH_O, NULL},
     {"again", (PyCFunction)(void (*)(void))walk_again, METH_FASTCALL, NULL},
     {"look", look, METH_VARARGS, NULL},
     {"nested", (PyCFunction)(void (*)(void))digest_of_nested, METH_FASTCALL, NULL},

@@ -54,20 +54,20 @@ static int is_running(Core *core, PyObject *schedule, long long *opt)
     return *opt >= 0 && initial == Py_False;
 }
 
-/* Whether the rates of the optimizer that a schedule is for are the very objects that they were. */
-static int rates_stay(Core *core, PyObject *args)
+/* Whether the rates of the optimizer that a schedule is for are known, or written now. */
+static int rates_noted(Core *core, PyObject *args, Emit *emit)
 {
     PyObject *schedule = PyTuple_CheckExact(args) && PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL;
     PyObject *optimizer = schedule == NULL ? NULL : own(schedule, name_optimizer), *info, *groups;
-    int stay;
+    int noted;
     if (optimizer == NULL) return 0;
     info = known_of(core->optimizers->infos, optimizer);
     groups = groups_of(optimizer);
-    stay = info != NULL && groups != NULL && same_rates(info, groups);
+    noted = info != NULL && groups != NULL && (same_rates(info, groups) || note_rates(info, groups, emit));
     Py_XDECREF(groups);
     Py_XDECREF(info);
     Py_DECREF(optimizer);
-    return stay;
+    return noted;
 }
 
 static int is_asleep(Core *core)
@@ -133,12 +133,29 @@ static int is_ready(Hook *self, Core *core, PyObject *const *given, Py_ssize_t c
     }
 }
 
+/* Whether the parts of a kind may be given arguments by name. How a module is told its mode, and what a schedule is, is read by
+ * place. */
+static int takes_names(const Hook *self)
+{
+    return self->which != MODE && self->which != SCHEDULE;
+}
+
+/* What is given by name, as a dictionary: a new reference, or NULL with an exception. */
+static PyObject *by_name(PyObject *const *values, PyObject *names)
+{
+    Py_ssize_t index, count = PyTuple_Size(names);
+    PyObject *found = PyDict_New();
+    for (index = 0; found != NULL && index < count; index++)
+        if (PyDict_SetItem(found, PyTuple_GetItem(names, index), values[index]) < 0) Py_CLEAR(found);
+    return found;
+}
+
 static Call *part_begins(Hook *self, Core *core, ThreadState *state, PyObject *const *given, Py_ssize_t count,
                          PyObject *names)
 {
     Py_ssize_t index, depth = PyList_Size(state->stack);
     Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL, *call = NULL;
-    PyObject *number, *args, *api = self->api != Py_None ? self->api : learnt(self->apis, given[0]);
+    PyObject *number, *args, *named, *api = self->api != Py_None ? self->api : learnt(self->apis, given[0]);
     int method = self->which == ZERO_GRAD || self->which == MODE || self->which == SCHEDULE;
     long long opt = 0, mod = outer != NULL && Py_TYPE(outer) == CallType ? outer->mod : 0;
     if (api == NULL || is_in_step(state) || (outer != NULL && (Py_TYPE(outer) != CallType || outer->api == api))) return NULL;
@@ -146,6 +163,12 @@ static Call *part_begins(Hook *self, Core *core, ThreadState *state, PyObject *c
     /* Made first: what may collect garbage, and so run code of the user's, comes before anything is asked. */
     args = number == NULL ? NULL : PyTuple_New(count);
     if (args == NULL) return NULL;
+    named = names == NULL ? torch.no_kwargs : by_name(given + count, names);
+    if (named == NULL) {
+        Py_DECREF(args);
+        return NULL;
+    }
+    if (names == NULL) Py_INCREF(named);
     for (index = 0; index < count; index++) {
         Py_INCREF(given[index]);
         PyTuple_SetItem(args, index, given[index]);
@@ -157,8 +180,10 @@ static Call *part_begins(Hook *self, Core *core, ThreadState *state, PyObject *c
         call->opt = opt;
         keep(&call->family, self->family);
         keep(&call->given, args);
+        keep(&call->kwargs, named);
     }
     Py_DECREF(args);
+    Py_DECREF(named);
     return call;
 }
 
@@ -190,8 +215,7 @@ static PyObject *part_enter(Hook *self, PyObject *const *given, Py_ssize_t count
             Py_DECREF(core);
             Py_RETURN_NONE;
         }
-        call = count > 0 && (names == NULL || self->which == CLIP) ? part_begins(self, core, state, given, count, names)
-                                                                   : NULL;
+        call = count > 0 && (names == NULL || takes_names(self)) ? part_begins(self, core, state, given, count, names) : NULL;
         Py_XINCREF(call);
         if (call != NULL) {
             if (self->which == BACKWARD && !follow_loss(core, state, call)) Py_CLEAR(call);
@@ -221,7 +245,8 @@ static int looked(Hook *self, Core *core, ThreadState *state, const Call *call)
     case MODE:
         return 1;
     case SCHEDULE:
-        return rates_stay(core, call->given);
+        emit = emit_in(core, state, call);
+        return rates_noted(core, call->given, &emit);
     }
     if (core->variables->gradients_dirty || (self->which == BACKWARD && within_backward())) return 0;
     slots = slots_of(core);

@@ -168,7 +168,7 @@ static int all_rates_again(Core *core, Emit *emit)
 static int look_again(Core *core, ThreadState *state, PyObject *slots)
 {
     Emit emit;
-    if (!emit_outside(core, state, &emit) || look_at_all(slots, 0, &emit) != PyList_Size(slots)) return 0;
+    if (!emit_outside(core, state, 1, &emit) || look_at_all(slots, 0, &emit) != PyList_Size(slots)) return 0;
     core->variables->gradients_dirty = 0;
     return look_at_numbers(core, state, slots, 1, &emit) && all_rates_again(core, NULL) && all_rates_again(core, &emit);
 }

@@ -69,11 +69,70 @@ int same_rates(PyObject *info, PyObject *groups)
     return same;
 }
 
-/* Whether the learning rates are known; where a schedule has moved one, Python writes it. -1 with an exception of the user's. */
+/* What is known of the learning rate of a group that has another one now, which is a plain number: NULL where Python has to
+ * look. `moved`: whether it has. */
+static Var *rate_of(PyObject *rates, PyObject *seen, PyObject *groups, Py_ssize_t index, PyObject **rate, int *moved)
+{
+    PyObject *group = PyList_GetItem(groups, index), *place = PyLong_FromSsize_t(index);
+    Var *var = index < PyList_Size(rates) ? (Var *)PyList_GetItem(rates, index) : NULL;
+    *rate = PyDict_CheckExact(group) ? PyDict_GetItemWithError(group, name_lr) : NULL;
+    if (place == NULL || *rate == NULL || var == NULL || !is_var((PyObject *)var) || !var->id) var = NULL;
+    *moved = var != NULL && !(var->state == VALUE && PyDict_GetItemWithError(seen, place) == *rate);
+    Py_XDECREF(place);
+    return var != NULL && (!*moved || PyFloat_CheckExact(*rate)) ? var : NULL;
+}
+
+/* As `Variables.look_at_rate`, of one that has moved. */
+static int write_rate(Var *var, Py_ssize_t index, PyObject *rate, PyObject *seen, Emit *emit)
+{
+    double value = PyFloat_AsDouble(rate);
+    long long digest = checksum(0, &value, sizeof value) + 1;
+    PyObject *place = PyLong_FromSsize_t(index);
+    /* Remembered last: a rate that is the very object that it was is not looked at again. */
+    int done = digest > 0 && place != NULL && may_write(var, VALUE, (uint64_t)digest, emit) &&
+               write_look(var, VALUE, (uint64_t)digest, value, emit) == DONE && PyDict_SetItem(seen, place, rate) == 0;
+    Py_XDECREF(place);
+    return done;
+}
+
+/* As `Optimizers.note_rates`, where all are plain numbers: whether it was done. Where Python has to go on, it begins anew;
+ * what was written already looks the same to it. */
+int note_rates(PyObject *info, PyObject *groups, Emit *emit)
+{
+    PyObject *rates = attribute(info, name_rates), *seen = attribute(info, name_seen);
+    Py_ssize_t index, length = PyList_Size(groups);
+    int done = rates != NULL && PyList_CheckExact(rates) && seen != NULL && PyDict_CheckExact(seen);
+    for (index = 0; done && index < length; index++) {
+        PyObject *rate;
+        int moved;
+        Var *var = rate_of(rates, seen, groups, index, &rate, &moved);
+        done = var != NULL && (!moved || write_rate(var, index, rate, seen, emit));
+    }
+    Py_XDECREF(rates);
+    Py_XDECREF(seen);
+    PyErr_Clear();
+    return done;
+}
+
+/* What writes changes before a step: in the call that it lies in, or outside every one, `quiet` as there. No, where Python
+ * has to say. */
+static int emit_before(Core *core, ThreadState *state, int quiet, Emit *emit)
+{
+    Py_ssize_t depth = PyList_Size(state->stack);
+    Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL;
+    if (outer == NULL) return emit_outside(core, state, quiet, emit);
+    if (Py_TYPE(outer) != CallType) return 0;
+    *emit = emit_in(core, state, outer);
+    return 1;
+}
+
+/* Whether the learning rates are known, or written now, where they have been moved; -1 with an exception of the user's. */
 static int rates_noted(Core *core, ThreadState *state, PyObject *info, PyObject *optimizer, PyObject *groups)
 {
     PyObject *noted;
+    Emit emit;
     if (same_rates(info, groups)) return 1;
+    if (emit_before(core, state, 0, &emit) && note_rates(info, groups, &emit)) return 1;
     noted = PyObject_CallMethodObjArgs((PyObject *)core->recorder, name_note_rates, state, optimizer, NULL);
     Py_XDECREF(noted);
     return noted == NULL ? -1 : 1;
@@ -137,13 +196,9 @@ static int look_again(Core *core, ThreadState *state, PyObject *id, long long lo
 static int gradients_seen(Core *core, ThreadState *state)
 {
     PyObject *slots;
-    Py_ssize_t depth = PyList_Size(state->stack);
-    Call *outer = depth > 0 ? (Call *)PyList_GetItem(state->stack, depth - 1) : NULL;
     Emit emit;
     int done;
-    if (core->variables->gradients_dirty || (outer != NULL && Py_TYPE(outer) != CallType)) return 0;
-    if (outer != NULL) emit = emit_in(core, state, outer);
-    else if (!emit_outside(core, state, &emit)) return 0;
+    if (core->variables->gradients_dirty || !emit_before(core, state, 1, &emit)) return 0;
     slots = slots_of(core);
     done = slots != NULL && look_at_numbers(core, state, slots, 0, &emit);
     Py_XDECREF(slots);
