@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,3 +35,12 @@ def watched(tmp_path: Path) -> Callable[[Callable[[], Any]], Trace]:
         return only(tmp_path / "run")
 
     return watch
+
+
+@pytest.fixture(params=[16, 32, 64])
+def registers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Bytes of the largest registers that loops over numbers may use; a machine that has smaller ones uses those."""
+    core = pytest.importorskip("pytest_traincheck.probe.core._core")
+    before = core.use_registers(request.param)
+    yield
+    core.use_registers(before)

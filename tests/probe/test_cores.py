@@ -11,7 +11,6 @@ import sys
 import textwrap
 import threading
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,19 +44,6 @@ def compiled() -> None:
         [sys.executable, "hatch_build.py"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
     assert built.returncode == 0, built.stderr
-
-
-REGISTERS = [16, 32, 64]
-"""Bytes of the largest registers that loops over numbers may use; a machine that has smaller ones uses those."""
-
-
-@pytest.fixture
-def registers(request: pytest.FixtureRequest) -> Iterator[None]:
-    request.getfixturevalue("compiled")
-    core = pytest.importorskip("pytest_traincheck.probe.core._core")
-    before = core.use_registers(request.param)
-    yield
-    core.use_registers(before)
 
 
 def record(python: WarmPython, story: str, home: Path, core: str, not_needed: Looks) -> list[Path]:
@@ -199,8 +185,7 @@ def test_bytes_have_the_checksum_that_zlib_has() -> None:
                 assert core.checksum(before, part) == zlib.crc32(part, before), (size, start, before)
 
 
-@pytest.mark.usefixtures("registers")
-@pytest.mark.parametrize("registers", REGISTERS, indirect=True)
+@pytest.mark.usefixtures("compiled", "registers")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("size", [1, 15, 4095, 4096, 4097, 4224, 8256, 65536, 65925, 200001])
 def test_a_look_finds_what_is_not_finite_and_the_hash_that_python_finds(

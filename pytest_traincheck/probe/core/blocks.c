@@ -152,12 +152,10 @@ int readable(PyObject *tensor, long long known, Block *block)
     return known > 0 ? (long long)(uintptr_t)block->bytes == known : lies_within(tensor, block);
 }
 
-/* The same of a gradient, which is another tensor after each backward pass, and mostly where one of the last two was. */
+/* The same of a gradient, which is another tensor after each backward pass, and mostly where the last one was. */
 int readable_again(PyObject *gradient, const Var *var, Block *block)
 {
     if (!block_of(gradient, 0, block)) return 0;
     if (var->pointer && (long long)(uintptr_t)block->bytes == var->pointer && block->size == var->size) return 1;
-    if (var->pointer_before && (long long)(uintptr_t)block->bytes == var->pointer_before && block->size == var->size_before)
-        return 1;
     return lies_within(gradient, block);
 }

@@ -59,7 +59,6 @@ typedef struct {
     long long root, opt, id, state, key, version, pointer, size, drifts;
     unsigned long long digest, settled;
     char another;
-    long long pointer_before, size_before; /* where it lay before it came to where it lies; not told to Python */
 } Var;
 
 typedef struct {
@@ -335,7 +334,6 @@ PyObject *checksum_of(PyObject *module, PyObject *given);
 /* blocks.c */
 void find_exchange(void);
 PyObject *use_exchange(PyObject *module, PyObject *wanted);
-PyObject *use_registers(PyObject *module, PyObject *size);
 int told_at_once(PyObject *tensor, uint64_t *kind, int *dimensions, const int64_t **shape);
 int width_of(PyObject *tensor, Block *block);
 int block_of(PyObject *tensor, int checked, Block *block);
@@ -350,6 +348,7 @@ int all_finite(const void *bytes, long long size, int wide);
 int is_negated(PyObject *tensor);
 void drop_sample(PyObject *sample);
 int unchanged(PyObject *tensor, long long version, long long pointer, long long size, PyObject *sample);
+PyObject *use_registers(PyObject *module, PyObject *size);
 PyObject *look(PyObject *module, PyObject *given);
 int hash_nested(PyObject *value, int depth, uint64_t *digest);
 PyObject *digest_of_nested(PyObject *module, PyObject *const *given, Py_ssize_t count);
@@ -469,8 +468,11 @@ PyObject *exchange(PyObject *module, PyObject *given);
 /* steps.c */
 PyObject *step_hooks(PyObject *module, PyObject *given);
 PyObject *groups_of(PyObject *optimizer);
+
+/* rates.c */
 int same_rates(PyObject *info, PyObject *groups);
 int note_rates(PyObject *info, PyObject *groups, Emit *emit);
+int rates_again(PyObject *info, PyObject *groups, Emit *emit);
 
 /* hooks.c */
 PyObject *in_python(PyObject *function, PyObject *const *given, Py_ssize_t count, PyObject *names);

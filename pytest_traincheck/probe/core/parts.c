@@ -63,7 +63,7 @@ static int rates_noted(Core *core, PyObject *args, Emit *emit)
     if (optimizer == NULL) return 0;
     info = known_of(core->optimizers->infos, optimizer);
     groups = groups_of(optimizer);
-    noted = info != NULL && groups != NULL && (same_rates(info, groups) || note_rates(info, groups, emit));
+    noted = info != NULL && groups != NULL && note_rates(info, groups, emit);
     Py_XDECREF(groups);
     Py_XDECREF(info);
     Py_DECREF(optimizer);

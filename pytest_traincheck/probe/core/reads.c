@@ -3,33 +3,12 @@
 
 #include "core.h"
 
-/* `getter` and `closure` are what a class written in C has for the attribute itself; without them its descriptor is asked. */
 typedef struct {
     PyObject *name, *descriptor;
     descrgetfunc get;
-    getter getter;
-    void *closure;
 } Reading;
 
 static Reading readings[READINGS];
-
-/* Looks for the function behind a descriptor. The descriptor asks each object whether it is of its class, and goes up the
- * classes of a parameter to find out. */
-static void find_getter(Reading *reading)
-{
-    PyObject *class = PyObject_GetAttrString(reading->descriptor, "__objclass__");
-    PyObject *name = PyObject_GetAttrString(reading->descriptor, "__name__");
-    const PyGetSetDef *all = class != NULL && PyType_Check(class) ? PyType_GetSlot((PyTypeObject *)class, Py_tp_getset) : NULL;
-    for (; all != NULL && name != NULL && all->name != NULL; all++)
-        if (all->get != NULL && PyUnicode_Check(name) && !PyUnicode_CompareWithASCIIString(name, all->name)) {
-            reading->getter = all->get;
-            reading->closure = all->closure;
-            break;
-        }
-    Py_XDECREF(name);
-    Py_XDECREF(class); /* the descriptor holds it */
-    PyErr_Clear();
-}
 
 /* How a class has an attribute, for `get`; -1 with an exception. */
 static int add_reading(PyObject *type, int what, PyObject *name)
@@ -44,9 +23,7 @@ static int add_reading(PyObject *type, int what, PyObject *name)
 
 int add_readings(void)
 {
-#define ADD(name) \
-    if (add_reading(torch.Tensor, READ_##name, name_##name) < 0) return -1; \
-    if (Py_TYPE(readings[READ_##name].descriptor) == &PyGetSetDescr_Type) find_getter(&readings[READ_##name]);
+#define ADD(name) if (add_reading(torch.Tensor, READ_##name, name_##name) < 0) return -1;
     READS(ADD)
 #undef ADD
 #define ADD(name) if (add_reading(torch.Frame, READ_##name, name_##name) < 0) return -1;
@@ -67,7 +44,6 @@ PyObject *get(PyObject *tensor, int what)
     const Reading *reading = &readings[what];
     /* Neither class says how attributes are found, so each is what `Tensor` has under that name. */
     if (reading->get == NULL || !is_plain(tensor)) return PyObject_GetAttr(tensor, reading->name);
-    if (reading->getter != NULL) return reading->getter(tensor, reading->closure);
     return reading->get(reading->descriptor, tensor, (PyObject *)Py_TYPE(tensor));
 }
 

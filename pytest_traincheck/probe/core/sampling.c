@@ -106,37 +106,6 @@ static int are_hushed(const Switches *patches)
     return only;
 }
 
-/* What looks again at a learning rate, of one optimizer or, in a first walk, of all: whether each is a plain number. */
-static int rates_again(PyObject *info, PyObject *groups, Emit *emit)
-{
-    PyObject *rates = attribute(info, name_rates), *seen = attribute(info, name_seen);
-    Py_ssize_t index, count = rates != NULL && PyList_CheckExact(rates) ? PyList_Size(rates) : -1;
-    int done = count >= 0 && seen != NULL && PyDict_CheckExact(seen) && (!count || PyList_Size(groups) <= count);
-    for (index = 0; done && index < count; index++) {
-        Var *var = (Var *)PyList_GetItem(rates, index);
-        PyObject *group = index < PyList_Size(groups) ? PyList_GetItem(groups, index) : NULL, *rate, *place;
-        double value;
-        long long digest;
-        if (!PyObject_TypeCheck((PyObject *)var, VarType) || !var->id) done = 0;
-        if (done && emit != NULL) var->state = UNSEEN, var->digest = 0, var->key = 0;
-        if (!done || group == NULL) continue;
-        rate = PyDict_CheckExact(group) ? PyDict_GetItemWithError(group, name_lr) : NULL;
-        done = rate != NULL && PyFloat_CheckExact(rate);
-        if (!done || emit == NULL) continue;
-        value = PyFloat_AsDouble(rate);
-        digest = checksum(0, &value, sizeof value);
-        place = PyLong_FromSsize_t(index);
-        done = digest >= 0 && place != NULL && PyDict_SetItem(seen, place, rate) == 0 &&
-               write_change(emit, var->id, UNSEEN, VALUE, (uint64_t)digest + 1, value) >= 0;
-        Py_XDECREF(place);
-        if (done) var->state = VALUE, var->digest = (uint64_t)digest + 1;
-    }
-    Py_XDECREF(rates);
-    Py_XDECREF(seen);
-    PyErr_Clear();
-    return done;
-}
-
 /* As `Optimizers.look_again`; without `emit` whether that can be done. */
 static int all_rates_again(Core *core, Emit *emit)
 {

@@ -95,8 +95,6 @@ void remember(Var *var, PyObject *tensor, Look *seen)
     PyObject *before = var->sample;
     var->key = (long long)(intptr_t)tensor;
     var->version = seen->version;
-    if (var->pointer != seen->pointer || var->size != seen->size)
-        var->pointer_before = var->pointer, var->size_before = var->size;
     var->pointer = seen->pointer;
     var->size = seen->size;
     var->sample = seen->sample;
