@@ -147,6 +147,23 @@ PARTS = {
             told.train(mode=number != 20)
             optimizer.step(closure=None)
     """,
+    "gradients whose norms are found in two ways": """
+        class Waves(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.near, self.other = nn.Linear(64, 64), nn.Parameter(torch.randn(64, 64, dtype=torch.complex64))
+            def forward(self, x):
+                return (self.near(x).to(torch.complex64) @ self.other).abs().square().sum()
+        waves = Waves()
+        parameters = [*waves.parameters()]
+        optimizer = torch.optim.SGD(parameters, lr=1e-4)
+        for number in range(40):
+            optimizer.zero_grad()
+            waves(torch.randn(16, 64)).backward()
+            if number % 2:
+                nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+    """,
     "rates that are moved by hand": """
         import numpy
         told, other = nn.Linear(8, 3), nn.Linear(8, 3)
