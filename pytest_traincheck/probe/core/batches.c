@@ -1,25 +1,60 @@
-/* Batches of a `DataLoader` that makes them in this process, and what its sampler chooses for each: what `families/data.py`
- * and `families/samplers.py` have to tell of every one where nothing is measured. The first of a pass, and others at which
- * they look at the sampler or at the data set, are left to them, as are those that workers make. */
+/* Batches of a `DataLoader`, made in this process or by workers, and what its sampler chooses for each: what
+ * `families/data.py` and `families/samplers.py` have to tell of every one where nothing is measured. The first of a pass, and
+ * others at which they look at the sampler or at the data set, are left to them. */
 
 #include "core.h"
 
 #define DEPTH 6     /* as in `digest.digest_nested` */
 #define VERSION 2   /* as `samplers._WITHOUT_REFERENCES` */
+#define TASKS 4096  /* as `samplers._TASKS` */
 
 static PyObject *of_examples, *version; /* the name of the measure, and how `marshal` writes what it is taken of */
 
-/* How many batches an iterator has made in this pass; -1 where it is none of torch's own, of this class, or does not say. */
-static long long made_by(const Hook *self, PyObject *iterator)
+/* What is known of an iterator of torch's own, of one of the two classes that are asked for; it holds `entries`. */
+typedef struct {
+    PyObject *object, *entries;
+    int workers;
+} Iterator;
+
+static int is_ours(const Hook *self, PyObject *object, Iterator *iterator)
 {
-    PyObject *entries, *found;
-    long long made = -1;
-    if ((PyObject *)Py_TYPE(iterator) != self->asked || (entries = entries_in(iterator)) == NULL) return -1;
-    found = PyDict_GetItemWithError(entries, name__num_yielded);
-    if (found != NULL && PyLong_CheckExact(found)) made = PyLong_AsLongLong(found);
-    Py_DECREF(entries); /* the iterator holds it */
+    PyObject *kind = (PyObject *)Py_TYPE(object);
+    iterator->object = object;
+    iterator->workers = kind == PyTuple_GetItem(self->asked, 1);
+    iterator->entries = iterator->workers || kind == PyTuple_GetItem(self->asked, 0) ? entries_in(object) : NULL;
+    if (iterator->entries == NULL) return 0;
+    Py_DECREF(iterator->entries); /* the iterator holds it */
+    return 1;
+}
+
+/* A number that the iterator keeps; -1 where it does not say. */
+static long long number_in(const Iterator *iterator, PyObject *name)
+{
+    PyObject *found = PyDict_GetItemWithError(iterator->entries, name);
+    long long number = found == NULL || !PyLong_CheckExact(found) ? -1 : PyLong_AsLongLong(found);
     PyErr_Clear();
-    return made;
+    return number;
+}
+
+/* As `samplers._is_followed` of an iterator with workers. */
+static int is_followed(const Core *core, const Iterator *iterator)
+{
+    const Switches *sampling = sampling_of(core->recorder);
+    int in_order = PyDict_GetItemWithError(iterator->entries, name__in_order) == Py_True;
+    PyErr_Clear();
+    return in_order && (sampling == NULL || !sampling->slept);
+}
+
+/* What `choices` know of an iterator, as in `Choices._known`: a new reference, or NULL. */
+static PyObject *known_iteration(PyObject *choices, const Iterator *iterator)
+{
+    PyObject *all = attribute(choices, name__known), *key = PyLong_FromVoidPtr(iterator->object);
+    PyObject *known = all == NULL || key == NULL || !PyDict_CheckExact(all) ? NULL : PyDict_GetItemWithError(all, key);
+    Py_XINCREF(known);
+    Py_XDECREF(key);
+    Py_XDECREF(all);
+    PyErr_Clear();
+    return known;
 }
 
 /* The innermost open call of this thread, or NULL. */
@@ -32,18 +67,69 @@ static Call *innermost(const ThreadState *state)
 
 /* Batches */
 
-/* Nothing is looked at but at a batch whose number is a power of two, as `Holdings.is_due` says. */
-static Call *batch_begins(const Hook *self, Core *core, ThreadState *state, PyObject *iterator)
+/* What a worker was to make a batch of, and where that is kept until the batch comes. */
+typedef struct {
+    PyObject *ahead, *key;
+    uint64_t digest;
+    int once, any;
+} Task;
+
+static void drop(Task *task)
 {
-    long long made = made_by(self, iterator);
+    Py_XDECREF(task->ahead);
+    Py_XDECREF(task->key);
+}
+
+/* As `Choices.opened` begins: no, where Python has to look, as at the first batch of an iterator that is observed. */
+static int is_expected(const Hook *self, const Core *core, const Iterator *iterator, Task *task)
+{
+    PyObject *choices = attribute(self->family, name__choices), *known = NULL, *met = NULL, *found;
+    if (choices != NULL && is_followed(core, iterator)) known = known_iteration(choices, iterator);
+    if (known != NULL) met = attribute(known, name_met);
+    if (met != NULL && points_to(met, iterator->object)) {
+        task->ahead = attribute(known, name_ahead);
+        task->key = PyLong_FromLongLong(number_in(iterator, name__rcvd_idx));
+    }
+    Py_XDECREF(met);
+    Py_XDECREF(known);
+    Py_XDECREF(choices);
+    if (task->ahead == NULL || task->key == NULL || !PyDict_CheckExact(task->ahead)) return 0;
+    found = PyDict_GetItemWithError(task->ahead, task->key);
+    task->any = found != NULL;
+    if (!task->any) return !PyErr_Occurred();
+    if (!PyTuple_CheckExact(found) || PyTuple_Size(found) != 2) return 0;
+    task->digest = PyLong_AsUnsignedLongLong(PyTuple_GetItem(found, 0));
+    task->once = PyTuple_GetItem(found, 1) == Py_True;
+    return !PyErr_Occurred();
+}
+
+/* Of those that are made here, nothing is looked at but at a batch whose number is a power of two, as `Holdings.is_due` says. */
+static int is_usual(const Hook *self, const Core *core, PyObject *object, Task *task)
+{
+    Iterator iterator;
+    long long made = is_ours(self, object, &iterator) ? number_in(&iterator, name__num_yielded) : -1;
+    if (made <= 0) return 0;
+    return iterator.workers ? is_expected(self, core, &iterator, task) : (made & (made - 1)) != 0;
+}
+
+static Call *batch_begins(const Hook *self, Core *core, ThreadState *state, PyObject *iterator, Task *task)
+{
     const Call *outer = innermost(state);
-    PyObject *number = made <= 0 || !(made & (made - 1)) ? NULL : number_of(core, self->api);
+    PyObject *number = number_of(core, self->api);
     Call *call;
     if (number == NULL || (outer == NULL && PyList_Size(state->stack)) || (outer != NULL && outer->api == self->api) ||
-        is_in_step(state) || !is_steady(core, state))
+        is_in_step(state) || !is_steady(core, state) || !is_usual(self, core, iterator, task))
         return NULL;
     call = begin(core, state, self->api, number, arguments_of(core, number, NULL, 0, NULL, NULL), 1, 0);
-    if (call != NULL) keep(&call->family, self->family);
+    if (call == NULL) return NULL;
+    if (task->any) {
+        if (!take(core, state, of_examples, call, task->once, task->digest)) {
+            forget(state, call);
+            return NULL;
+        }
+        PyDict_DelItem(task->ahead, task->key);
+    }
+    keep(&call->family, self->family);
     return call;
 }
 
@@ -52,11 +138,13 @@ static PyObject *batch_enter(Hook *self, PyObject *const *given, Py_ssize_t coun
     ThreadState *state;
     int recorded;
     Core *core = core_of(self->probe, &state, &recorded);
+    Task task = {NULL, NULL, 0, 0, 0};
     Call *call;
     if (recorded < 0) return NULL;
     if (!recorded) Py_RETURN_NONE;
-    call = core != NULL && count == 1 && names == NULL ? batch_begins(self, core, state, given[0]) : NULL;
+    call = core != NULL && count == 1 && names == NULL ? batch_begins(self, core, state, given[0], &task) : NULL;
     Py_XINCREF(call);
+    drop(&task);
     Py_XDECREF(core);
     PyErr_Clear();
     return call != NULL ? (PyObject *)call : in_python(self->enter, given, count, names);
@@ -127,43 +215,50 @@ static int hash_choice(PyObject *indices, uint64_t *digest)
     return sum >= 0;
 }
 
-/* What is known of an iterator that has chosen all batches before this one while somebody looked, as `Choices._of`: a new
- * reference, or NULL. */
-static PyObject *known_iteration(const Hook *self, PyObject *iterator, long long number)
+/* Whether an iterator has the sampler that is known, and has chosen all batches before this one while somebody looked, as in
+ * `Choices._of`. */
+static int goes_on(PyObject *known, const Iterator *iterator, long long number)
 {
-    PyObject *all = attribute(self->family, name__known), *entries = entries_in(iterator), *known, *sampler, *found;
-    PyObject *key = PyLong_FromVoidPtr(iterator);
-    int same;
-    known = all == NULL || key == NULL || !PyDict_CheckExact(all) ? NULL : PyDict_GetItemWithError(all, key);
-    Py_XINCREF(known);
-    sampler = entries == NULL ? NULL : PyDict_GetItemWithError(entries, name__index_sampler);
-    found = known == NULL || sampler == NULL ? NULL : attribute(known, name_sampler);
-    same = found != NULL && PyLong_CheckExact(found) && PyLong_AsVoidPtr(found) == sampler &&
-           whole(known, name_number, -2) == number - 1;
+    PyObject *sampler = PyDict_GetItemWithError(iterator->entries, name__index_sampler);
+    PyObject *found = sampler == NULL ? NULL : attribute(known, name_sampler);
+    int same = found != NULL && PyLong_CheckExact(found) && PyLong_AsVoidPtr(found) == sampler;
     Py_XDECREF(found);
-    Py_XDECREF(key);
-    Py_XDECREF(entries);
-    Py_XDECREF(all);
-    if (same) return known;
-    Py_XDECREF(known);
-    return NULL;
+    PyErr_Clear();
+    return same && whole(known, name_number, -2) == number - 1;
 }
 
-/* As `Choices.chosen` for a batch that is made now. What is known goes on when all is written: Python may begin anew. */
-static int is_chosen(const Hook *self, Core *core, ThreadState *state, PyObject *iterator, PyObject *indices)
+/* Keeps what a worker is to make a batch of until it comes. */
+static int put_aside(PyObject *known, PyObject *number, uint64_t digest, PyObject *once)
+{
+    PyObject *ahead = attribute(known, name_ahead), *chosen = Py_BuildValue("KO", (unsigned long long)digest, once);
+    int done = ahead != NULL && chosen != NULL && PyDict_CheckExact(ahead) && PyDict_Size(ahead) < TASKS &&
+               PyDict_SetItem(ahead, number, chosen) == 0;
+    Py_XDECREF(chosen);
+    Py_XDECREF(ahead);
+    return done;
+}
+
+/* As `Choices.chosen`. What is known goes on when all is written: Python may begin anew. */
+static int is_chosen(const Hook *self, Core *core, ThreadState *state, PyObject *object, PyObject *indices)
 {
     const Switches *sampling = sampling_of(core->recorder);
     const Call *call = innermost(state);
     PyObject *known, *once, *count;
-    long long made = call != NULL && call->api == self->api ? made_by(self, iterator) : -1;
+    Iterator iterator;
+    long long number;
     uint64_t digest;
     int done;
-    if (made <= 0 || (sampling != NULL && sampling->slept) || !is_steady(core, state)) return 0;
-    known = known_iteration(self, iterator, made);
-    once = known == NULL ? NULL : attribute(known, name_once);
-    count = once == NULL ? NULL : PyLong_FromLongLong(made);
-    done = count != NULL && (once == Py_None || (hash_choice(indices, &digest) &&
-                                                 take(core, state, of_examples, call, once == Py_True, digest)));
+    if (!is_ours(self, object, &iterator) || (sampling != NULL && sampling->slept)) return 0;
+    if (iterator.workers ? !is_followed(core, &iterator) : call == NULL || call->api != self->api) return 0;
+    number = number_in(&iterator, iterator.workers ? name__send_idx : name__num_yielded);
+    if (number <= 0 || !is_steady(core, state)) return 0;
+    known = known_iteration(self->family, &iterator);
+    once = known == NULL || !goes_on(known, &iterator, number) ? NULL : attribute(known, name_once);
+    count = once == NULL ? NULL : PyLong_FromLongLong(number);
+    done = count != NULL;
+    if (done && once != Py_None)
+        done = hash_choice(indices, &digest) && (iterator.workers ? put_aside(known, count, digest, once)
+                                                 : take(core, state, of_examples, call, once == Py_True, digest));
     done = done && PyObject_SetAttr(known, name_number, count) == 0;
     Py_XDECREF(count);
     Py_XDECREF(once);
@@ -198,7 +293,7 @@ static PyMethodDef choice_methods[] = {
     {"leave", (PyCFunction)(void (*)(void))choice_leave, METH_FASTCALL | METH_KEYWORDS, NULL},
 };
 
-/* `asked`: the class of the iterators; `family`: who is told in Python. */
+/* `asked`: the classes of the iterators; `family`: who is told in Python. */
 static PyObject *hooks(PyObject *given, PyMethodDef *methods)
 {
     PyObject *probe, *family, *api, *asked, *enter, *leave;

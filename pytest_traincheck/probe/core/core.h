@@ -20,7 +20,7 @@
 
 /* To be counted up, here and in `__init__.py`, where what Python knows of the core changes: a file that was built
  * before is then left alone. */
-#define INTERFACE 21
+#define INTERFACE 22
 
 /* What keeps the probe's own work apart, in the order in which it is entered. */
 enum { DISABLED_AUTOCAST, DISABLED_FUNCTIONS, DISABLED_DISPATCH, GUARDS };
@@ -198,7 +198,8 @@ extern PyTypeObject *FactsType;
     each(slots) each(__code__) each(called) each(opened) each(steps) each(ended) each(note_rates) each(closure) \
     each(_places) each(noticed) each(_numbers) each(_moved) each(_terms) each(_last) each(weighed) each(grad_fn) \
     each(look_at_attributes) each(_is_initial) each(optimizer) each(_sleeping) each(look_on) each(append) \
-    each(_num_yielded) each(_index_sampler) each(_known) each(sampler) each(number) each(once)
+    each(_num_yielded) each(_index_sampler) each(_known) each(sampler) each(number) each(once) \
+    each(_send_idx) each(_rcvd_idx) each(_in_order) each(ahead) each(met) each(_choices)
 #define DECLARE(name) extern PyObject *name_##name;
 NAMES(DECLARE)
 #undef DECLARE

@@ -19,7 +19,7 @@ from ..numerics import held_generators, leading_sizes, random_states, repeated_t
 from ..symbols import Api
 from ..walk import attribute
 from .base import FETCHED, Named, call_key, observe, watch
-from .samplers import IN_THIS_PROCESS, Choices
+from .samplers import ITERATORS, Choices
 
 if TYPE_CHECKING:
     from ..install import Probe
@@ -40,7 +40,7 @@ class Batch(Named):
     def install(self, probe: Probe) -> None:
         """Observe batches, and what is chosen for them."""
         if native is not None:
-            self.compiled = partial(native.batch_hooks, probe, self, self._api, IN_THIS_PROCESS)
+            self.compiled = partial(native.batch_hooks, probe, self, self._api, ITERATORS)
         observe(probe, dataloader._BaseDataLoaderIter.__next__, self)
         self._choices.install(probe, self._api)
 

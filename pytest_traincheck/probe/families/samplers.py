@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+import weakref
 import zlib
 from collections.abc import Iterator
 from functools import partial
@@ -35,8 +36,9 @@ Kinds = frozenset[tuple[str, str]]
 Chosen = tuple[int, bool]
 """A hash of the examples, and whether all others come before any of them comes again."""
 
-IN_THIS_PROCESS = dataloader._SingleProcessDataLoaderIter
-"""What makes its batches itself."""
+_WITH_WORKERS = dataloader._MultiProcessingDataLoaderIter
+ITERATORS = (dataloader._SingleProcessDataLoaderIter, _WITH_WORKERS)
+"""What makes its batches itself, and what has workers make them."""
 _STREAM = dataloader._DatasetKind.Iterable
 _DEPTH = 4
 """Samplers within samplers that are looked through: more are a mistake, or one that holds itself."""
@@ -54,11 +56,13 @@ CALLED, NOT_CALLED = 1, 2
 class _Iteration:
     """What is known of an iterator over data: its sampler, by `id`, and what it has asked its workers for."""
 
-    __slots__ = ("ahead", "number", "once", "sampler")
+    __slots__ = ("ahead", "met", "number", "once", "sampler")
 
     def __init__(self) -> None:
         self.ahead: dict[int, Chosen] = {}
         """By the number of the task, until it comes."""
+        self.met: weakref.ref[Any] | None = None
+        """The iterator, once it is told of the workers that it has."""
         self.sampler = 0
         self.number = -1
         """How many batches had been chosen before the last one."""
@@ -87,6 +91,8 @@ class Choices:
         if not getattr(iterator, "_num_yielded", 1):
             self._epoch(recorder, state, call, innermost(getattr(iterator, "_index_sampler", None)))
         if getattr(iterator, "_num_workers", 0) and (known := self._known.get(id(iterator))) is not None:
+            if type(iterator) is _WITH_WORKERS:
+                known.met = weakref.ref(iterator)
             chosen = known.ahead.pop(getattr(iterator, "_rcvd_idx", -1), None)
             if chosen is not None and _is_followed(recorder, iterator):
                 recorder.measures.take(state, "batch.examples", call, chosen[1], digest=chosen[0])
@@ -152,7 +158,7 @@ class Choices:
         def numbered(*_: Any, **__: Any) -> None:
             self._sets_epochs = True
 
-        hooks = None if native is None else partial(native.choice_hooks, probe, self, batches, IN_THIS_PROCESS)
+        hooks = None if native is None else partial(native.choice_hooks, probe, self, batches, ITERATORS)
         watch(probe, dataloader._BaseDataLoaderIter._next_index, entered, left, compiled=hooks)
         watch(probe, DistributedSampler.set_epoch, numbered, always=True, light=True)
 
