@@ -47,14 +47,16 @@ def compiled() -> None:
     assert built.returncode == 0, built.stderr
 
 
-def record(python: WarmPython, story: str, home: Path, core: str, not_needed: Looks) -> list[Path]:
+def record(
+    python: WarmPython, story: str, home: Path, core: str, not_needed: Looks, bootstrap: Path = BOOTSTRAP
+) -> list[Path]:
     """The directories of the processes of one run, in the order in which they were made. Where later steps are not
     needed, they are measured no more behind the first eight.
     """
     (home / "train.py").write_text(PREPARED + textwrap.dedent(story))
     run_dir = home.parent / f"{core} run"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRAINCHECK_")}
-    environment |= {"TRAINCHECK_TRACE_DIR": str(run_dir), "TRAINCHECK_CORE": core, "PYTHONPATH": str(BOOTSTRAP)}
+    environment |= {"TRAINCHECK_TRACE_DIR": str(run_dir), "TRAINCHECK_CORE": core, "PYTHONPATH": str(bootstrap)}
     environment[NOT_NEEDED] = to_text(not_needed)
     if story in SAMPLED.values():
         environment[SAMPLING] = json.dumps({"every": 4, "head": 10})
@@ -103,6 +105,11 @@ def test_both_cores_write_the_same_bytes(
     home = tmp_path / "project"
     home.mkdir()
     mine, others = (record(warm_python, STORIES[story], home, core, not_needed) for core in ("c", "python"))
+    compare(mine, others)
+
+
+def compare(mine: list[Path], others: list[Path]) -> None:
+    """Fail unless the processes of both runs have written the same bytes."""
     assert len(mine) == len(others) > 0
     for directory, other in zip(mine, others, strict=True):
         facts, known = (json.loads((path / "meta.json").read_text()) for path in (directory, other))
@@ -112,6 +119,32 @@ def test_both_cores_write_the_same_bytes(
         assert facts["left_out"] == known["left_out"]
         for name in ("symbols.jsonl", "events.bin"):
             assert (directory / name).read_bytes() == (other / name).read_bytes(), name
+
+
+@pytest.fixture(scope="module")
+def small_rooms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bootstrap of a copy of the package whose traces have room for 64 rows more, each time that they are full."""
+    copy = tmp_path_factory.mktemp("small rooms") / "pytest_traincheck"
+    shutil.copytree(BOOTSTRAP.parents[1], copy, ignore=shutil.ignore_patterns("__pycache__"))
+    writer = copy / "probe" / "writer.py"
+    code = writer.read_text()
+    assert "\n_CHUNK = (1 << 14) * ROW.size\n" in code
+    writer.write_text(code.replace("(1 << 14) * ROW.size", "(1 << 6) * ROW.size"))
+    return copy / "probe" / "bootstrap"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("story", ["a rate that moves in every step", "loaders that make their batches", "two players"])
+def test_both_cores_write_the_same_bytes_wherever_the_file_is_full(
+    story: str, small_rooms: Path, warm_python: WarmPython, tmp_path: Path
+) -> None:
+    home = tmp_path / "project"
+    home.mkdir()
+    mine, others = (
+        record(warm_python, STORIES[story], home, core, EVERYTHING, small_rooms) for core in ("c", "python")
+    )
+    compare(mine, others)
 
 
 @pytest.mark.slow
