@@ -164,6 +164,29 @@ PARTS = {
                 nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
     """,
+    "gradients that lie elsewhere once their norms are found": """
+        class Waves(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(64, 64, dtype=torch.complex64))
+            def forward(self, x):
+                return (x.to(torch.complex64) @ self.weight).abs().square().sum()
+        waves = Waves()
+        optimizer = torch.optim.SGD(waves.parameters(), lr=1e-4)
+        left = []
+        def norms(tensors, ord=2, dtype=None):
+            # As another thread may do while torch works.
+            gradient = waves.weight.grad
+            left.append(gradient.data)
+            gradient.data = gradient.data * 2
+            return [each.abs().square().sum().sqrt() for each in tensors]
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("_foreach_norm.Scalar", norms, "CPU")
+        for number in range(40):
+            optimizer.zero_grad()
+            waves(torch.randn(16, 64)).backward()
+            optimizer.step()
+    """,
     "rates that are moved by hand": """
         import numpy
         told, other = nn.Linear(8, 3), nn.Linear(8, 3)
